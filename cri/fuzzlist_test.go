@@ -4,6 +4,8 @@
 package cri
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -24,13 +26,12 @@ import (
 // view is a listing as a plain value: the phase of each item, by pod and ID.
 type view map[cache.UID]map[string]pleg.Item
 
-// decodeList decodes a listing with the generated decoder, in the plainest way. It returns false
-// for invalid messages.
-func decodeList(sandboxes, containers []byte) (v view, strays []string, ok bool) {
+// decodeList decodes a listing with the generated decoder, in the plainest way.
+func decodeList(sandboxes, containers []byte) (v view, strays []string, invalid error) {
 	var s runtimeapi.ListPodSandboxResponse
 	var c runtimeapi.ListContainersResponse
-	if proto.Unmarshal(sandboxes, &s) != nil || proto.Unmarshal(containers, &c) != nil {
-		return nil, nil, false
+	if err := cmp.Or(proto.Unmarshal(sandboxes, &s), proto.Unmarshal(containers, &c)); err != nil {
+		return nil, nil, err
 	}
 	good := func(id string) bool { return id != "" && len(id) <= maxID && utf8.ValidString(id) }
 	type placed struct {
@@ -79,7 +80,7 @@ func decodeList(sandboxes, containers []byte) (v view, strays []string, ok bool)
 			v[p.pod][fmt.Sprint(p.item.Kind, " ", id)] = p.item
 		}
 	}
-	return v, strays, true
+	return v, strays, nil
 }
 
 // apply brings v up to date with a listing.
@@ -146,20 +147,23 @@ func checkLists(t *testing.T, size int, lists ...[2][]byte) {
 	have := view{}
 	var revision pleg.Revision
 	for i, l := range lists {
-		want, strays, valid := decodeList(l[0], l[1])
+		want, strays, invalid := decodeList(l[0], l[1])
 		listing, ok := x.list(cut(l[0], size), cut(l[1], size), revision, byID)
 		if !ok {
-			if valid {
+			if invalid == nil {
 				t.Fatalf("listing %d is valid and was refused", i)
 			}
 			continue
+		}
+		if revision == 0 && invalid != nil && !notUTF8(invalid) { // later, unchanged items are not checked
+			t.Fatalf("listing %d is taken, and the generated decoder refuses it: %v", i, invalid)
 		}
 		if listing.Delta != (revision != 0) {
 			t.Errorf("listing %d: delta is %v since revision %d", i, listing.Delta, revision)
 		}
 		revision = listing.Revision
 		have = have.apply(t, listing)
-		if !valid {
+		if invalid != nil {
 			continue // the generated decoder refuses invalid UTF-8 anywhere
 		}
 		if d := gocmp.Diff(want, have.without(strays)); d != "" {
@@ -220,16 +224,23 @@ func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.L
 		return podLabelsOf(pick("u", 6))
 	}
 	for range r.IntN(8) {
-		p := &runtimeapi.PodSandbox{Id: pick("s", 8), State: runtimeapi.PodSandboxState(r.IntN(3)), Labels: labels()}
+		p := &runtimeapi.PodSandbox{
+			Id: pick("s", 8), State: runtimeapi.PodSandboxState(r.IntN(3)), Labels: labels(),
+			Annotations: map[string]string{"note": "of no use to the index"},
+		}
 		if r.IntN(4) > 0 {
 			p.Metadata = &runtimeapi.PodSandboxMetadata{Name: "n", Namespace: "ns", Uid: pick("u", 6), Attempt: r.Uint32()}
 		}
 		s.Items = append(s.Items, p)
 	}
 	for range r.IntN(12) {
+		id := pick("c", 12)
+		if r.IntN(8) == 0 {
+			id = pick("s", 8) // an ID is a sandbox's or a container's: the sandbox stands
+		}
 		c.Containers = append(c.Containers, &runtimeapi.Container{
-			Id: pick("c", 12), PodSandboxId: pick("s", 8), State: runtimeapi.ContainerState(r.IntN(5)), Labels: labels(),
-			Image: &runtimeapi.ImageSpec{Image: strings.Repeat("i", r.IntN(300))}, Metadata: &runtimeapi.ContainerMetadata{Name: "x"},
+			Id: id, PodSandboxId: pick("s", 8), State: runtimeapi.ContainerState(r.IntN(5)), Labels: labels(),
+			Image: &runtimeapi.ImageSpec{Image: strings.Repeat("i", r.IntN(300))}, Metadata: &runtimeapi.ContainerMetadata{Name: strings.Repeat("x", 1+r.IntN(2)*r.IntN(2*maxText))},
 		})
 	}
 	return &s, &c
@@ -260,6 +271,7 @@ func FuzzListSandboxes(f *testing.F) {
 		b, _ := randomNode(r)
 		f.Add(mangled(r, a), mangled(r, b), uint16(1+r.IntN(300)))
 	}
+	f.Add(bytes.Repeat([]byte{0xff}, 10), []byte{}, uint16(3)) // a tag without end
 	_, c := randomNode(r)
 	containers := mangled(r, c)
 	f.Fuzz(func(t *testing.T, a, b []byte, size uint16) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,65 +111,9 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestFailedListChangesNothing checks that the list after a broken list still returns the whole
-// difference.
-func TestFailedListChangesNothing(t *testing.T) {
-	s := &stub{
-		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", ready), sandbox("s2", "u2", ready)},
-		containers: []*runtimeapi.Container{container("c1", "s1", "u1", running), container("c2", "s2", "u2", running)},
-	}
-	c := serve(t, s, Config{})
-	first := mustList(t, c, 0)
-	s.set(func() {
-		s.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", notReady)}
-		s.listContainers = func() (*runtimeapi.ListContainersResponse, error) {
-			return nil, status.Error(codes.Unavailable, "down")
-		}
-	})
-	if _, err := c.List(t.Context(), first.Revision); status.Code(err) != codes.Unavailable {
-		t.Fatalf("List: %v", err)
-	}
-	s.set(func() { s.listContainers, s.containers = nil, s.containers[:1] })
-	next := mustList(t, c, first.Revision)
-	if !next.Delta || len(next.Pods) != 1 || next.Pods[0].UID != "u1" || len(next.Gone) != 1 || next.Gone[0] != "u2" {
-		t.Fatalf("List after a failed one: %+v", next)
-	}
-}
-
-// TestUnknownEvents: events of a later version of the CRI, and events without an ID.
-func TestUnknownEvents(t *testing.T) {
-	s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
-		for _, e := range []*runtimeapi.ContainerEventResponse{
-			{ContainerId: "a", ContainerEventType: 4}, {}, {ContainerId: "b", ContainerEventType: -1},
-			{ContainerId: "c", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT},
-		} {
-			if err := stream.Send(e); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
-	c := serve(t, s, Config{})
-	var claims []pleg.Claim[PodStatus]
-	for claim, err := range c.Events(t.Context()) {
-		if err != nil {
-			if err != io.EOF {
-				t.Errorf("the stream ended with %v", err)
-			}
-			break
-		}
-		claims = append(claims, claim)
-	}
-	if len(claims) != 1 || claims[0].Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claims[0].Pod != "" || claims[0].Status != nil || !claims[0].CreatedAt.Equal(time.Time{}) {
-		t.Errorf("claims: %+v", claims)
-	}
-	if st := c.Stats(); st.UnknownEvents != 2 || st.Malformed != 1 || st.IncompleteEvents != 1 {
-		t.Errorf("stats: %+v", st)
-	}
-}
-
-// TestEventsThatLackSomething counts missing parts of events, oversized events, and old ends.
-// Complete events and removals, which need show nothing, are not counted.
+// TestEventsThatLackSomething counts missing parts of events, oversized events, old ends, and the
+// skipped events of an unknown type or without an ID. Complete events and removals, which need show
+// nothing, are not counted.
 func TestEventsThatLackSomething(t *testing.T) {
 	const born, stamp = int64(1e18), int64(2e18)
 	sandbox := &runtimeapi.PodSandboxStatus{
@@ -180,14 +125,15 @@ func TestEventsThatLackSomething(t *testing.T) {
 			State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: stamp - int64(ago),
 		}}
 	}
-	const created, started, stopped, deleted = 0, 1, 2, 3
+	const created, started, stopped, deleted, later = 0, 1, 2, 3, 4
 	for _, test := range []struct {
-		name                        string
-		kind                        runtimeapi.ContainerEventType
-		id                          string
-		sandbox                     *runtimeapi.PodSandboxStatus
-		containers                  []*runtimeapi.ContainerStatus
-		incomplete, oversized, late uint64
+		name       string
+		kind       runtimeapi.ContainerEventType
+		id         string
+		sandbox    *runtimeapi.PodSandboxStatus
+		containers []*runtimeapi.ContainerStatus
+
+		incomplete, oversized, late, unknown, malformed uint64
 	}{
 		{name: "complete", kind: started, id: "c", sandbox: sandbox, containers: ended("c", 0)},
 		{name: "a sandbox, which needs no containers", kind: created, id: "s", sandbox: sandbox},
@@ -199,7 +145,10 @@ func TestEventsThatLackSomething(t *testing.T) {
 		{name: "an end told late", kind: stopped, id: "c", sandbox: sandbox, containers: ended("c", time.Second), late: 1},
 		{name: "another one's end", kind: stopped, id: "c", sandbox: sandbox, containers: ended("d", time.Hour)},
 		{name: "a start after an end", kind: started, id: "c", sandbox: sandbox, containers: ended("c", time.Hour)},
-		{name: "too large for a kubelet", kind: deleted, id: strings.Repeat("x", 17<<20), oversized: 1},
+		{name: "too large for a kubelet", kind: deleted, id: strings.Repeat("x", 17<<20), oversized: 1, malformed: 1},
+		{name: "of a later CRI", kind: later, id: "c", unknown: 1},
+		{name: "of a negative type", kind: -1, id: "c", unknown: 1},
+		{name: "without an ID", malformed: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
@@ -208,15 +157,23 @@ func TestEventsThatLackSomething(t *testing.T) {
 				})
 			}}
 			c := serve(t, s, Config{})
+			claims := uint64(0)
 			for _, err := range c.Events(t.Context()) {
-				if err != nil && err != io.EOF {
+				switch err {
+				case nil:
+					claims++
+				case io.EOF:
+				default:
 					t.Errorf("the stream ended with %v", err)
 				}
 			}
+			if claims != 1-test.unknown-test.malformed {
+				t.Errorf("%d claims", claims)
+			}
 			st := c.Stats()
-			if st.IncompleteEvents != test.incomplete || st.OversizedEvents != test.oversized || st.LateExits != test.late {
-				t.Errorf("incomplete %d, want %d; oversized %d, want %d; late %d, want %d",
-					st.IncompleteEvents, test.incomplete, st.OversizedEvents, test.oversized, st.LateExits, test.late)
+			got := []uint64{st.IncompleteEvents, st.OversizedEvents, st.LateExits, st.UnknownEvents, st.Malformed}
+			if want := []uint64{test.incomplete, test.oversized, test.late, test.unknown, test.malformed}; !slices.Equal(got, want) {
+				t.Errorf("incomplete, oversized, late, unknown, malformed: %d, want %d", got, want)
 			}
 		})
 	}

@@ -191,7 +191,7 @@ func (in *inspection) bundledIDs() map[string]struct{} {
 
 // status makes a status call and returns the encoded status, nil if the runtime does not have the
 // ID, and the whole container statuses in the same answer.
-func (in *inspection) status(ctx context.Context, m method, id string, about func(raw []byte) statusSubject) (raw []byte, containers [][]byte, err error) {
+func (in *inspection) status(ctx context.Context, m method, id string) (raw []byte, containers [][]byte, err error) {
 	c := in.client
 	select {
 	case c.slots <- struct{}{}:
@@ -207,17 +207,13 @@ func (in *inspection) status(ctx context.Context, m method, id string, about fun
 		}
 		return nil, nil, c.explain(ctx, m, id, err)
 	}
-	return c.readStatus(m, id, reply.data, about)
+	return c.readStatus(m, id, reply.data)
 }
 
 // readStatus takes the answer to a status call: see [inspection.status].
-func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []byte) statusSubject) (raw []byte, containers [][]byte, err error) {
+func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, containers [][]byte, err error) {
 	fail := func(format string, args ...any) ([]byte, [][]byte, error) {
 		return nil, nil, fmt.Errorf("cri: %s of %s on %s: "+format, append([]any{m, id, c.endpoint}, args...)...)
-	}
-	shape := shapeOfContainerStatus()
-	if m == podSandboxStatus {
-		shape = shapeOfSandboxStatus()
 	}
 	parts := []checkedStatus{{}} // first the status asked for
 	bad := false
@@ -248,11 +244,24 @@ func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []
 	if raw == nil {
 		return fail("the answer holds no status")
 	}
-	got := about(raw)
-	if got.ok && string(got.id) != id {
-		return fail("the answer is about %q", truncate(string(got.id)))
+	var (
+		shape                *shape
+		subject              []byte // the ID in the status
+		readable, knownState bool
+	)
+	if m == podSandboxStatus {
+		var item sandboxItem
+		shape, readable = shapeOfSandboxStatus(), item.read(raw, labelsOfPodSandboxStatus)
+		subject, knownState = item.id, knownSandboxState(item.state)
+	} else {
+		var item containerItem
+		shape, readable = shapeOfContainerStatus(), item.readStatus(raw)
+		subject, knownState = item.id, knownContainerState(item.state)
 	}
-	if !got.knownState {
+	if readable && string(subject) != id {
+		return fail("the answer is about %q", truncate(string(subject)))
+	}
+	if !knownState {
 		c.counter.unknownStates.Add(1)
 	}
 	var ok bool
@@ -266,38 +275,20 @@ func (c *Client) readStatus(m method, id string, reply []byte, about func(raw []
 }
 
 func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
-	in.sandboxStatuses[i], in.bundled[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i], sandboxSubject)
+	in.sandboxStatuses[i], in.bundled[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i])
 	return err
 }
 
-// statusSubject is the ID in an encoded status. knownState: the state is a state of the CRI; ok:
-// the status is not malformed.
-type statusSubject struct {
-	id             []byte
-	knownState, ok bool
-}
-
-func sandboxSubject(raw []byte) statusSubject {
-	var item sandboxItem
-	ok := item.read(raw, labelsOfPodSandboxStatus)
-	return statusSubject{item.id, knownSandboxState(item.state), ok}
-}
-
-func containerSubject(raw []byte) statusSubject {
-	var item containerItem
-	ok := item.readStatus(raw)
-	return statusSubject{item.id, knownContainerState(item.state), ok}
-}
-
 func (in *inspection) readContainer(ctx context.Context, i int) (err error) {
-	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i], containerSubject)
+	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i])
 	return err
 }
 
 // readMembership finds out which container belongs to which of several sandboxes.
 func (in *inspection) readMembership(ctx context.Context) error {
 	found := podBuilder{client: in.client, uid: in.pod.UID, at: make(map[string]int), sandboxOf: make(map[string]string)}
-	for _, read := range in.client.containerQueries(in.pod.UID) {
+	_, queries := in.client.podQueries(in.pod.UID)
+	for _, read := range queries {
 		if err := in.client.queryPod(ctx, read, &found); err != nil {
 			return err
 		}

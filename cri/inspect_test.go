@@ -69,22 +69,20 @@ func TestInspectCoverage(t *testing.T) {
 		brought   []string
 		listed    []string
 		want      string
-		statuses  uint64 // ContainerStatus calls of a first inspection
-		again     uint64 // and a second sandbox
+		calls     uint64 // of ContainerStatus, in each of two inspections
 		filled    string
-		sandboxes uint64
 	}{
-		"containerd never fills":        {0, nil, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 2, 2, "no", 1},
-		"containerd 2.0 stamps":         {5, nil, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 2, 2, "no", 1},
-		"crio fills":                    {5, []string{"c1", "c2"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 0, 0, "yes", 1},
-		"filled in part":                {5, []string{"c1"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 1, 1, "yes", 1},
-		"filled without a stamp":        {0, []string{"c1", "c2"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 0, 0, "yes", 1},
-		"a container that is new":       {5, []string{"c1", "c2"}, []string{"s", "c1"}, "s:Running c1:Running c2:Exited", 0, 0, "yes", 1},
-		"a container that is gone":      {0, nil, []string{"s", "c1", "c9"}, "s:Running c1:Running", 2, 2, "no", 1},
-		"a sandbox that is gone":        {0, nil, []string{"gone", "c1"}, "c1:Running", 1, 1, "unknown", 0},
-		"a pod without containers":      {5, nil, []string{"s"}, "s:Running", 0, 0, "unknown", 1},
-		"two sandboxes that fill alike": {5, []string{"c1", "c2"}, []string{"s", "s2", "c1", "c2"}, "s:Running s2:Running c1:Running c2:Exited", 0, 0, "yes", 2},
-		"everything is gone":            {0, nil, []string{"c8", "c9"}, "", 2, 2, "unknown", 0},
+		"containerd never fills":        {0, nil, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 2, "no"},
+		"containerd 2.0 stamps":         {5, nil, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 2, "no"},
+		"crio fills":                    {5, []string{"c1", "c2"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 0, "yes"},
+		"filled in part":                {5, []string{"c1"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 1, "yes"},
+		"filled without a stamp":        {0, []string{"c1", "c2"}, []string{"s", "c1", "c2"}, "s:Running c1:Running c2:Exited", 0, "yes"},
+		"a container that is new":       {5, []string{"c1", "c2"}, []string{"s", "c1"}, "s:Running c1:Running c2:Exited", 0, "yes"},
+		"a container that is gone":      {0, nil, []string{"s", "c1", "c9"}, "s:Running c1:Running", 2, "no"},
+		"a sandbox that is gone":        {0, nil, []string{"gone", "c1"}, "c1:Running", 1, "unknown"},
+		"a pod without containers":      {5, nil, []string{"s"}, "s:Running", 0, "unknown"},
+		"two sandboxes that fill alike": {5, []string{"c1", "c2"}, []string{"s", "s2", "c1", "c2"}, "s:Running s2:Running c1:Running c2:Exited", 0, "yes"},
+		"everything is gone":            {0, nil, []string{"c8", "c9"}, "", 2, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := statuses(tt.timestamp, tt.brought, has)
@@ -96,7 +94,7 @@ func TestInspectCoverage(t *testing.T) {
 				}
 			}
 			last := uint64(0)
-			for _, calls := range []uint64{tt.statuses, tt.again} {
+			for range 2 {
 				in, err := c.Inspect(t.Context(), pod)
 				if err != nil {
 					t.Fatal(err)
@@ -115,8 +113,8 @@ func TestInspectCoverage(t *testing.T) {
 					t.Errorf("status: %v", in.Status)
 				}
 				st := c.Stats()
-				if n := st.Calls["ContainerStatus"] - last; n != calls {
-					t.Errorf("%d calls of ContainerStatus, want %d", n, calls)
+				if n := st.Calls["ContainerStatus"] - last; n != tt.calls {
+					t.Errorf("%d calls of ContainerStatus, want %d", n, tt.calls)
 				}
 				last = st.Calls["ContainerStatus"]
 				if st.FilledStatuses != tt.filled {

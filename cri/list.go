@@ -170,7 +170,8 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if uid == "" {
 		return pleg.Pod{}, errors.New("cri: cannot list a pod with an empty UID")
 	}
-	reads := append(c.sandboxQueries(uid), c.containerQueries(uid)...)
+	sandboxes, containers := c.podQueries(uid)
+	reads := append(sandboxes, containers...)
 	found := podBuilder{client: c, uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
 	err := c.parallel(ctx, len(reads), func(ctx context.Context, i int) error { return c.queryPod(ctx, reads[i], &found) })
 	if err != nil {
@@ -191,30 +192,20 @@ type podQuery struct {
 	ofSandboxes []string
 }
 
-// sandboxQueries returns the calls that together find all sandboxes of a pod.
-func (c *Client) sandboxQueries(uid cache.UID) []podQuery {
+// podQueries returns the calls that together find all sandboxes, and all containers, of a pod.
+func (c *Client) podQueries(uid cache.UID) (sandboxes, containers []podQuery) {
 	ids := c.unlabelled.sandboxes(uid)
 	if len(ids) > maxByID {
-		return []podQuery{{sandboxes: new(runtimeapi.PodSandboxFilter)}}
+		return []podQuery{{sandboxes: new(runtimeapi.PodSandboxFilter)}}, []podQuery{{containers: new(runtimeapi.ContainerFilter), ofSandboxes: ids}}
 	}
-	reads := []podQuery{{sandboxes: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
+	label := map[string]string{labelPodUID: string(uid)}
+	sandboxes = []podQuery{{sandboxes: &runtimeapi.PodSandboxFilter{LabelSelector: label}}}
+	containers = []podQuery{{containers: &runtimeapi.ContainerFilter{LabelSelector: label}}}
 	for _, id := range ids {
-		reads = append(reads, podQuery{sandboxes: &runtimeapi.PodSandboxFilter{Id: id}})
+		sandboxes = append(sandboxes, podQuery{sandboxes: &runtimeapi.PodSandboxFilter{Id: id}})
+		containers = append(containers, podQuery{containers: &runtimeapi.ContainerFilter{PodSandboxId: id}, ofSandboxes: []string{id}})
 	}
-	return reads
-}
-
-// containerQueries returns the calls that together find all containers of a pod.
-func (c *Client) containerQueries(uid cache.UID) []podQuery {
-	ids := c.unlabelled.sandboxes(uid)
-	if len(ids) > maxByID {
-		return []podQuery{{containers: new(runtimeapi.ContainerFilter), ofSandboxes: ids}}
-	}
-	reads := []podQuery{{containers: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{labelPodUID: string(uid)}}}}
-	for _, id := range ids {
-		reads = append(reads, podQuery{containers: &runtimeapi.ContainerFilter{PodSandboxId: id}, ofSandboxes: []string{id}})
-	}
-	return reads
+	return sandboxes, containers
 }
 
 // podBuilder puts the pod together.

@@ -95,6 +95,16 @@ func TestReadsOnEveryProfile(t *testing.T) {
 		if d := cmp.Diff(twice, sortPods(next.Pods)); d != "" || !next.Delta || next.Total != 6 || len(next.Gone) != 1 || next.Gone[0] != "web" {
 			w.Fatalf("second List: %+v\n%s", next, d)
 		}
+		same, err := w.client.List(w.Context(), next.Revision)
+		w.check(err)
+		if d := cmp.Diff(pleg.Listing{Revision: same.Revision, Delta: true, Total: 6}, same); d != "" {
+			w.Errorf("List when nothing has changed: %s", d)
+		}
+		all, err := w.client.List(w.Context(), listing.Revision)
+		w.check(err)
+		if d := cmp.Diff(w.truth(), sortPods(all.Pods)); d != "" || all.Delta || all.Total != 6 {
+			w.Errorf("List since an old revision: %+v\n%s", all, d)
+		}
 		gone, err := w.client.ListPod(w.Context(), "web")
 		w.check(err)
 		if len(gone.Items) != 0 {

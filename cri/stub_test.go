@@ -4,6 +4,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,8 +29,7 @@ type stub struct {
 	mu                 sync.Mutex
 	sandboxes          []*runtimeapi.PodSandbox
 	containers         []*runtimeapi.Container
-	streaming          bool // serve the streaming lists
-	batch              int  // their batch size, 0 for a single batch
+	streaming          bool // serve the streaming lists, each in a single batch
 	podSandboxStatus   func(id string) (*runtimeapi.PodSandboxStatusResponse, error)
 	containerStatus    func(id string) (*runtimeapi.ContainerStatusResponse, error)
 	getContainerEvents func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error
@@ -94,20 +95,10 @@ func (s *stub) ListContainers(_ context.Context, r *runtimeapi.ListContainersReq
 // the wire format of the plain list's answer.
 var stubStreams = []grpc.StreamDesc{
 	stubStream("StreamPodSandboxes", func(s *stub, r *runtimeapi.ListPodSandboxRequest, stream grpc.ServerStream) error {
-		for batch := range batches(s.listSandboxes(r.GetFilter()), s.batch) {
-			if err := stream.SendMsg(&runtimeapi.ListPodSandboxResponse{Items: batch}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return stream.SendMsg(&runtimeapi.ListPodSandboxResponse{Items: s.listSandboxes(r.GetFilter())})
 	}),
 	stubStream("StreamContainers", func(s *stub, r *runtimeapi.ListContainersRequest, stream grpc.ServerStream) error {
-		for batch := range batches(s.listOfContainers(r.GetFilter()), s.batch) {
-			if err := stream.SendMsg(&runtimeapi.ListContainersResponse{Containers: batch}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return stream.SendMsg(&runtimeapi.ListContainersResponse{Containers: s.listOfContainers(r.GetFilter())})
 	}),
 }
 
@@ -134,21 +125,6 @@ func register(on *grpc.Server, server runtimeapi.RuntimeServiceServer) {
 	})
 	desc.Streams = append(desc.Streams, stubStreams...)
 	on.RegisterService(&desc, server)
-}
-
-func batches[T any](items []T, size int) func(func([]T) bool) {
-	if size <= 0 {
-		size = max(1, len(items))
-	}
-	return func(yield func([]T) bool) {
-		for len(items) > 0 {
-			n := min(size, len(items))
-			if !yield(items[:n]) {
-				return
-			}
-			items = items[n:]
-		}
-	}
 }
 
 func (s *stub) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
@@ -223,6 +199,20 @@ func sandboxStatus(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod-" + uid, Uid: uid, Namespace: "ns"},
 		Labels:   podLabelsOf(uid),
 	}
+}
+
+// mustList returns a listing in a comparable order.
+func mustList(t *testing.T, c *Client, since pleg.Revision) pleg.Listing {
+	t.Helper()
+	l, err := c.List(t.Context(), since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range l.Pods {
+		slices.SortFunc(p.Items, func(a, b pleg.Item) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	slices.SortFunc(l.Pods, func(a, b pleg.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return l
 }
 
 func podLabelsOf(uid string) map[string]string {

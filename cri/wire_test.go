@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"runtime"
@@ -21,6 +20,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -80,30 +80,15 @@ func TestPartialPayloads(t *testing.T) {
 		"a container without an ID":        eventOf("c", good, container, rawcri.Encode(wholeContainer("", "u", exited))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := serveRaw(t, nil, Config{})
-			s.On("GetContainerEvents", rawcri.Bytes(message, eventOf("c", good, container)))
-			claims := 0
-			for claim, err := range c.Events(t.Context()) {
-				if err != nil {
-					if err != io.EOF {
-						t.Error(err)
-					}
-					break
-				}
-				if claim.Pod != "u" || claim.Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claim.Status == nil {
-					t.Fatalf("claim %+v", claim)
-				}
-				st, err := claim.Status()
-				if claims++; claims == 1 && (st != nil || !errors.Is(err, ErrMalformed)) {
-					t.Errorf("the status is %v, error %v", st, err)
-				}
-				if claims == 2 && (err != nil || st.Containers()[0].Image != "image") {
-					t.Errorf("a whole one is %v, error %v", st, err)
-				}
-				claim.Release()
+			p := newEventBuffer()
+			p.fill(mem.BufferSlice{mem.SliceBuffer(message)})
+			e, ok := readEvent(p.message())
+			claim, made := new(Client).claim(&e, new(interner), p)
+			if !ok || !made || claim.Pod != "u" || claim.Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claim.Status == nil {
+				t.Fatalf("claim %+v", claim)
 			}
-			if claims != 2 {
-				t.Errorf("%d claims", claims)
+			if status, err := claim.Status(); status != nil || !errors.Is(err, ErrMalformed) {
+				t.Errorf("the status is %v, error %v", status, err)
 			}
 		})
 	}
@@ -302,86 +287,54 @@ func TestLongErrors(t *testing.T) {
 	}
 }
 
-// TestKeptMemory checks that known fields bound the memory of a stored status.
+// TestKeptMemory checks that known fields bound the memory of a stored status, from an event or an
+// answer with unknown bytes anywhere.
 func TestKeptMemory(t *testing.T) {
 	const unknown = 4 << 20
 	fill := field(9999, make([]byte, unknown))
-	s, c := serveRaw(t, nil, Config{})
+	with := func(m []byte) []byte { return slices.Concat(m, fill) }
 	sandbox, container := rawcri.Encode(sandboxStatus("s", "u", ready)), rawcri.Encode(wholeContainer("c", "u", exited))
-	image := field(8, append(rawcri.Encode(&runtimeapi.ImageSpec{Image: "image"}), fill...))
-	for where, message := range map[string][]byte{
-		"the event":     append(eventOf("c", sandbox, container), fill...),
-		"the sandbox":   eventOf("c", append(sandbox[:len(sandbox):len(sandbox)], fill...), container),
-		"the container": eventOf("c", sandbox, append(container[:len(container):len(container)], fill...)),
-		"the image":     eventOf("c", sandbox, append(container[:len(container):len(container)], image...)),
-	} {
-		s.On("GetContainerEvents", rawcri.Bytes(message))
-		var kept *PodStatus
-		for claim, err := range c.Events(t.Context()) {
-			if err == nil {
-				if kept, err = claim.Status(); err != nil {
-					t.Fatal(err)
-				}
-				claim.Release()
-			}
-		}
-		if n := sizeKept(kept); n > unknown/8 {
-			t.Errorf("unknown bytes in %s of an event: the status holds %d bytes", where, n)
-		}
-		letsGo(t, where+" of an event", message, func(message []byte) any {
-			status, err := statusOfEvent(message, "u")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return status
-		})
-		if all := kept.Containers(); len(all) != 1 || all[0].Image != "image" || all[0].LogPath != "/var/log/pods/c" || len(kept.Sandboxes()) != 1 {
-			t.Errorf("unknown bytes in %s: the status is %v", where, kept)
-		}
+	image := slices.Concat(container, field(8, with(rawcri.Encode(&runtimeapi.ImageSpec{Image: "image"}))))
+	ofEvent := func(message []byte) (*PodStatus, error) { return statusOfEvent(message, "u") }
+	c := &Client{endpoint: "test"}
+	ofAnswer := func(message []byte) (*PodStatus, error) {
+		raw, others, err := c.readStatus(containerStatus, "c", message)
+		return &PodStatus{encoded: &encodedStatus{statusMessages: statusMessages{containers: append(others, raw)}}}, err
 	}
-	for where, message := range map[string][]byte{
-		"the answer":    append(field(1, container), fill...),
-		"the container": field(1, append(container[:len(container):len(container)], fill...)),
+	for where, tt := range map[string]struct {
+		message []byte
+		read    func(message []byte) (*PodStatus, error)
+	}{
+		"the event":                 {with(eventOf("c", sandbox, container)), ofEvent},
+		"the sandbox of an event":   {eventOf("c", with(sandbox), container), ofEvent},
+		"the container of an event": {eventOf("c", sandbox, with(container)), ofEvent},
+		"the image of an event":     {eventOf("c", sandbox, image), ofEvent},
+		"the answer":                {with(field(1, container)), ofAnswer},
+		"the container":             {field(1, with(container)), ofAnswer},
+		"the image":                 {field(1, image), ofAnswer},
 	} {
-		s.On("ContainerStatus", rawcri.Bytes(message))
-		in, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c"}}})
+		own := slices.Clone(tt.message)
+		followed := weak.Make(&own[0]) // the heap's size would include memory freed by earlier tests
+		kept, err := tt.read(own)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := sizeKept(in.Status); n > unknown/8 {
-			t.Errorf("unknown bytes in %s: the status that was read holds %d bytes", where, n)
+		own = nil
+		runtime.GC()
+		if followed.Value() != nil {
+			t.Errorf("unknown bytes in %s: the status keeps the message of %d bytes", where, len(tt.message))
 		}
-		letsGo(t, where, message, func(message []byte) any {
-			raw, others, err := c.readStatus(containerStatus, "c", message, containerSubject)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return append(others, raw)
-		})
+		held := 0
+		for _, raw := range slices.Concat(kept.encoded.sandboxes, kept.encoded.containers) {
+			held += cap(raw)
+		}
+		if held > unknown/8 {
+			t.Errorf("unknown bytes in %s: the status holds %d bytes", where, held)
+		}
+		if all := kept.Containers(); len(all) != 1 || all[0].Image != "image" || all[0].LogPath != "/var/log/pods/c" {
+			t.Errorf("unknown bytes in %s: the status is %v", where, kept)
+		}
 	}
-}
-
-// sizeKept returns the size of the encoded parts of a status.
-func sizeKept(s *PodStatus) (n int) {
-	for _, raw := range slices.Concat(s.encoded.sandboxes, s.encoded.containers) {
-		n += cap(raw)
-	}
-	return n
-}
-
-// letsGo fails the test if the result of read keeps the message alive. A weak pointer follows the
-// message: the heap's size would include memory freed by the transport and earlier tests.
-func letsGo(t *testing.T, where string, message []byte, read func(message []byte) any) {
-	t.Helper()
-	own := slices.Clone(message)
-	followed := weak.Make(&own[0])
-	kept := read(own)
-	own = nil
-	runtime.GC()
-	if followed.Value() != nil {
-		t.Errorf("unknown bytes in %s: the status keeps the message of %d bytes", where, len(message))
-	}
-	runtime.KeepAlive(kept)
 }
 
 // TestLongUIDs checks that items with an overlong UID are left out and counted, wherever they
@@ -408,40 +361,5 @@ func TestLongUIDs(t *testing.T) {
 				t.Errorf("a UID of %d bytes: an event claims %d items of pod %.10q", length, len(claim.Payload), claim.Pod)
 			}
 		}
-	}
-}
-
-// TestOneIDOfTwoKinds checks that an ID shown as a sandbox and as a container is the sandbox.
-func TestOneIDOfTwoKinds(t *testing.T) {
-	s := &stub{
-		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", ready)},
-		containers: []*runtimeapi.Container{container("x", "s", "u", running)},
-	}
-	c := serve(t, s, Config{})
-	pods := func(l pleg.Listing) (out string) {
-		for _, p := range l.Pods { // sorted by mustList
-			for i := range p.Items {
-				p.Items[i].Name = ""
-			}
-			out += fmt.Sprint(p.UID, p.Items, " ")
-		}
-		return out + fmt.Sprint(l.Gone)
-	}
-	first := mustList(t, c, 0)
-	s.set(func() { s.sandboxes = append(s.sandboxes, sandbox("x", "v", ready)) })
-	next := mustList(t, c, first.Revision)
-	const sandboxX, containerX = "v[{x sandbox Running }] ", "u[{s sandbox Running } {x container Running }] "
-	if got := pods(next); got != "u[{s sandbox Running }] "+sandboxX+"[]" {
-		t.Errorf("the list that shows both: %s", got)
-	}
-	if st := c.Stats(); st.Duplicates != 1 {
-		t.Errorf("stats %+v", st)
-	}
-	if again := mustList(t, c, next.Revision); len(again.Pods)+len(again.Gone) != 0 {
-		t.Errorf("the next list: %+v", again)
-	}
-	s.set(func() { s.sandboxes = s.sandboxes[:1] })
-	if got := pods(mustList(t, c, c.index.revision)); got != containerX+"[v]" {
-		t.Errorf("the list after the sandbox has gone: %s", got)
 	}
 }

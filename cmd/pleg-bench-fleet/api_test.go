@@ -22,6 +22,8 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	kubetest "k8s.io/client-go/testing"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 func TestMain(m *testing.M) {
@@ -235,7 +237,7 @@ func (a *fakeAPI) live(name, node string) {
 		a.update(name, state(core.ConditionFalse, core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}))
 		return
 	}
-	if !wait(a.ended, 2*time.Second) {
+	if bench.Sleep(a.ended, 2*time.Second) != nil {
 		return
 	}
 	a.update(name, state(core.ConditionTrue, running))
@@ -248,16 +250,16 @@ func (a *fakeAPI) live(name, node string) {
 		a.update(name, state(map[bool]core.ConditionStatus{true: up, false: core.ConditionFalse}[up == core.ConditionTrue], running))
 	}
 	if kind == "dead" || kind == "back" {
-		if !wait(a.ended, 12*time.Second) {
+		if bench.Sleep(a.ended, 12*time.Second) != nil {
 			return
 		}
 		kubelet(core.ConditionUnknown)
-		if kind == "dead" || !wait(a.ended, 15*time.Second) {
+		if kind == "dead" || bench.Sleep(a.ended, 15*time.Second) != nil {
 			return
 		}
 		kubelet(core.ConditionTrue)
 	}
-	if kind == "hangs" || !wait(a.ended, 20*time.Second) {
+	if kind == "hangs" || bench.Sleep(a.ended, 20*time.Second) != nil {
 		return
 	}
 	phase := core.PodSucceeded

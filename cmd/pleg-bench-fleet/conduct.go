@@ -175,16 +175,6 @@ func (c *conductor) observe(whole, working context.Context, job *batch.Job) {
 	c.work.Go(func() { informer.RunWithContext(whole) })
 }
 
-// wait reports whether the time passed before the end of ctx.
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // bounded calls the API within callIn.
 func bounded[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callIn)
@@ -195,7 +185,7 @@ func bounded[T any](ctx context.Context, call func(context.Context) (T, error)) 
 // follow looks at the Job until its end, and returns why it ended, settleIn later. A Job that makes
 // no pods is an error.
 func (c *conductor) follow(ctx context.Context, job *batch.Job) (why string, err error) {
-	for began := time.Now(); wait(ctx, jobEvery); {
+	for began := time.Now(); bench.Sleep(ctx, jobEvery) == nil; {
 		now, err := bounded(ctx, func(ctx context.Context) (*batch.Job, error) {
 			return c.batch.Jobs(job.Namespace).Get(ctx, job.Name, meta.GetOptions{})
 		})
@@ -209,7 +199,7 @@ func (c *conductor) follow(ctx context.Context, job *batch.Job) (why string, err
 			}
 		}
 		if why != "" {
-			wait(ctx, settleIn)
+			_ = bench.Sleep(ctx, settleIn)
 			return why, nil
 		}
 		if c.begun.Load() == 0 && time.Since(began) >= podsIn {
@@ -239,7 +229,7 @@ func (c *conductor) turn(ctx context.Context, pod *core.Pod, node string) (resul
 	}
 	var started time.Time
 	limit := time.Now().Add(startIn)
-	for time.Now().Before(limit) && wait(ctx, podEvery) {
+	for time.Now().Before(limit) && bench.Sleep(ctx, podEvery) == nil {
 		o, there, _ := c.pods.Get(pod)
 		if !there {
 			return nil, "its pod was removed before its end"
@@ -393,7 +383,7 @@ func (c *conductor) remove(ctx context.Context, job *batch.Job) error {
 	if err != nil && !kubeerrors.IsNotFound(err) {
 		return fmt.Errorf("remove the Job %s, which Kubernetes removes %v after its end: %w", c.report.Job, keepFor, err)
 	}
-	for limit := time.Now().Add(terminateIn + settleIn); ; wait(ctx, podEvery) {
+	for limit := time.Now().Add(terminateIn + settleIn); ; _ = bench.Sleep(ctx, podEvery) {
 		c.report.LeftBehind = []string{}
 		ends := false
 		for _, o := range c.pods.List() {

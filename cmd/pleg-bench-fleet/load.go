@@ -163,8 +163,8 @@ func (r *LoadReport) Document() bench.Document {
 			cells = append(cells, fmt.Sprint(n))
 		}
 		counts.Add(name, "", cells...)
-		times.Add(name, s.Latency)
-		reads.Add(name, s.Freshness)
+		times.AddDelays(name, s.Latency)
+		reads.AddDelays(name, s.Freshness)
 	}
 	for _, g := range r.Groups {
 		add(g.Runtime+" "+g.Version, g.Passed, g.LoadSums)
@@ -172,7 +172,7 @@ func (r *LoadReport) Document() bench.Document {
 	if len(r.Groups) > 1 {
 		add("all", r.Passed, r.LoadSums)
 	}
-	for _, t := range []bench.Table{counts, times.Table, reads.Table} {
+	for _, t := range []bench.Table{counts, times, reads} {
 		if len(t.Rows) > 0 {
 			d.Tables = append(d.Tables, t)
 		}

@@ -183,7 +183,7 @@ func TestRunFails(t *testing.T) {
 	}, "good-1")
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
 		a.life.Go(func() {
-			wait(a.ended, 10*time.Second)
+			_ = bench.Sleep(a.ended, 10*time.Second)
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.job.Status.Conditions = []batch.JobCondition{{Type: batch.JobFailed, Status: core.ConditionTrue, Reason: "DeadlineExceeded"}}

@@ -7,9 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,10 +20,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
-var (
-	record = flag.String("record", "", "address of a Prometheus whose answers to the verdict's queries become testdata/prometheus.txt")
-	keep   = flag.String("keep", "", "folder for the pages of a verdict and of a load")
-)
+var keep = flag.String("keep", "", "folder for the pages of a verdict and of a load")
 
 // kept returns a folder for a page.
 func kept(t *testing.T, name string) string {
@@ -35,53 +30,26 @@ func kept(t *testing.T, name string) string {
 	return filepath.Join(*keep, name)
 }
 
-// recorded has a line for each query, with its answer behind a tab.
-const recorded = "testdata/prometheus.txt"
-
-// prometheusServer answers recorded queries, and fails the test for others.
+// prometheusServer answers recorded queries, and fails the test for others. The record has a line
+// for each query, with its answer behind a tab.
 func prometheusServer(t *testing.T) string {
-	answers := make(map[string][]byte)
-	if *record == "" {
-		text, err := os.ReadFile(recorded)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			query, answer, _ := strings.Cut(line, "\t")
-			answers[query] = []byte(answer)
-		}
+	text, err := os.ReadFile("testdata/prometheus.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		query, answer, _ := strings.Cut(line, "\t")
+		answers[query] = answer
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query := r.FormValue("query")
-		if *record != "" {
-			answer, err := http.PostForm(*record+r.URL.Path, r.Form)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer answer.Body.Close()
-			if answers[query], err = io.ReadAll(answer.Body); err != nil {
-				t.Error(err)
-			}
-		}
-		if answers[query] == nil {
-			t.Errorf("not recorded: %s", query)
+		if answers[r.FormValue("query")] == "" {
+			t.Errorf("not recorded: %s", r.FormValue("query"))
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(answers[query])
+		_, _ = io.WriteString(w, answers[r.FormValue("query")])
 	}))
-	t.Cleanup(func() {
-		server.Close()
-		if *record != "" && !t.Failed() {
-			var text strings.Builder
-			for _, query := range slices.Sorted(maps.Keys(answers)) {
-				fmt.Fprintf(&text, "%s\t%s\n", query, bytes.TrimSpace(answers[query]))
-			}
-			if err := os.WriteFile(recorded, []byte(text.String()), 0o644); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	t.Cleanup(server.Close)
 	return server.URL
 }
 

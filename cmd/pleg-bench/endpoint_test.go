@@ -336,8 +336,8 @@ func TestDisturbedRun(t *testing.T) {
 	}
 }
 
-// TestNoRuntimeBehindTheSocket wants a name for a foreign server behind the socket, and for a gRPC
-// server without the CRI.
+// TestNoRuntimeBehindTheSocket wants a name for a foreign server behind the socket, for a gRPC
+// server without the CRI, and for no socket.
 func TestNoRuntimeBehindTheSocket(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "pn")
@@ -364,10 +364,10 @@ func TestNoRuntimeBehindTheSocket(t *testing.T) {
 	web, server := &http.Server{}, grpc.NewServer()
 	serve(other, web.Serve, func() { _ = web.Close() })
 	serve(bare, server.Serve, server.Stop)
-	for socket, want := range map[string]string{other: "not as a container runtime", bare: "CRI plugin"} {
+	for socket, want := range map[string]string{other: "not as a container runtime", bare: "CRI plugin", "/nowhere/cri.sock": "there is no socket /nowhere/cri.sock"} {
 		for _, args := range [][]string{{"watch"}, {"run", "--image", "x"}, {"cleanup"}} {
 			o := execCommand(t, append(args, "--endpoint", socket)...)
-			if o.status != cli.ExitFailure || !strings.Contains(o.stderr, want) {
+			if o.status != cli.ExitFailure || strings.Count(o.stderr, want) != 1 {
 				t.Errorf("%v on %s: status %d, %q; want %d and %q", args, socket, o.status, o.stderr, cli.ExitFailure, want)
 			}
 		}

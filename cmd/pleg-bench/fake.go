@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"text/tabwriter"
@@ -29,7 +28,6 @@ func newFake(s streams) *cobra.Command {
 	var (
 		fake             fakeFlags
 		socket           string
-		images           string
 		pods, containers int
 		life             time.Duration
 		rate             float64
@@ -45,8 +43,9 @@ quirks (--profile) and with faults of your choice (--fault). Nothing is really
 run, no root is needed.
 
 A container ends by itself if its command is "sleep D [CODE]", "exit N", "true"
-or "false", or a shell script of these; "echo" prints to its log. Annotations of
-the container or its pod do the same for any command: docs/fake-runtime.md.
+or "false", or "sh -c" with a list of these; "echo" prints to its log.
+Annotations of the container or its pod do the same for any command:
+docs/fake-runtime.md.
 
 Two images are there from the beginning:
 
@@ -54,8 +53,7 @@ Two images are there from the beginning:
   %s
 
 A container of another one is refused, as real runtimes do, until it was pulled
-(crictl pull). Pulling works for every name, without a network; --images gives
-names a content.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
+(crictl pull). Pulling works for every name, without a network.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
 		Example: `  pleg-bench fake --socket /tmp/cri.sock --pods 20 --rate 10
   # in another terminal
   pleg-bench watch --endpoint unix:///tmp/cri.sock
@@ -84,11 +82,7 @@ names a content.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
 			if socket, err = filepath.Abs(socket); err != nil {
 				return cli.Usagef("--socket: %w", err)
 			}
-			known, err := readImages(images)
-			if err != nil {
-				return cli.Usagef("--images: %w", err)
-			}
-			rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: faults, Images: known, Seed: fake.seed, HistoryLimit: historyLimit})
+			rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: faults, Seed: fake.seed, HistoryLimit: historyLimit})
 			if err != nil {
 				return cli.Usage(err)
 			}
@@ -131,23 +125,10 @@ names a content.`, fakeruntime.WorkloadImage, fakeruntime.PauseImage),
 	flags.IntVar(&containers, "containers", 2, "containers in each of them")
 	flags.DurationVar(&life, "life", 0, "how long these containers live (default: until they are stopped)")
 	flags.Float64Var(&rate, "rate", 0, "make as many pods more and change them, this many state changes a second")
-	flags.StringVar(&images, "images", "", "JSON file of images: names, users and commands (docs/fake-runtime.md)")
 	flags.BoolVar(&listFaults, "list-faults", false, "explain all faults and exit")
 	flags.BoolVar(&isChild, "child", false, "answer calls of another command on standard input and output")
 	flags.Lookup("child").Hidden = true
 	return cmd
-}
-
-func readImages(file string) ([]fakeruntime.Image, error) {
-	if file == "" {
-		return nil, nil
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return fakeruntime.ReadImages(f)
 }
 
 // historyLimit is enough changes for a fast run between two collections of the history.

@@ -74,19 +74,6 @@ func execCommand(t *testing.T, args ...string) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-func TestHelp(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{}, {"run"}, {"stress"}, {"watch"}, {"fake"}, {"cleanup"}, {"compare"}, {"fleet"}} {
-		o := execCommand(t, append(args, "--help")...)
-		if o.status != cli.ExitOK || !strings.Contains(o.stdout, "Examples:") || !strings.Contains(o.stdout, "pleg-bench "+strings.Join(args, " ")) || o.stderr != "" {
-			t.Errorf("%v --help: status %d, stderr %q:\n%s", args, o.status, o.stderr, o.stdout)
-		}
-		if strings.Contains(o.stdout, workerCommand) {
-			t.Errorf("%v --help shows the internal command", args)
-		}
-	}
-}
-
 // TestFleet starts the program beside pleg-bench or in PATH, and names its installation otherwise.
 func TestFleet(t *testing.T) {
 	dir := t.TempDir()
@@ -147,6 +134,8 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"run", "--expect", "latency.p99<soon"}, "soon"},
 		{[]string{"compare", "one", "two", "three"}, "one or two folders"},
 		{[]string{"cleanup", "--endpoint", "/x", "--all", "--run", "y"}, "exclude"},
+		{[]string{"run", "--image", "x", "--endpoint", "http://localhost:80"}, "unix:///path/to/socket"},
+		{[]string{"watch", "--endpoint", "http://localhost:80"}, "unix:///path/to/socket"},
 		{[]string{"fake"}, "--socket is missing"},
 		{[]string{"fake", "--socket", "x", "--pods", "-1"}, "--pods"},
 		{[]string{"fake", "--socket", "x", "--profile", "docker"}, "docker"},
@@ -154,21 +143,6 @@ func TestBadUsage(t *testing.T) {
 		o := execCommand(t, test.args...)
 		if o.status != cli.ExitUsage || !strings.Contains(o.stderr, test.says) || o.stdout != "" {
 			t.Errorf("%v: status %d, want %d; stderr %q, want %q; stdout %q, want none", test.args, o.status, cli.ExitUsage, o.stderr, test.says, o.stdout)
-		}
-	}
-}
-
-func TestNoRuntime(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		{"run", "--endpoint", "unix:///nowhere/cri.sock", "--image", "x"},
-		{"stress", "--endpoint", "unix:///nowhere/cri.sock", "--image", "x"},
-		{"watch", "--endpoint", "unix:///nowhere/cri.sock"},
-		{"cleanup", "--endpoint", "unix:///nowhere/cri.sock"},
-	} {
-		o := execCommand(t, args...)
-		if o.status != cli.ExitFailure || strings.Count(o.stderr, "there is no socket /nowhere/cri.sock") != 1 {
-			t.Errorf("%v: status %d, stderr %q; want %d and the reason once", args, o.status, o.stderr, cli.ExitFailure)
 		}
 	}
 }
@@ -350,10 +324,8 @@ func TestVersionAndCompletion(t *testing.T) {
 	if o := execCommand(t, "--version"); o.status != cli.ExitOK || !strings.HasPrefix(o.stdout, "pleg-bench ") || !strings.Contains(o.stdout, "go1.") {
 		t.Errorf("status %d, %q", o.status, o.stdout)
 	}
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if o := execCommand(t, "completion", shell); o.status != cli.ExitOK || !strings.Contains(o.stdout, "pleg-bench") {
-			t.Errorf("completion %s: status %d, %s", shell, o.status, o.stderr)
-		}
+	if o := execCommand(t, "completion", "bash"); o.status != cli.ExitOK || !strings.Contains(o.stdout, "pleg-bench") {
+		t.Errorf("completion: status %d, %s", o.status, o.stderr)
 	}
 }
 

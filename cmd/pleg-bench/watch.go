@@ -4,12 +4,11 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
@@ -18,7 +17,7 @@ import (
 func newWatch(s streams) *cobra.Command {
 	var (
 		o      watch.Options
-		output cli.Output
+		output = cli.Output{Lines: true}
 	)
 	cmd := &cobra.Command{
 		Use:   "watch",
@@ -67,14 +66,12 @@ the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
 				return err
 			}
 			o.Out, o.Err, o.Output = s.out, s.err, output.Form
-			o.Keep = watch.Keep{Dir: output.Dir, Command: cli.CommandLine(cmd), Setup: cli.Setup(cmd), Expect: output.Bounds}
-			err = watch.Run(cmd.Context(), o)
-			cli.PrintKept(cmd, output.Dir)
-			if errors.Is(err, watch.ErrExpectation) {
-				fmt.Fprintf(s.err, "pleg-bench: %v\n", err)
-				return cli.ErrUnmet
+			began := time.Now()
+			found, err := watch.Run(cmd.Context(), o)
+			if found == nil {
+				return err
 			}
-			return err
+			return output.Write(cmd, report.Saved{Kind: "watch", Began: began, Setup: cli.Setup(cmd), Result: found, Timeline: found.Series}, true, err)
 		},
 	}
 	flags := cmd.Flags()

@@ -83,14 +83,8 @@ func (p *pages) addRow(blob, tail []byte, stateField protowire.Number, state int
 }
 
 func (p *pages) flush() {
-	// put may have outgrown the pooled buffer; then the new buffer is left to the garbage collector.
-	if cap(p.b) > 0 && cap(*p.buf) > 0 && &p.b[:1][0] == &(*p.buf)[:1][0] {
-		*p.buf = p.b
-		p.out = append(p.out, mem.NewBuffer(p.buf, mem.DefaultBufferPool()))
-		return
-	}
-	mem.DefaultBufferPool().Put(p.buf)
-	p.out = append(p.out, mem.SliceBuffer(p.b))
+	*p.buf = p.b
+	p.out = append(p.out, mem.NewBuffer(p.buf, mem.DefaultBufferPool()))
 }
 
 func (p *pages) done() mem.BufferSlice {

@@ -4,7 +4,6 @@
 package fakeruntime
 
 import (
-	"maps"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,12 +14,10 @@ type ContainerSpec struct {
 	// Name defaults to c0, c1 … by the number of containers in the sandbox. A name in use in the
 	// sandbox gets the next attempt.
 	Name string
-	// Image defaults to [WorkloadImage]. Another image counts as pulled.
-	Image string
 	// Life determines the natural end of a started container. The zero value runs until stopped.
 	Life Life
-	// Labels and Annotations are added to those of every container of a pod.
-	Labels, Annotations map[string]string
+	// Labels are added to those of every container of a pod.
+	Labels map[string]string
 }
 
 // view is the mutable part of a container.
@@ -54,11 +51,10 @@ type container struct {
 	place int
 	end   *task // the end of its lifetime
 	held  *heldEvent
-	log   *containerLog // nil: not running, or prints nothing
 }
 
 // idle is the program of a container that the direct methods made.
-var idle = &program{who: root}
+var idle = &program{}
 
 const (
 	exitKilled  = 137
@@ -96,13 +92,11 @@ func (c *container) withPodLabels(extra map[string]string) map[string]string {
 }
 
 // kubeletAnnotations are a kubelet's annotations of every container, besides commonAnnotations.
-func (c *container) kubeletAnnotations(extra map[string]string) map[string]string {
-	m := map[string]string{
+func (c *container) kubeletAnnotations() map[string]string {
+	return map[string]string{
 		"io.kubernetes.container.hash":         strconv.FormatUint(hashOf(0, c.name)&0xffffffff, 16),
 		"io.kubernetes.container.restartCount": itoa(c.attempt),
 	}
-	maps.Copy(m, extra)
-	return m
 }
 
 // commonAnnotations have the same value in most containers.

@@ -48,9 +48,6 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 	if p.WantsUserImage && cfg.GetImage().GetUserSpecifiedImage() == "" {
 		return nil, nil, status.Error(codes.Unknown, "CreateContainer: user specified image not specified, cannot verify image signature")
 	}
-	if err := p.Features.checkMounts(cfg.GetMounts()); err != nil {
-		return nil, nil, err
-	}
 	c := &container{
 		id: rt.ids.hex64(), name: cfg.GetMetadata().GetName(), attempt: cfg.GetMetadata().GetAttempt(), sb: sb,
 		image: cfg.GetImage().GetImage(), userImage: cfg.GetImage().GetUserSpecifiedImage(),
@@ -66,17 +63,13 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 	if err := rt.admit(c); err != nil {
 		return nil, nil, err
 	}
-	img := rt.findImage(c.image)
-	if img == nil {
-		return nil, nil, fmt.Errorf("%w: CreateContainer: container %q: image %q was never pulled: pull it, or use one of %s",
-			errNoImage, c.name, c.image, rt.someImages())
+	if rt.findImage(c.image) == nil {
+		return nil, nil, fmt.Errorf("%w: CreateContainer: container %q: image %q was never pulled: pull it, or use %s", errNoImage, c.name, c.image, WorkloadImage)
 	}
-	who, err := img.identify(cfg.GetLinux().GetSecurityContext())
-	if err != nil {
+	if c.user, err = p.userOf(cfg.GetLinux().GetSecurityContext()); err != nil {
 		return nil, nil, err
 	}
-	c.user = who.encode(p.User)
-	if c.program, err = img.programOf(cfg, mapIn(sb.blob, 6), who); err != nil {
+	if c.program, err = programOf(cfg, mapIn(sb.blob, 6)); err != nil {
 		return nil, nil, invalid("CreateContainer: container %q: %v", c.name, err)
 	}
 	if c.program.missing && p.CreateFails {
@@ -84,6 +77,30 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 	}
 	c.life = c.program.life
 	return c, rt.addCreated(c), nil
+}
+
+// userOf returns the encoded field ContainerStatus.user of a container with this security context.
+// The images know no user but root by name.
+func (p Profile) userOf(sc *runtimeapi.LinuxContainerSecurityContext) ([]byte, error) {
+	name := sc.GetRunAsUsername()
+	switch {
+	case sc.GetRunAsGroup() != nil && sc.GetRunAsUser() == nil && name == "":
+		return nil, status.Error(codes.Unknown, "CreateContainer: run_as_group is set without run_as_user: set both")
+	case sc.GetRunAsUser() == nil && name != "" && name != "root":
+		return nil, status.Errorf(codes.Unknown, "CreateContainer: the image has no user %q", name)
+	case p.User == UserUntold:
+		return nil, nil
+	}
+	user := &runtimeapi.LinuxContainerUser{Uid: sc.GetRunAsUser().GetValue(), Gid: sc.GetRunAsGroup().GetValue()}
+	for _, g := range slices.Concat([]int64{user.Gid}, sc.GetSupplementalGroups()) {
+		if !slices.Contains(user.SupplementalGroups, g) {
+			user.SupplementalGroups = append(user.SupplementalGroups, g)
+		}
+	}
+	if p.User == UserSortedGroups {
+		slices.Sort(user.SupplementalGroups)
+	}
+	return proto.Marshal(&runtimeapi.ContainerStatus{User: &runtimeapi.ContainerUser{Linux: user}})
 }
 
 // statusExtra are the constant fields of a ContainerStatus alone. It is not nil.
@@ -202,7 +219,7 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.Up
 	})
 }
 
-// ReopenContainerLog creates the log file of a running container again.
+// ReopenContainerLog creates the log file of a running container again, after a rotation.
 func (s *service) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, _, err := s.running(req.GetContainerId())
 	if err != nil {
@@ -210,24 +227,24 @@ func (s *service) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenCo
 	}
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
-	if err := s.rt.reopenLog(c); err != nil {
+	if err := s.rt.writeLog(c, ""); err != nil {
 		return nil, status.Error(codes.Unknown, err.Error())
 	}
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// ExecSync runs what runAhead knows, as the container's user; there is no event for it.
+// ExecSync runs what runAhead knows; there is no event for it.
 func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-	c, runs, err := s.running(req.GetContainerId())
+	_, runs, err := s.running(req.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
-	p, err := runAhead(req.GetCmd(), c.program.who, c.program.readonly)
+	p, err := runAhead(req.GetCmd())
 	if err != nil {
 		return nil, invalid("ExecSync: %v", err)
 	}
 	if !p.life.Ends {
-		return nil, status.Errorf(codes.Unimplemented, "ExecSync of %q: containers are virtual: their shell does not know it", req.GetCmd())
+		return nil, status.Errorf(codes.Unimplemented, "ExecSync of %q: containers are virtual: they do not know it", req.GetCmd())
 	}
 	if limit := time.Duration(req.GetTimeout()) * time.Second; limit > 0 && limit < p.life.For {
 		if err := wait(ctx, runs, limit); err != nil {
@@ -238,7 +255,7 @@ func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest)
 	if err := wait(ctx, runs, p.life.For); err != nil {
 		return nil, err
 	}
-	return &runtimeapi.ExecSyncResponse{Stdout: []byte(output(p.lines, false)), Stderr: []byte(output(p.lines, true)), ExitCode: p.life.ExitCode}, nil
+	return &runtimeapi.ExecSyncResponse{Stdout: []byte(p.output()), ExitCode: p.life.ExitCode}, nil
 }
 
 // running returns the container and the runtime's life, or an error unless the container runs.

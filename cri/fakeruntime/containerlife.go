@@ -32,7 +32,7 @@ func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (container
 func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 	c := &container{
 		id: rt.ids.hex64(), name: cmp.Or(spec.Name, "c"+strconv.Itoa(len(sb.containers))), sb: sb,
-		image: cmp.Or(spec.Image, WorkloadImage), life: spec.Life, program: idle,
+		image: WorkloadImage, life: spec.Life, program: idle,
 	}
 	for _, other := range sb.containers {
 		if other.name == c.name {
@@ -40,7 +40,7 @@ func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 		}
 	}
 	c.labels = c.withPodLabels(spec.Labels)
-	c.annotations = c.kubeletAnnotations(spec.Annotations)
+	c.annotations = c.kubeletAnnotations()
 	c.tail, c.user = rt.containerTail, rt.rootUser
 	return c
 }
@@ -158,7 +158,6 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	}
 	rt.sched.cancel(c.end)
 	c.end = nil
-	rt.endLog(c)
 	if reason == "" {
 		reason = "Completed"
 		if code != 0 {

@@ -4,7 +4,6 @@
 package fakeruntime
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -130,12 +129,11 @@ func TestCRIErrors(t *testing.T) {
 	})
 }
 
-// ExecSync runs what the shell knows, as the container's user.
+// ExecSync runs the commands that a container knows.
 func TestExecSync(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
 		cfg := containerConfig("c", "sleep", "1h")
-		cfg.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "nobody", ReadonlyRootfs: true}
 		c := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
 		exec := func(timeout int64, cmd ...string) (*runtimeapi.ExecSyncResponse, codes.Code, time.Duration) {
 			begun := time.Now()
@@ -147,22 +145,22 @@ func TestExecSync(t *testing.T) {
 		}
 		check(t, w.rt.Start(c))
 		for _, tt := range []struct {
-			timeout        int64
-			cmd            []string
-			exit           int32
-			code           codes.Code
-			took           time.Duration
-			stdout, stderr string
+			timeout int64
+			cmd     []string
+			exit    int32
+			code    codes.Code
+			took    time.Duration
+			stdout  string
 		}{
 			{cmd: []string{"exit", "3"}, exit: 3},
 			{cmd: []string{"sleep", "2"}, took: 2 * time.Second},
-			{cmd: []string{"sh", "-c", "id -nu; touch f; exit 3"}, exit: 3, stdout: "nobody\n", stderr: "touch: f: Read-only file system\n"},
+			{cmd: []string{"sh", "-c", "echo a; echo b; exit 3"}, exit: 3, stdout: "a\nb\n"},
 			{timeout: 1, cmd: []string{"sleep", "2"}, code: codes.DeadlineExceeded, took: time.Second},
 			{cmd: []string{"cat", "/etc/passwd"}, code: codes.Unimplemented},
 			{cmd: []string{"sleep", "soon"}, code: codes.InvalidArgument},
 		} {
 			res, code, took := exec(tt.timeout, tt.cmd...)
-			if res.GetExitCode() != tt.exit || code != tt.code || took != tt.took || string(res.GetStdout()) != tt.stdout || string(res.GetStderr()) != tt.stderr {
+			if res.GetExitCode() != tt.exit || code != tt.code || took != tt.took || string(res.GetStdout()) != tt.stdout {
 				t.Errorf("%v: %v, %v after %v", tt.cmd, res, code, took)
 			}
 		}
@@ -251,95 +249,41 @@ func TestClientsAccept(t *testing.T) {
 	}
 }
 
-// Images have the names, the users and the commands that the registries give them; all names of one
-// image are one image, and go with it.
-func TestRegistry(t *testing.T) {
-	images := []Image{
-		{Names: []string{"example.com/app:1", "example.com/app:2", "mirror.example.com/app:1"}, User: "1002:7"},
-		{
-			Names: []string{"named"}, User: "www", Users: []ImageUser{{Name: "www", UID: 33, GID: 33, Groups: []int64{50000}}},
-			Command: []string{"sh", "-c", "sleep 2; exit 5"},
-		},
-	}
-	inBubble(t, Config{Images: images}, func(t *testing.T, w *world) {
-		ctx := t.Context()
-		pull := func(name string) string {
-			return must(w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: name}}))(t).ImageRef
-		}
-		look := func(name string) *runtimeapi.Image {
-			return must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}}))(t).Image
-		}
-		app := pull("example.com/app:2")
-		if pull("mirror.example.com/app:1") != app || pull("example.com/app:1") != app || pull("other.example.com/app@"+app) != app || pull("example.com/app:3") == app {
-			t.Error("names of one image give several, or one of another gives it")
-		}
-		img := look("example.com/app:1")
-		if want := []string{"example.com/app:1", "example.com/app:2", "mirror.example.com/app:1"}; !slices.Equal(img.RepoTags, want) || img.Uid.GetValue() != 1002 || img.Username != "" {
-			t.Errorf("%v, want %v of user 1002", img, want)
-		}
-		if want := []string{"example.com/app@" + app, "mirror.example.com/app@" + app, "other.example.com/app@" + app}; !slices.Equal(img.RepoDigests, want) {
-			t.Errorf("digests %v, want %v", img.RepoDigests, want)
-		}
-		must(w.img.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: "example.com/app:1"}}))(t)
-		if look("example.com/app:2") != nil || look(app) != nil || look("mirror.example.com/app:1") != nil || look("example.com/app:3") == nil {
-			t.Error("an image is not removed by one of its names, or another one is")
-		}
-
-		pull("named")
-		if img := look("docker.io/library/named:latest"); img.GetUsername() != "www" || img.Uid != nil {
-			t.Errorf("%v, want the user www", img)
-		}
-		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
-		cfg := containerConfig("c")
-		cfg.Image.Image = "named"
-		id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
-		must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
-		time.Sleep(time.Minute)
-		st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
-		if user := st.User.GetLinux(); st.ExitCode != 5 || user.GetUid() != 33 || user.GetGid() != 33 || !slices.Equal(user.GetSupplementalGroups(), []int64{33, 50000}) {
-			t.Errorf("exit code %d of %v", st.ExitCode, st.User)
-		}
-		cfg.Metadata.Attempt++
-		cfg.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict}
-		id = must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
-		st = must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
-		if groups := st.User.GetLinux().GetSupplementalGroups(); !slices.Equal(groups, []int64{33}) {
-			t.Errorf("strict groups %v", groups)
-		}
-		cfg.Metadata.Attempt++
-		cfg.Linux.SecurityContext.RunAsUsername = "ghost"
-		if _, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}); err == nil || !strings.Contains(err.Error(), "ghost") {
-			t.Errorf("a user that the image does not have: %v", err)
-		}
-
-		hasty, cancel := context.WithTimeout(ctx, time.Millisecond)
-		defer cancel()
-		if _, err := w.img.PullImage(hasty, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: "late"}}); status.Code(err) != codes.DeadlineExceeded || look("late") != nil {
-			t.Errorf("a pull whose deadline is over: %v, %v", err, look("late"))
-		}
-		for _, name := range []string{WorkloadImage, PauseImage} {
-			if !look(name).GetPinned() {
-				t.Errorf("%s is not pinned", name)
+// A container has the user of the request, or of the image, which is root.
+func TestUsers(t *testing.T) {
+	inBubble(t, Config{Profile: profileNamed(t, "crio")}, func(t *testing.T, w *world) {
+		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		id := func(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
+		for i, tt := range []struct {
+			security *runtimeapi.LinuxContainerSecurityContext
+			want     []int64 // user, group, supplemental groups
+			fails    string
+		}{
+			{want: []int64{0, 0, 0}},
+			{security: &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "root", RunAsGroup: id(3)}, want: []int64{0, 3, 3}},
+			{
+				security: &runtimeapi.LinuxContainerSecurityContext{RunAsUser: id(1), RunAsGroup: id(7), SupplementalGroups: []int64{9, 5, 7, 9}},
+				want:     []int64{1, 7, 7, 9, 5},
+			},
+			{security: &runtimeapi.LinuxContainerSecurityContext{RunAsGroup: id(3)}, fails: "run_as_user"},
+			{security: &runtimeapi.LinuxContainerSecurityContext{RunAsUsername: "ghost"}, fails: "ghost"},
+		} {
+			cfg := containerConfig("c")
+			cfg.Metadata.Attempt, cfg.Linux.SecurityContext = uint32(i), tt.security
+			c, err := w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg})
+			if tt.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.fails) {
+					t.Errorf("%v: %v", tt.security, err)
+				}
+				continue
+			}
+			check(t, err)
+			user := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.ContainerId}))(t).Status.User.GetLinux()
+			if got := slices.Concat([]int64{user.GetUid(), user.GetGid()}, user.GetSupplementalGroups()); !slices.Equal(got, tt.want) {
+				t.Errorf("%v: %v, want %v", tt.security, got, tt.want)
 			}
 		}
 	})
-}
-
-func TestReadImages(t *testing.T) {
-	for text, want := range map[string]string{
-		`[{"names": ["a:1", "b"], "user": "www", "users": [{"name": "www", "uid": 3}], "command": ["sleep", "1"]}]`: "",
-		`[{"user": "0"}]`:                             "no name",
-		`[{"names": ["A B"]}]`:                        "A B",
-		`[{"names": ["a"], "user": "x"}]`:             `"x"`,
-		`[{"names": ["a"], "command": ["sleep"]}]`:    "sleep DURATION",
-		`[{"names": ["a"], "entrypoint": ["sleep"]}]`: "entrypoint",
-		`{`: "unexpected EOF",
-	} {
-		images, err := ReadImages(strings.NewReader(text))
-		if want == "" && (err != nil || len(images) != 1 || images[0].Users[0].UID != 3) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %+v, %v, want %q", text, images, err, want)
-		}
-	}
 }
 
 // Every streaming list says the same as its plain list.

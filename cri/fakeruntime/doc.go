@@ -12,7 +12,7 @@
 // them:
 //
 //   - the CRI calls, as a kubelet or crictl makes them. A container's lifetime, log and exit code
-//     come from annotations of the container or of its pod, from its command, or from its [Image].
+//     come from annotations of the container or of its pod, or from its command.
 //   - the direct methods, for drivers and simulations: [Runtime.AddPod], [Runtime.AddContainer],
 //     [Runtime.Start], [Runtime.Exit], [Runtime.Remove], [Runtime.StopSandbox],
 //     [Runtime.RemoveSandbox], [Runtime.KillShim] and others, and [Runtime.Populate] for 100,000
@@ -51,11 +51,9 @@
 // NotFound for a missing ID in a read, nothing for stopping or removing an absent ID,
 // FailedPrecondition for a name in use, Unknown for a wrong state, and InvalidArgument for an
 // incomplete request. Exec, Attach, PortForward and the checkpoints are Unimplemented for want of
-// processes, and so are the metrics; ExecSync runs commands known to a container's shell. Features
-// declared in Status have their rules: user namespaces and recursive read-only mounts refused by
-// real runtimes are refused.
+// processes, and so are the metrics; ExecSync runs the commands known to containers. The features
+// in Status are declared, and not checked.
 //
 // Every runtime has [WorkloadImage] and [PauseImage]; CreateContainer refuses other images until a
-// PullImage, which accepts every valid name. [Config.Images] gives names a content: other names of
-// the same image, users, a command.
+// PullImage, which accepts every valid name.
 package fakeruntime

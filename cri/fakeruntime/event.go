@@ -130,7 +130,6 @@ func (rt *Runtime) emit(p payload, ev *event) (*event, Emission) {
 	}
 	id, k, f := p.id(), uint64(p.kind), &rt.faults
 	if rt.roll(rollDrop, f.Drop, id, k) {
-		rt.counts.Faulted++
 		return nil, Faulted
 	}
 	broken := parts{
@@ -140,7 +139,6 @@ func (rt *Runtime) emit(p payload, ev *event) (*event, Emission) {
 		invalid:    rt.roll(rollInvalidEvent, f.InvalidEvent, id, k),
 	}
 	if rt.cfg.Profile.PayloadAllOrNothing && (broken.noSandbox || broken.noStatuses) {
-		rt.counts.Faulted++
 		return nil, Faulted
 	}
 	ev.wire = rt.encodeEvent(p, broken)
@@ -163,8 +161,8 @@ func (rt *Runtime) emit(p payload, ev *event) (*event, Emission) {
 
 // repeat sends an event once more.
 func (rt *Runtime) repeat(ev *event, again bool) {
-	if again && rt.publish(&event{wire: ev.wire, pad: ev.pad, how: Emitted}) == Emitted {
-		rt.counts.Duplicates++
+	if again {
+		rt.publish(&event{wire: ev.wire, pad: ev.pad, how: Emitted})
 	}
 }
 

@@ -224,8 +224,8 @@ func TestStreamFaults(t *testing.T) {
 				}
 				l.stop()
 				synctest.Wait()
-				if subs := w.rt.Stats().Subscribers; len(subs) != 0 && tt.name != "stall" {
-					t.Errorf("subscribers left: %+v", subs)
+				if n := w.rt.Stats().Subscribers; n != 0 && tt.name != "stall" {
+					t.Errorf("%d subscribers left", n)
 				}
 			})
 		})
@@ -239,7 +239,7 @@ func TestStalledStreamBlocksNobody(t *testing.T) {
 		w.rt.StallStreams()
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
 		w.flood(sb, 1000)
-		if s := w.rt.Stats(); s.Blocked.Events != 0 || len(s.Subscribers) != 1 || !s.Subscribers[0].Stalled {
+		if s := w.rt.Stats(); s.Blocked.Events != 0 || s.Subscribers != 1 {
 			t.Errorf("%+v", s)
 		}
 		other := w.dial(t)

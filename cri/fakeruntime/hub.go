@@ -69,9 +69,6 @@ func (rt *Runtime) publish(ev *event) Emission {
 	}
 	if discard {
 		rt.counts.Discarded++
-		for _, s := range h.subs {
-			s.dropped++
-		}
 		ev.accepted = true
 		return Discarded
 	}
@@ -149,10 +146,7 @@ func (rt *Runtime) accept(ev *event) {
 	}
 	ev.accepted = true
 	if ev.stuck {
-		d := time.Since(ev.at)
 		rt.blocked.Now--
-		rt.blocked.Total += d
-		rt.blocked.Max = max(rt.blocked.Max, d)
 	}
 	if ev.waiting != nil {
 		close(ev.waiting)

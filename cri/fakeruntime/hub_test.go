@@ -87,7 +87,7 @@ func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 		if got := len(reader.stop()); got != n+2 { // n+1 creations, and a removal; the sandbox's own went to the first subscriber
 			t.Errorf("the other subscriber got %d events in the end, want %d", got, n+2)
 		}
-		if b := w.rt.Stats().Blocked; b.Now != 0 || b.Max < 2*time.Second || b.Events == 0 {
+		if b := w.rt.Stats().Blocked; b.Now != 0 || b.Events == 0 {
 			t.Errorf("blocked in the end: %+v", b)
 		}
 	})
@@ -156,12 +156,12 @@ func TestDeadClientIsNoticedAtAFailedSend(t *testing.T) {
 		l := w.listen(w.conn)
 		l.stop()
 		time.Sleep(time.Minute)
-		if n := len(w.rt.Stats().Subscribers); n != 1 {
+		if n := w.rt.Stats().Subscribers; n != 1 {
 			t.Fatalf("%d subscribers: the runtime should not have noticed", n)
 		}
 		w.flood(sb, 1)
 		synctest.Wait()
-		if n := len(w.rt.Stats().Subscribers); n != 0 {
+		if n := w.rt.Stats().Subscribers; n != 0 {
 			t.Fatalf("%d subscribers after a failed send", n)
 		}
 		w.flood(sb, 3)

@@ -6,12 +6,9 @@ package fakeruntime
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Life is how a container ends by itself: after For, counted from its start, with ExitCode, if
@@ -32,8 +29,6 @@ const (
 	// AnnotationIgnoreTerm set to "true": the container survives until the timeout of StopContainer
 	// is over.
 	AnnotationIgnoreTerm = "fakeruntime.evented-pleg.io/ignore-term"
-	// AnnotationScript is a shell script in place of the command.
-	AnnotationScript = "fakeruntime.evented-pleg.io/script"
 )
 
 // After returns a Life with an end.
@@ -77,44 +72,4 @@ func parseExitCode(s string) (int32, error) {
 		return 0, fmt.Errorf("exit code %q: use a number from 0 to 255", s)
 	}
 	return int32(n), nil
-}
-
-// programOf returns the program of a container of this image made through the CRI. Annotations of
-// the container come before those of its pod.
-func (img *image) programOf(cfg *runtimeapi.ContainerConfig, pod map[string]string, who identity) (*program, error) {
-	annotation := func(key string) (string, bool) {
-		s, ok := cfg.GetAnnotations()[key]
-		if !ok {
-			s, ok = pod[key]
-		}
-		return s, ok
-	}
-	argv := slices.Concat(cfg.GetCommand(), cfg.GetArgs())
-	if len(argv) == 0 {
-		argv = img.Command
-	}
-	if script, ok := annotation(AnnotationScript); ok {
-		argv = []string{"sh", "-c", script}
-	}
-	lifetime, limited := annotation(AnnotationLifetime)
-	p, err := runAhead(argv, who, cfg.GetLinux().GetSecurityContext().GetReadonlyRootfs())
-	switch {
-	case err != nil && !limited:
-		return nil, fmt.Errorf("command: %w", err)
-	case err != nil:
-		p = &program{who: who}
-	}
-	if limited {
-		if p.life, err = parseLifetime(lifetime); err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", AnnotationLifetime, err)
-		}
-	}
-	if s, ok := annotation(AnnotationExitCode); ok {
-		if p.life.ExitCode, err = parseExitCode(s); err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", AnnotationExitCode, err)
-		}
-	}
-	ignore, _ := annotation(AnnotationIgnoreTerm)
-	p.ignoreTerm = ignore == "true"
-	return p, nil
 }

@@ -44,6 +44,9 @@ func TestLifeOfCommands(t *testing.T) {
 		{command: "sleep 1 2 3", fails: true},
 		{command: "exit -1", fails: true},
 		{command: "sh -c sleep|x", fails: true},
+		{command: "sh -c sleep|1;|nginx;|exit|3", want: Life{}},
+		{command: "sh -c sleep|1|&&|exit|3", want: Life{}},
+		{command: "echo sleep 1", want: After(0, 0)},
 	} {
 		var argv []string
 		if tt.command != "" {
@@ -51,7 +54,7 @@ func TestLifeOfCommands(t *testing.T) {
 				argv = append(argv, strings.ReplaceAll(arg, "|", " "))
 			}
 		}
-		got, err := runAhead(argv, root, false)
+		got, err := runAhead(argv)
 		if tt.fails != (err != nil) || err == nil && got.life != tt.want {
 			t.Errorf("%q: %+v, %v; want %+v", argv, got, err, tt.want)
 		}
@@ -82,7 +85,7 @@ func TestLifeOfAnnotations(t *testing.T) {
 		if tt.code != "" {
 			annotations[AnnotationExitCode] = tt.code
 		}
-		got, err := (&image{}).programOf(&runtimeapi.ContainerConfig{Command: strings.Fields(tt.command), Annotations: annotations}, nil, root)
+		got, err := programOf(&runtimeapi.ContainerConfig{Command: strings.Fields(tt.command), Annotations: annotations}, nil)
 		switch {
 		case tt.fails != "":
 			if err == nil || !strings.Contains(err.Error(), tt.fails) {
@@ -101,7 +104,7 @@ func FuzzCommand(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, argv := range [][]string{strings.Fields(s), strings.Split(s, "\x00"), {"sh", "-c", s}} {
-			p, err := runAhead(argv, root, false)
+			p, err := runAhead(argv)
 			if err != nil {
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,9 +28,6 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	}
 	rt := s.rt
 	namespaces := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
-	if err := rt.cfg.Profile.Features.checkUserNamespace(namespaces.GetUsernsOptions()); err != nil {
-		return nil, err
-	}
 	sb := &sandbox{
 		name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
 		handler: req.GetRuntimeHandler(), labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(),
@@ -38,7 +36,7 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 		ipc:         int64(namespaces.GetIpc()),
 		logDir:      cfg.GetLogDirectory(),
 	}
-	if !knownHandler(sb.handler) {
+	if !slices.Contains(handlers, sb.handler) {
 		return nil, status.Errorf(codes.Unknown, "RunPodSandbox: no runtime for %q is configured", sb.handler)
 	}
 	err := s.perform(func() (*event, error) {

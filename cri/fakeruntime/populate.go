@@ -9,8 +9,6 @@ import "fmt"
 type Population struct {
 	// Pods is how many; each has Containers containers, all running.
 	Pods, Containers int
-	// Namespace and Image default as in [PodSpec] and [ContainerSpec].
-	Namespace, Image string
 	// Life is the life of every container, counted from now.
 	Life Life
 }
@@ -30,10 +28,10 @@ func (rt *Runtime) Populate(p Population) (sandboxIDs []string, err error) {
 		return nil, err
 	}
 	for range p.Pods {
-		sb := rt.newSandbox(PodSpec{Namespace: p.Namespace})
+		sb := rt.newSandbox(PodSpec{})
 		rt.placeSandbox(sb)
 		for range p.Containers {
-			c := rt.newContainer(sb, ContainerSpec{Image: p.Image, Life: p.Life})
+			c := rt.newContainer(sb, ContainerSpec{Life: p.Life})
 			rt.placeContainer(c)
 			c.view = view{state: StateRunning, startedAt: c.createdAt}
 			rt.limitLife(c)

@@ -142,6 +142,14 @@ type Profile struct {
 	ContentType string
 }
 
+// Features are the runtime's features in Status.
+type Features struct {
+	// Handlers: Status lists handlers, the default handler and runc, each with the next two.
+	Handlers, RecursiveReadOnlyMounts, UserNamespaces bool
+	// These two are the runtime's own.
+	SupplementalGroupsPolicy, UserNamespacesHostNetwork bool
+}
+
 // DefaultProfile is the name of the profile of a zero [Config].
 const DefaultProfile = "containerd-2"
 

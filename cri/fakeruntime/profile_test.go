@@ -187,9 +187,8 @@ func TestImageNames(t *testing.T) {
 		"nginx@" + digest: "docker.io/library/nginx@" + digest, "x.io/y:1@" + digest: "x.io/y@" + digest,
 		"NOT A REF!!": "", "": "", "a:": "", "A": "", "a@sha256:0": "", "a//b": "", "/a": "", "-.com/a": "",
 	} {
-		got, ok := normalImage(name)
-		if got != want || ok != (want != "") {
-			t.Errorf("%q: %q, %v, want %q", name, got, ok, want)
+		if _, got, _ := normalImage(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
@@ -217,6 +216,20 @@ func TestImageNames(t *testing.T) {
 		got := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image("x.io/y@" + digest)}))(t).Image
 		if len(got.GetRepoDigests()) != 1 || got.RepoDigests[0] != "x.io/y@"+digest {
 			t.Errorf("an image pulled by its digest is %v", got)
+		}
+		if pinned := must(w.img.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: image(PauseImage)}))(t).Image.GetPinned(); !pinned {
+			t.Errorf("%s is not pinned", PauseImage)
+		}
+		hasty := timeout(t, time.Millisecond)
+		if _, err := w.img.PullImage(hasty, &runtimeapi.PullImageRequest{Image: image("late")}); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("a pull whose deadline is over: %v", err)
+		}
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		cfg := containerConfig("c")
+		cfg.Image = image("late")
+		_, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg})
+		if err == nil || !strings.Contains(err.Error(), WorkloadImage) || !strings.Contains(err.Error(), "late") {
+			t.Errorf("a container of an image that was never pulled: %v", err)
 		}
 		if _, err := w.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image("NOT A REF!!")}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("PullImage of what is no name: %v, want InvalidArgument", err)

@@ -19,11 +19,6 @@ type Config struct {
 	Faults Faults
 	// Seed determines every ID and every decision of a fault.
 	Seed uint64
-	// Name and Version replace the profile's answers to Version. Empty keeps the profile's.
-	Name, Version string
-	// Now is the runtime's wall clock, for its stamps; Faults add their skew. Default time.Now.
-	// History and lifetimes use time.Now always.
-	Now func() time.Time
 	// ContainerBytes is the padded size of the status of a container made by [Runtime.AddContainer]
 	// or [Runtime.Populate]. Default 1500. Below about 1000 there is nothing to pad.
 	ContainerBytes int
@@ -33,8 +28,6 @@ type Config struct {
 	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first.
 	// Default 100,000; negative keeps all.
 	HistoryLimit int
-	// Images are what registries have under some names; see [Image].
-	Images []Image
 }
 
 const maxPayloadBytes = 1 << 20
@@ -43,10 +36,6 @@ func (c Config) withDefaults() Config {
 	if c.Profile.Name == "" && c.Profile == (Profile{}) {
 		c.Profile = profiles[0]
 	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	c.Profile.RuntimeName, c.Profile.RuntimeVersion = cmp.Or(c.Name, c.Profile.RuntimeName), cmp.Or(c.Version, c.Profile.RuntimeVersion)
 	c.ContainerBytes = cmp.Or(c.ContainerBytes, 1500)
 	c.SandboxBytes = cmp.Or(c.SandboxBytes, 1200)
 	c.HistoryLimit = cmp.Or(c.HistoryLimit, 100_000)
@@ -60,11 +49,6 @@ func (c Config) validate() error {
 	}
 	if c.SandboxBytes < 0 || c.SandboxBytes > maxPayloadBytes {
 		errs = append(errs, fmt.Errorf("fakeruntime: Config.SandboxBytes is %d: use 0 to %d", c.SandboxBytes, maxPayloadBytes))
-	}
-	for _, img := range c.Images {
-		if err := img.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("fakeruntime: Config.Images: %w", err))
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -81,17 +65,16 @@ type Runtime struct {
 	faults Faults
 	ids    ids
 	store  store
-	images map[string]*image // by ID
-	// imageNames holds the same images by tag and by digest, each as a full name.
-	imageNames map[string]*image
-	history    history
-	hub        hub
-	sched      scheduler
-	rpcs       map[string]uint64
-	blocked    BlockedStats
-	counts     EventStats
-	ips        uint64
-	begun      time.Time
+	// images holds each image by its ID, its tag and its digests, all as full names.
+	images  map[string]*image
+	history history
+	hub     hub
+	sched   scheduler
+	rpcs    map[string]uint64
+	blocked BlockedStats
+	counts  EventStats
+	ips     uint64
+	begun   time.Time
 
 	restarts int
 	unseen   []*container // those that ended while the runtime was down
@@ -124,7 +107,7 @@ func New(cfg Config) (*Runtime, error) {
 	rt.store.init()
 	rt.history.limit = cfg.HistoryLimit
 	rt.sched.rt = rt
-	rt.rootUser = root.encode(cfg.Profile.User)
+	rt.rootUser, _ = cfg.Profile.userOf(nil)
 	rt.makeTails()
 	rt.addDefaultImages()
 	return rt, nil
@@ -143,12 +126,9 @@ func (rt *Runtime) Close() {
 	close(rt.closing)
 	rt.endIncarnation()
 	rt.sched.stop()
-	for _, c := range rt.store.containerList {
-		rt.endLog(c)
-	}
 }
 
-// Profile returns the profile in use, with the overrides of [Config] applied.
+// Profile returns the profile in use.
 func (rt *Runtime) Profile() Profile { return rt.cfg.Profile }
 
 // Faults returns the faults in force.
@@ -172,7 +152,7 @@ func (rt *Runtime) SetFaults(f Faults) error {
 
 // stamp is the wall clock of the runtime, in nanoseconds since 1970, as distorted by the faults.
 func (rt *Runtime) stamp() int64 {
-	t := rt.cfg.Now().Add(rt.faults.ClockSkew)
+	t := time.Now().Add(rt.faults.ClockSkew)
 	if every := cmp.Or(rt.faults.ClockStepEvery, 10*time.Second); time.Since(rt.begun)/every%2 == 1 {
 		t = t.Add(rt.faults.ClockStep)
 	}

@@ -9,6 +9,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// handlers are the names of the runtime handlers.
+var handlers = []string{"", "runc"}
+
+// userNamespacesHostNetwork is the field of the same name in RuntimeFeatures, in the CRI's module
+// only from v0.36 on.
+const userNamespacesHostNetwork = 2
+
 // Version answers with the profile's names.
 func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	p := &s.rt.cfg.Profile
@@ -17,18 +24,23 @@ func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 
 // Status is always ready: an unready runtime answers no call at all.
 func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	f := &s.rt.cfg.Profile.Features
 	res := &runtimeapi.StatusResponse{
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 			{Type: "RuntimeReady", Status: true},
 			{Type: "NetworkReady", Status: true},
 		}},
-		Features: s.rt.cfg.Profile.Features.message(),
+		Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: f.SupplementalGroupsPolicy},
 	}
-	for _, name := range handlers {
-		if !s.rt.cfg.Profile.Features.Handlers {
-			break
+	if f.UserNamespacesHostNetwork {
+		res.Features.ProtoReflect().SetUnknown(appendInt(nil, userNamespacesHostNetwork, 1))
+	}
+	if f.Handlers {
+		for _, name := range handlers {
+			res.RuntimeHandlers = append(res.RuntimeHandlers, &runtimeapi.RuntimeHandler{
+				Name: name, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: f.RecursiveReadOnlyMounts, UserNamespaces: f.UserNamespaces},
+			})
 		}
-		res.RuntimeHandlers = append(res.RuntimeHandlers, &runtimeapi.RuntimeHandler{Name: name, Features: s.rt.cfg.Profile.Features.handlerMessage()})
 	}
 	if req.GetVerbose() {
 		res.Info = map[string]string{"config": infoJSON(map[string]any{"profile": s.rt.cfg.Profile.Name, "faults": s.rt.Faults().Strings()})}

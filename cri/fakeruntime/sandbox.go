@@ -16,14 +16,8 @@ type PodSpec struct {
 	UID string
 	// Name and Namespace default to a name made from a counter, and "default".
 	Name, Namespace string
-	// Attempt is the attempt of the sandbox if larger than the next.
-	Attempt uint32
-	// Labels and Annotations are added to those of every pod.
-	Labels, Annotations map[string]string
-	// HostNetwork: the sandbox has no IP of its own.
-	HostNetwork bool
-	// Handler is the name of the runtime handler.
-	Handler string
+	// Labels are added to those of every pod.
+	Labels map[string]string
 }
 
 // sandbox is an attempt of a pod. All but state, ip, containers and place is fixed once stored.

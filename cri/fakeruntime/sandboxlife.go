@@ -31,14 +31,13 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	sb := &sandbox{
 		id: rt.ids.hex64(), uid: spec.UID, name: cmp.Or(spec.Name, fmt.Sprintf("pod-%06d", rt.ips)), namespace: cmp.Or(spec.Namespace, "default"),
-		attempt: spec.Attempt, handler: spec.Handler, hostNetwork: spec.HostNetwork, pid: pidPerContainer,
-		annotations: spec.Annotations, tail: rt.sandboxTail,
+		pid: pidPerContainer, tail: rt.sandboxTail,
 	}
 	if sb.uid == "" {
 		sb.uid = rt.ids.uid()
 	}
 	if p := rt.store.pods[sb.uid]; p != nil {
-		sb.attempt = max(sb.attempt, p.attempts)
+		sb.attempt = p.attempts
 	}
 	sb.labels = sb.withPodLabels(spec.Labels)
 	return sb

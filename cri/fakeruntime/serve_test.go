@@ -90,10 +90,6 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p := must(New(Config{Name: "other", Version: "9"}))(t).Profile()
-	if p.RuntimeName != "other" || p.RuntimeVersion != "9" || p.Name != DefaultProfile {
-		t.Errorf("overrides: %+v", p)
-	}
 }
 
 func TestDirectMethodErrors(t *testing.T) {

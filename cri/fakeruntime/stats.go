@@ -16,84 +16,64 @@ import (
 
 func u64(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }
 
-// nanoCores is a running container's CPU use.
-func nanoCores(id string) uint64 { return 1_000_000 + hashOf(1, id)%50_000_000 }
-
-func (rt *Runtime) cpu(c *container, now int64) *runtimeapi.CpuUsage {
-	until, cores := now, nanoCores(c.id)
-	if c.state != StateRunning {
-		until = c.finishedAt
+func diskUsage(now int64, used uint64) *runtimeapi.FilesystemUsage {
+	return &runtimeapi.FilesystemUsage{
+		Timestamp: now, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/virtual"}, UsedBytes: u64(used), InodesUsed: u64(used / 4096),
 	}
-	ran := time.Duration(max(0, until-c.startedAt))
-	if c.startedAt == 0 {
-		ran = 0
-	}
-	usage := &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: u64(uint64(ran.Seconds() * float64(cores)))}
-	if c.state == StateRunning {
-		usage.UsageNanoCores = u64(cores)
-	}
-	return usage
 }
 
-func memory(id string, now int64, alive bool) *runtimeapi.MemoryUsage {
-	used := uint64(0)
-	if alive {
-		used = 1<<20 + hashOf(2, id)%(64<<20)
-	}
+func cpuUsage(now int64, used, cores uint64) *runtimeapi.CpuUsage {
+	return &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: u64(used), UsageNanoCores: u64(cores)}
+}
+
+func memoryUsage(now int64, used uint64) *runtimeapi.MemoryUsage {
 	return &runtimeapi.MemoryUsage{
-		Timestamp: now, WorkingSetBytes: u64(used), UsageBytes: u64(used + used/4), RssBytes: u64(used / 2),
-		AvailableBytes: u64(0), PageFaults: u64(used / 4096), MajorPageFaults: u64(0),
+		Timestamp: now, WorkingSetBytes: u64(used), UsageBytes: u64(used), RssBytes: u64(used), AvailableBytes: u64(0), PageFaults: u64(0), MajorPageFaults: u64(0),
 	}
 }
 
-// containerStats builds the stats of a container. The caller holds the mutex.
+// containerStats builds the stats of a running container. The caller holds the mutex.
 func (rt *Runtime) containerStats(c *container) *runtimeapi.ContainerStats {
 	var item runtimeapi.Container
-	if err := proto.Unmarshal(c.appendItem(nil, c.state), &item); err != nil {
-		item.Id = c.id
-	}
+	_ = proto.Unmarshal(c.appendItem(nil, c.state), &item) // of our own making
 	now := rt.stamp()
-	alive := c.state == StateRunning
+	cores, bytes := 1_000_000+hashOf(1, c.id)%50_000_000, 1<<20+hashOf(2, c.id)%(64<<20)
+	if c.state != StateRunning {
+		cores, bytes = 0, 0
+	}
 	return &runtimeapi.ContainerStats{
-		Attributes: &runtimeapi.ContainerAttributes{Id: c.id, Metadata: item.Metadata, Labels: item.Labels, Annotations: item.Annotations},
-		Cpu:        rt.cpu(c, now),
-		Memory:     memory(c.id, now, alive),
-		Swap:       &runtimeapi.SwapUsage{Timestamp: now, SwapAvailableBytes: u64(0), SwapUsageBytes: u64(0)},
-		WritableLayer: &runtimeapi.FilesystemUsage{
-			Timestamp: now, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/virtual"}, UsedBytes: u64(1 << 16), InodesUsed: u64(16),
-		},
+		Attributes:    &runtimeapi.ContainerAttributes{Id: c.id, Metadata: item.Metadata, Labels: item.Labels, Annotations: item.Annotations},
+		Cpu:           cpuUsage(now, uint64(time.Duration(max(0, now-c.startedAt)).Seconds()*float64(cores)), cores),
+		Memory:        memoryUsage(now, bytes),
+		WritableLayer: diskUsage(now, 1<<16),
 	}
 }
 
-// sandboxStats builds the stats of a sandbox and its containers. The caller holds the mutex.
+// sandboxStats builds the stats of a sandbox and its running containers. The caller holds the
+// mutex.
 func (rt *Runtime) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
 	var item runtimeapi.PodSandbox
-	if err := proto.Unmarshal(sb.appendItem(nil, sb.state), &item); err != nil {
-		item.Id = sb.id
-	}
+	_ = proto.Unmarshal(sb.appendItem(nil, sb.state), &item) // of our own making
 	now := rt.stamp()
 	linux := &runtimeapi.LinuxPodSandboxStats{
-		Memory: memory(sb.id, now, sb.state == StateReady),
+		Cpu: cpuUsage(now, 0, 0), Memory: memoryUsage(now, 1<<20), Process: &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: u64(1)},
 		Network: &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{
-			Name: "eth0", RxBytes: u64(hashOf(3, sb.id) % (1 << 30)), TxBytes: u64(hashOf(4, sb.id) % (1 << 30)), RxErrors: u64(0), TxErrors: u64(0),
+			Name: "eth0", RxBytes: u64(0), TxBytes: u64(0), RxErrors: u64(0), TxErrors: u64(0),
 		}},
-		Process: &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: u64(uint64(1 + len(sb.containers)))},
 	}
-	own := linux.Memory
-	var used, cores uint64
 	for _, c := range sb.containers {
-		st := rt.containerStats(c)
-		used += st.Cpu.GetUsageCoreNanoSeconds().GetValue()
-		cores += st.Cpu.GetUsageNanoCores().GetValue()
-		if c.state == StateRunning {
-			linux.Containers = append(linux.Containers, st)
-			own.WorkingSetBytes.Value += st.Memory.WorkingSetBytes.Value
-			own.UsageBytes.Value += st.Memory.UsageBytes.Value
-			own.RssBytes.Value += st.Memory.RssBytes.Value
-			own.PageFaults.Value += st.Memory.PageFaults.Value
+		if c.state != StateRunning {
+			continue
 		}
+		st := rt.containerStats(c)
+		linux.Containers = append(linux.Containers, st)
+		linux.Cpu.UsageCoreNanoSeconds.Value += st.Cpu.UsageCoreNanoSeconds.Value
+		linux.Cpu.UsageNanoCores.Value += st.Cpu.UsageNanoCores.Value
+		for _, bytes := range []*runtimeapi.UInt64Value{linux.Memory.WorkingSetBytes, linux.Memory.UsageBytes, linux.Memory.RssBytes} {
+			bytes.Value += st.Memory.UsageBytes.Value
+		}
+		linux.Process.ProcessCount.Value++
 	}
-	linux.Cpu = &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: u64(used), UsageNanoCores: u64(cores)}
 	return &runtimeapi.PodSandboxStats{
 		Attributes: &runtimeapi.PodSandboxAttributes{Id: sb.id, Metadata: item.Metadata, Labels: item.Labels, Annotations: item.Annotations},
 		Linux:      linux,

@@ -6,14 +6,11 @@ package fakeruntime
 import (
 	"cmp"
 	"slices"
-	"time"
 )
 
 // subscriber is a GetContainerEvents call. The runtime's mutex guards its fields; wake has capacity
 // 1.
 type subscriber struct {
-	id      uint64
-	since   time.Time
 	wake    chan struct{}
 	next    uint64   // first event not taken
 	done    uint64   // first event not finished sending
@@ -21,8 +18,6 @@ type subscriber struct {
 	stalled bool
 	ended   bool  // by the driver, with end
 	end     error // nil: without an error
-	sent    uint64
-	dropped uint64
 }
 
 func (s *subscriber) poke() {
@@ -40,7 +35,7 @@ func (rt *Runtime) subscribe() *subscriber {
 		rt.expire()
 	}
 	h.subSeq++
-	s := &subscriber{id: h.subSeq, since: time.Now(), wake: make(chan struct{}, 1)}
+	s := &subscriber{wake: make(chan struct{}, 1)}
 	if first {
 		h.limit = h.head
 		s.next = h.head
@@ -100,8 +95,6 @@ func (rt *Runtime) finish(s *subscriber, ev *event, err error) {
 	ev.inFlight--
 	if err == nil {
 		ev.delivered++
-		s.sent++
-		rt.counts.Delivered++
 	}
 	s.done = s.next
 	if ev.seq < rt.hub.head || rt.hub.tail() <= ev.seq {

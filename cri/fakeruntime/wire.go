@@ -155,7 +155,7 @@ func (rt *Runtime) makeTails() {
 	sb.labels = sb.withPodLabels(nil)
 	sb.encode()
 	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: WorkloadImage, userImage: WorkloadImage, imageRef: sampleText(71), createdAt: 1 << 60, user: rt.rootUser}
-	c.labels, c.annotations = c.withPodLabels(nil), c.kubeletAnnotations(nil)
+	c.labels, c.annotations = c.withPodLabels(nil), c.kubeletAnnotations()
 	c.tail = makeTail(9, 13, commonAnnotations)
 	c.encode()
 	c.view = view{state: StateExited, startedAt: 1 << 60, finishedAt: 1 << 60}

@@ -5,7 +5,6 @@ package archtest
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,47 +17,35 @@ import (
 // "docs/adr/0007".
 var decisionNumber = regexp.MustCompile(`(?:ADRs? +\[?|docs/adr/)([0-9]+)`)
 
-// decisions returns the path of each decision record by its number.
-func decisions(t *testing.T) map[int]string {
+// decisions returns the paths of the decision records, which are numbered without a gap.
+func decisions(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(root + "/docs/adr/[0-9]*.md")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no decision records: %v", err)
 	}
-	byNumber := make(map[int]string)
-	for _, path := range paths {
-		digits, _, _ := strings.Cut(filepath.Base(path), "-")
-		number, err := strconv.Atoi(digits)
-		if err != nil || len(digits) != 4 {
-			t.Errorf("%s does not begin with a number of four digits", path)
+	for i, path := range paths {
+		if want := fmt.Sprintf("%04d-", i+1); !strings.HasPrefix(filepath.Base(path), want) {
+			t.Fatalf("%s does not begin with %s", path, want)
 		}
-		if other, ok := byNumber[number]; ok {
-			t.Errorf("%s and %s have the same number", path, other)
-		}
-		byNumber[number] = path
 	}
-	return byNumber
+	return paths
 }
 
 // TestReferencesToDecisionsResolve checks every reference by number, in code, scripts and
 // documents.
 func TestReferencesToDecisionsResolve(t *testing.T) {
-	byNumber := decisions(t)
-	references := 0
+	records, references := len(decisions(t)), 0
 	eachFile(t, func(path string) {
 		switch filepath.Ext(path) {
 		case ".go", ".md", ".sh", ".txtar", ".patch", ".yaml", "":
 		default:
 			return
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range decisionNumber.FindAllSubmatch(text, -1) {
+		for _, match := range decisionNumber.FindAllSubmatch(read(t, path), -1) {
 			references++
 			number, err := strconv.Atoi(string(match[1]))
-			if _, ok := byNumber[number]; err != nil || !ok {
+			if err != nil || number < 1 || number > records {
 				t.Errorf("%s refers to %q, and docs/adr has no such decision", path, match[0])
 			}
 		}
@@ -68,33 +55,19 @@ func TestReferencesToDecisionsResolve(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreNumberedAndIndexed checks that numbers have no gap, that titles carry their
-// number, and that the index lists the records in their order.
-func TestDecisionsAreNumberedAndIndexed(t *testing.T) {
-	byNumber := decisions(t)
-	index, err := os.ReadFile(root + "/docs/adr/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for number := 1; number <= len(byNumber); number++ {
-		path, ok := byNumber[number]
-		if !ok {
-			t.Fatalf("docs/adr has %d records and none with the number %d", len(byNumber), number)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		title, _, _ := strings.Cut(string(text), "\n")
-		title, ok = strings.CutPrefix(title, fmt.Sprintf("# %04d: ", number))
+// TestDecisionsAreIndexed checks that titles carry the numbers of their records, and that the index
+// lists the records in their order.
+func TestDecisionsAreIndexed(t *testing.T) {
+	var want, got []string
+	for i, path := range decisions(t) {
+		title, _, _ := strings.Cut(string(read(t, path)), "\n")
+		title, ok := strings.CutPrefix(title, fmt.Sprintf("# %04d: ", i+1))
 		if !ok {
 			t.Errorf("%s does not begin with its number", path)
 		}
-		want = append(want, fmt.Sprintf("| [%04d](%s) | %s |", number, filepath.Base(path), title))
+		want = append(want, fmt.Sprintf("| [%04d](%s) | %s |", i+1, filepath.Base(path), title))
 	}
-	var got []string
-	for line := range strings.Lines(string(index)) {
+	for line := range strings.Lines(string(read(t, root+"/docs/adr/README.md"))) {
 		if strings.HasPrefix(line, "| [0") {
 			got = append(got, strings.TrimSpace(line))
 		}

@@ -39,6 +39,16 @@ func eachFile(t *testing.T, f func(path string)) {
 	}
 }
 
+// read returns the text of a file.
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func TestEveryGoFileNamesItsLicence(t *testing.T) {
 	header := []byte("// SPDX-FileCopyrightText: The Evented PLEG Authors\n// SPDX-License-Identifier: Apache-2.0\n")
 	files := 0
@@ -47,10 +57,7 @@ func TestEveryGoFileNamesItsLicence(t *testing.T) {
 			return
 		}
 		files++
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := read(t, path)
 		if !bytes.HasPrefix(text, header) && !bytes.Contains(text[:min(len(text), 200)], []byte("DO NOT EDIT")) {
 			t.Errorf("%s does not begin with the two SPDX lines", path)
 		}
@@ -96,10 +103,7 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 		}
 	}
 	eachFile(t, func(path string) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := read(t, path)
 		switch filepath.Ext(path) {
 		case ".md":
 			for _, part := range strings.Split(string(text), "](")[1:] {
@@ -129,16 +133,50 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestGoBlocksOfDocumentsAreTested wants each Go block of a document, line by line, in a test file:
+// what a reader copies compiles, and runs.
+func TestGoBlocksOfDocumentsAreTested(t *testing.T) {
+	plain := func(text string) string { // without indentation and empty lines
+		var lines []string
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "\n") + "\n"
+	}
+	var tests strings.Builder
+	blocks := make(map[string][]string)
+	eachFile(t, func(path string) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case strings.HasSuffix(path, "_test.go"):
+			tests.WriteString(plain(string(text)))
+		case strings.HasSuffix(path, ".md"):
+			blocks[path] = strings.Split(string(text), "```go\n")[1:]
+		}
+	})
+	for path, all := range blocks {
+		for i, block := range all {
+			if block, _, ok := strings.Cut(block, "```"); !ok || !strings.Contains(tests.String(), plain(block)) {
+				t.Errorf("%s: Go block %d stands in no test:\n%s", path, i+1, block)
+			}
+		}
+	}
+	if n := len(blocks[filepath.Join(root, "docs/agents.md")]); n != 2 {
+		t.Errorf("%d Go blocks in docs/agents.md, want two: is this the repository's root?", n)
+	}
+}
+
 var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 
 // anchorsOf returns the anchors of a document's headings, as GitHub makes them.
 func anchorsOf(t *testing.T, path string) (anchors []string) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	code := false
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(read(t, path))) {
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {
 			code = !code
 		}

@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,10 +31,7 @@ func TestFilesCanBeRead(t *testing.T) {
 			return
 		}
 		files++
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := read(t, path)
 		f := parse(t, path, text)
 		if ast.IsGenerated(f.file) {
 			return
@@ -107,22 +103,4 @@ func (f parsed) longFunctions() (found []string) {
 		}
 	}
 	return found
-}
-
-func TestUnreadableIsSeen(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		comment, lines int // columns of the comment, lines of the function
-		found          int // of each
-	}{{"good.go", 100, 70, 0}, {"bad.go", 101, 71, 1}} {
-		text := "package p\n\n// " + strings.Repeat("é", c.comment-3) + "\nfunc f() {" + strings.Repeat("\n", c.lines-1) + "}\n"
-		f := parse(t, c.name, []byte(text))
-		comments, functions := f.wideComments(), f.longFunctions()
-		if len(comments) != c.found || len(functions) != c.found {
-			t.Errorf("found %q, %q", comments, functions)
-		}
-		if c.found > 0 && comments[0] != "bad.go:3" {
-			t.Errorf("the wide comment is at %s, want line 3", comments[0])
-		}
-	}
 }

@@ -192,16 +192,6 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
-	c := Item{ID: "c", State: Running}
-	pods := []Pod{{UID: "other", Items: []Item{{ID: "s", Sandbox: true}}}, {UID: "u", Items: []Item{{ID: "s", Sandbox: true}, c}}}
-	for uid, want := range map[string]Item{"u": c, "other": {}, "none": {}} {
-		if got := Find(pods, uid, "c"); got != want {
-			t.Errorf("pod %s: found %+v, want %+v", uid, got, want)
-		}
-	}
-}
-
 // checked is a result of a run in which something was checked.
 func checked() *Result {
 	return &Result{Load: LoadResult{Changes: 9}, ComparisonResult: ComparisonResult{Consistency: ConsistencyResult{CheckedPods: 3}}}

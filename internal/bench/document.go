@@ -198,18 +198,15 @@ func (l LatencyResult) cells() []string {
 	return []string{Seconds(l.P50), Seconds(l.P90), Seconds(l.P99), Seconds(l.Max)}
 }
 
-// DelayTable is a table of quantiles. Rows without a duration are left out.
-type DelayTable struct{ Table }
-
-// NewDelayTable returns a table without rows.
-func NewDelayTable(title string) DelayTable {
-	return DelayTable{Table{Title: title, Columns: []string{"events", "p50", "p90", "p99", "max"}}}
+// NewDelayTable returns a table for [Table.AddDelays].
+func NewDelayTable(title string) Table {
+	return Table{Title: title, Columns: []string{"events", "p50", "p90", "p99", "max"}}
 }
 
-// Add adds a row.
-func (t *DelayTable) Add(name string, l LatencyResult) {
+// AddDelays adds a row of quantiles, if there are any.
+func (t *Table) AddDelays(name string, l LatencyResult) {
 	if l.Count > 0 {
-		t.Table.Add(name, "", append([]string{fmt.Sprint(l.Count)}, l.cells()...)...)
+		t.Add(name, "", append([]string{fmt.Sprint(l.Count)}, l.cells()...)...)
 	}
 }
 

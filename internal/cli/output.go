@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,8 +23,10 @@ import (
 type Output struct {
 	// Form is text or json, Dir the folder for what is kept, if any.
 	Form, Dir string
-	// Bounds are the parsed bounds of --expect.
-	Bounds []report.Expectation
+	// Lines prints JSON in a line, below others.
+	Lines bool
+
+	bounds []report.Expectation
 	expect []string
 }
 
@@ -40,7 +43,7 @@ func (o *Output) Check(blank any) (err error) {
 	if o.Form != "text" && o.Form != "json" {
 		return Usagef("--output %s: use text or json", o.Form)
 	}
-	if o.Bounds, err = report.ParseExpectations(o.expect, blank); err != nil {
+	if o.bounds, err = report.ParseExpectations(o.expect, blank); err != nil {
 		return Usage(err)
 	}
 	if o.Dir == "" {
@@ -62,16 +65,18 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 	var err error
 	if o.Form == "json" {
 		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
+		if !o.Lines {
+			encoder.SetIndent("", "  ")
+		}
 		err = encoder.Encode(saved.Result)
 	} else {
 		err = saved.Result.Document().WriteText(cmd.OutOrStdout())
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write the result: %w", err), left)
+	if err != nil && !errors.Is(left, syscall.EPIPE) { // named already
+		left = errors.Join(fmt.Errorf("write the result: %w", err), left)
 	}
 	saved.Command = CommandLine(cmd)
-	saved.Expect(o.Bounds)
+	saved.Expect(o.bounds)
 	if o.Dir != "" {
 		left = errors.Join(left, saved.Write(o.Dir))
 	}

@@ -71,7 +71,7 @@ func (s *seen) input() (series []map[string]string) {
 			if math.IsNaN(v) {
 				texts = append(texts, "_")
 			} else {
-				texts = append(texts, formatBound(v))
+				texts = append(texts, strconv.FormatFloat(v, 'g', -1, 64))
 			}
 		}
 		series = append(series, map[string]string{"series": name, "values": strings.Join(texts, " ")})

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,9 +28,7 @@ type liar struct {
 	t      *testing.T
 	behind *grpc.ClientConn
 	set    setting
-
-	mu sync.Mutex // owns the fields below
-	on bool
+	lies   atomic.Bool // from the beginning of the fault
 }
 
 // serve starts a liar in front of the runtime of dial, and returns its own dialer. It ends with
@@ -44,18 +43,6 @@ func (l *liar) serve(ctx context.Context, group *sync.WaitGroup, dial dialer) di
 		server.Stop()
 	})
 	return func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
-}
-
-func (l *liar) begin() {
-	l.mu.Lock()
-	l.on = true
-	l.mu.Unlock()
-}
-
-func (l *liar) lies() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.on
 }
 
 // handle passes a call on: a request and any number of answers.
@@ -94,7 +81,7 @@ func (l *liar) handle(_ any, stream grpc.ServerStream) error {
 		case err != nil:
 			return err
 		}
-		if l.set.wrongCodes && l.lies() {
+		if l.set.wrongCodes && l.lies.Load() {
 			raw = l.wrongCode(method, raw)
 		}
 		if err := send(raw); err != nil {
@@ -115,7 +102,7 @@ func (l *liar) tellEnds(ctx context.Context, send func([]byte) error) (stop func
 			case <-ctx.Done():
 				return
 			}
-			if l.lies() {
+			if l.lies.Load() {
 				if raw := l.falseEnd(ctx, i); raw != nil && send(raw) != nil {
 					return
 				}

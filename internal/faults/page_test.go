@@ -141,31 +141,11 @@ func (r *row) check(t *testing.T, g guide) {
 	}
 }
 
-const intro = `# What shows of each fault
-
-Each fault of the fake runtime (` + "`pleg-bench fake --list-faults`" + `), in virtual time: 14 pods, one
-change a second, and dead containers that stay for 20 s. The fault begins after two minutes, or is
-there from the start. The last rows need more than the fake: an agent that hangs, another
-subscriber, or a server between that lies.
-
-| column | content |
-|---|---|
-| watch | the words of ` + "`pleg-bench watch`" + ` within three minutes |
-| reports, metrics | those of an agent as in [agents](agents.md) within ten minutes, with a worker for each pod that waits for fresh statuses; metrics that differ from those without the fault |
-| alerts | the rules of [alerts/evented-pleg.yaml](alerts/evented-pleg.yaml) that fire within 45 minutes, scraped each 15 s; a rarer fault shows in the metrics only |
-| harmless | the agent shows nothing, and its cache equals the runtime |
-
-Signs of some runs only are left out: a stream counts as hanging if the events of two lists in a row
-happen to be lost. ` + "`go test ./internal/faults`" + ` fails if a fault is silent, if its signs do not lead to the
-section of [troubleshooting](troubleshooting.md) about the fault, or if this page is stale.
-
-`
-
 const columns = "| fault | what it does | watch | reports | metrics | alerts | look at |\n|---|---|---|---|---|---|---|\n"
 
+// render returns the lines of the table below its columns.
 func render(rows []*row) string {
 	var b strings.Builder
-	b.WriteString(intro + columns)
 	help := map[string]string{}
 	for _, f := range fakeruntime.FaultList() {
 		help[f.Name] = f.Help

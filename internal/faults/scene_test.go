@@ -19,7 +19,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -153,7 +153,7 @@ func (s *seen) play(t *testing.T, set setting) {
 		}
 		if at := time.Since(begun); at == healthyFor {
 			setFaults(t, rt, faults)
-			between.begin()
+			between.lies.Store(true)
 			close(s.began)
 			if set.deafPeer {
 				subscribe(t, ctx, direct)
@@ -200,18 +200,18 @@ func newDriver(t *testing.T, dial func(context.Context) (net.Conn, error)) *load
 // watch runs pleg-bench watch.
 func (s *seen) watch(ctx context.Context, dial func(context.Context) (net.Conn, error)) {
 	var out bytes.Buffer
-	s.err = watch.Run(ctx, watch.Options{Endpoint: "fake", Dialer: dial, Mode: worker.Evented, Duration: watched, Output: "json", Out: &out, Err: &out})
+	summary, err := watch.Run(ctx, watch.Options{Endpoint: "fake", Dialer: dial, Mode: worker.Evented, Duration: watched, Output: "json", Out: &out, Err: &out})
+	if s.err = err; summary != nil {
+		s.summary = *summary
+	}
 	for line := range strings.Lines(out.String()) {
 		var l struct{ Type, Reason, Note string }
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			s.notes += line
 			continue
 		}
-		switch l.Type {
-		case "Report":
+		if l.Type == "Report" {
 			s.notes += l.Reason + ": " + l.Note + "\n"
-		case "Summary":
-			_ = json.Unmarshal([]byte(line), &s.summary)
 		}
 	}
 }
@@ -298,41 +298,29 @@ func (s *seen) scrape(t *testing.T, registry *prometheus.Registry, i int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add := func(name, labels string, v float64) {
-		series := name + labels
+	var text strings.Builder
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line := range strings.Lines(text.String()) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		at := strings.LastIndexByte(line, ' ')
+		v, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, labels, _ := strings.Cut(line[:at], "{")
+		series := name + `{job="n",instance="a"}`
+		if labels != "" {
+			series = name + `{job="n",instance="a",` + labels
+		}
 		for len(s.samples[series]) < i {
 			s.samples[series] = append(s.samples[series], math.NaN())
 		}
 		s.samples[series] = append(s.samples[series], v)
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
-			}
-			all := func(more ...string) string {
-				return "{" + strings.Join(append(append([]string{`job="n"`, `instance="a"`}, labels...), more...), ",") + "}"
-			}
-			switch f.GetType() {
-			case dto.MetricType_COUNTER:
-				add(f.GetName(), all(), m.GetCounter().GetValue())
-			case dto.MetricType_GAUGE:
-				add(f.GetName(), all(), m.GetGauge().GetValue())
-			case dto.MetricType_HISTOGRAM:
-				h := m.GetHistogram()
-				add(f.GetName()+"_count", all(), float64(h.GetSampleCount()))
-				add(f.GetName()+"_sum", all(), h.GetSampleSum())
-				for _, b := range h.GetBucket() {
-					add(f.GetName()+"_bucket", all(`le="`+formatBound(b.GetUpperBound())+`"`), float64(b.GetCumulativeCount()))
-				}
-				add(f.GetName()+"_bucket", all(`le="+Inf"`), float64(h.GetSampleCount()))
-			default:
-				t.Fatalf("%s has the type %v", f.GetName(), f.GetType())
-			}
-		}
-	}
 }
-
-// formatBound writes a number in Prometheus' form.
-func formatBound(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

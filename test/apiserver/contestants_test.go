@@ -33,62 +33,55 @@ const (
 
 var recorderKinds = []string{oursEvents, oursRecord, clientEvents, clientRecord}
 
+// emitter is the Eventf of the newer interface.
+type emitter func(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+
 // contestant is a recorder at work.
 type contestant struct {
-	emit func(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
-	stop func() // ends it in order, as a process does that gets a SIGTERM
+	emit     emitter
+	shutdown func()
+	cancel   context.CancelFunc
+}
+
+// stop ends it in order, as a process does that gets a SIGTERM.
+func (c *contestant) stop() {
+	c.shutdown()
+	c.cancel()
 }
 
 // launch starts a recorder of a kind, without logs: client-go's write a line for each lost event.
 func launch(kind string, client kubernetes.Interface, instance string) (*contestant, error) {
 	ctx, cancel := context.WithCancel(context.Background())
+	source := corev1.EventSource{Component: controller, Host: instance}
 	switch kind {
 	case clientEvents:
 		b := clientevents.NewBroadcaster(&clientevents.EventSinkImpl{Interface: client.EventsV1()})
-		if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
-			cancel()
-			return nil, err
-		}
 		r := b.NewRecorder(scheme.Scheme, controller).WithLogger(logr.Discard())
-		return &contestant{emit: r.Eventf, stop: func() {
-			b.Shutdown()
-			cancel()
-		}}, nil
+		return &contestant{r.Eventf, b.Shutdown, cancel}, b.StartRecordingToSinkWithContext(ctx)
 	case clientRecord:
 		b := record.NewBroadcaster(record.WithContext(ctx))
 		b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-		r := b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: controller, Host: instance}).WithLogger(logr.Discard())
-		return &contestant{emit: byRecord(r), stop: func() {
-			b.Shutdown()
-			cancel()
-		}}, nil
+		return &contestant{byRecord(b.NewRecorder(scheme.Scheme, source).WithLogger(logr.Discard())), b.Shutdown, cancel}, nil
 	}
 	b, err := events.NewForClient(client, events.Options{Instance: instance})
-	if err == nil {
-		err = b.StartRecordingToSinkWithContext(ctx)
-	}
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	c := &contestant{emit: b.NewRecorder(scheme.Scheme, controller).Eventf, stop: func() {
+	c := &contestant{b.NewRecorder(scheme.Scheme, controller).Eventf, func() {
 		limit, done := context.WithTimeout(ctx, 5*time.Minute)
+		defer done()
 		if err := b.ShutdownWithContext(limit); err != nil { // what it could not send shows in what is stored, too
 			fmt.Fprintln(os.Stderr, kind, instance, err)
 		}
-		if s := b.Stats(); os.Getenv("EVENTS_STATS") != "" {
-			fmt.Fprintf(os.Stderr, "%s: %+v\n", kind, s)
-		}
-		done()
-		cancel()
-	}}
+	}, cancel}
 	if kind == oursRecord {
-		c.emit = byRecord(b.NewLegacyRecorder(scheme.Scheme, corev1.EventSource{Component: controller, Host: instance}))
+		c.emit = byRecord(b.NewLegacyRecorder(scheme.Scheme, source))
 	}
-	return c, nil
+	return c, b.StartRecordingToSinkWithContext(ctx)
 }
 
-func byRecord(r record.EventRecorder) func(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
+func byRecord(r record.EventRecorder) emitter {
 	return func(regarding, _ runtime.Object, eventtype, reason, _, note string, args ...any) {
 		r.Eventf(regarding, eventtype, reason, note, args...)
 	}

@@ -6,11 +6,6 @@ package apiserver
 import (
 	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
@@ -23,6 +18,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Users of the token file. The node is bound to the real system:node role.
@@ -75,7 +71,13 @@ func newCluster(t *testing.T, extra ...string) *cluster {
 	c.etcdURL = fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
 	c.etcd = c.spawn("etcd", "--data-dir", filepath.Join(c.dir, "etcd"), "--listen-client-urls", c.etcdURL, "--advertise-client-urls", c.etcdURL,
 		"--listen-peer-urls", fmt.Sprintf("http://127.0.0.1:%d", peer), "--unsafe-no-fsync", "--log-level", "error")
-	writeKey(t, filepath.Join(c.dir, "sa.key"))
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keyutil.WriteKey(filepath.Join(c.dir, "sa.key"), key); err != nil {
+		t.Fatal(err)
+	}
 	tokens := adminToken + ",admin,1,system:masters\n" + nodeToken + ",system:node:" + nodeName + ",2,\"system:nodes,bench:nodes\"\n" + plainToken + ",plain,3\n"
 	if err := os.WriteFile(filepath.Join(c.dir, "tokens.csv"), []byte(tokens), 0o600); err != nil {
 		t.Fatal(err)
@@ -98,11 +100,12 @@ func newCluster(t *testing.T, extra ...string) *cluster {
 // startAPI starts the API server, also again after its end.
 func (c *cluster) startAPI() {
 	c.t.Helper()
+	key := filepath.Join(c.dir, "sa.key")
 	args := append([]string{
 		"--etcd-servers=" + c.etcdURL, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.port), "--advertise-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", "--cert-dir=" + filepath.Join(c.dir, "certs"), "--token-auth-file=" + filepath.Join(c.dir, "tokens.csv"),
-		"--authorization-mode=RBAC", "--service-account-issuer=https://test", "--service-account-key-file=" + filepath.Join(c.dir, "sa.key"),
-		"--service-account-signing-key-file=" + filepath.Join(c.dir, "sa.key"), "--service-cluster-ip-range=10.0.0.0/24",
+		"--authorization-mode=RBAC", "--service-account-issuer=https://test", "--service-account-key-file=" + key,
+		"--service-account-signing-key-file=" + key, "--service-cluster-ip-range=10.0.0.0/24",
 		"--disable-admission-plugins=ServiceAccount",
 	}, c.extra...)
 	c.api = c.spawn("kube-apiserver", args...)
@@ -196,21 +199,6 @@ func freePort(t *testing.T) int {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
-}
-
-func writeKey(t *testing.T, path string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func tail(s string, n int) string {

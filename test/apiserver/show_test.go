@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,11 +26,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events"
 )
 
-var (
-	show = flag.Bool("show", false, "run TestShow with the sizes of the documents, and write docs/events/shown.md")
-	rows = flag.String("rows", "", "run only the rows of TestShow that match (kubectl: the listings), print them, and write nothing")
-	only = flag.String("recorders", "", "run TestShow for the recorders that match only")
-)
+var show = flag.Bool("show", false, "run TestShow with the sizes of the documents, and write docs/events/shown.md")
 
 // result is the server's content after a scenario: occurrences, and the number of objects.
 type result struct {
@@ -44,11 +39,9 @@ func (r result) String() string { return fmt.Sprintf("%d (%d)", r.occurrences, r
 // stage is a cluster with the scenarios' needs.
 type stage struct {
 	*cluster
-	t     *testing.T
 	admin kubernetes.Interface
 	node  *rest.Config // with a node's rights, without a limit of the rate
-	mu    sync.Mutex
-	made  int // namespaces
+	made  int          // namespaces
 	load  string
 }
 
@@ -64,10 +57,8 @@ func load() string {
 
 // namespace makes a namespace for a scenario and a recorder.
 func (s *stage) namespace() string {
-	s.mu.Lock()
 	s.made++
 	name := fmt.Sprintf("show-%d", s.made)
-	s.mu.Unlock()
 	makeNamespace(s.t, s.admin, name)
 	return name
 }
@@ -102,12 +93,10 @@ func (s *stage) settled(namespace string, seconds int) (r result) {
 		}
 		now := result{objects: len(l.Items)}
 		for _, e := range l.Items {
-			switch {
-			case e.Series != nil:
-				now.occurrences += int64(e.Series.Count)
-			default:
-				now.occurrences += int64(max(e.Count, 1))
+			if e.Series != nil {
+				e.Count = e.Series.Count
 			}
+			now.occurrences += int64(max(e.Count, 1))
 		}
 		if quiet++; now != r {
 			r, quiet = now, 0
@@ -303,12 +292,11 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 func TestShow(t *testing.T) {
 	c := newCluster(t)
 	c.nodeClient()
-	s := &stage{cluster: c, t: t, admin: c.client(adminToken), node: nodeConfig(c.config(nodeToken).Host), load: load()}
-	wanted := regexp.MustCompile(*rows)
-	if !*show && *only == "" { // client-go's figures are for the document; each takes 13 s of silence to be sure of
-		*only = "^ours"
+	s := &stage{cluster: c, admin: c.client(adminToken), node: nodeConfig(c.config(nodeToken).Host), load: load()}
+	kinds := recorderKinds
+	if !*show { // client-go's figures are for the document; each takes 13 s of silence to be sure of
+		kinds = []string{oursEvents, oursRecord}
 	}
-	kinds := slices.DeleteFunc(slices.Clone(recorderKinds), func(kind string) bool { return !regexp.MustCompile(*only).MatchString(kind) })
 	var table strings.Builder
 	row := func(name string, truth result, of func(kind string) string) {
 		fmt.Fprintf(&table, "| %s | %v |", name, truth)
@@ -318,9 +306,6 @@ func TestShow(t *testing.T) {
 		table.WriteString("\n")
 	}
 	for _, sc := range scenarios {
-		if !wanted.MatchString(sc.name) {
-			continue
-		}
 		n := sc.small
 		if *show {
 			n = sc.full
@@ -339,16 +324,6 @@ func TestShow(t *testing.T) {
 			}
 			return got.String()
 		})
-	}
-	if *rows != "" {
-		t.Logf("\n%s", table.String())
-		for _, kind := range kinds {
-			if wanted.MatchString("kubectl") {
-				get, desc := s.listings(kind)
-				t.Logf("%s\n%s\n%s", kind, get, desc)
-			}
-		}
-		return
 	}
 	length, pods := 5*time.Second, 50
 	if *show {

@@ -5,6 +5,7 @@ package controllerruntime
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -80,7 +81,11 @@ func TestManagerRecordsSeries(t *testing.T) {
 	var got []string
 	for _, e := range api.Events() {
 		if e.Annotations[events.AnnotationRoster] == "" {
-			got = append(got, line(e.ReportingController, e.Reason, e.Note, e.Series))
+			count := int32(1)
+			if e.Series != nil {
+				count = e.Series.Count
+			}
+			got = append(got, fmt.Sprintf("%s %s %s ×%d", e.ReportingController, e.Reason, e.Note, count))
 		}
 	}
 	slices.Sort(got) // what is about one pod comes in order, and series begin anew in any

@@ -27,6 +27,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
 
 // namespace is that of deploy/base.
@@ -45,13 +46,11 @@ type cluster struct {
 	nodes []*node
 }
 
-// newCluster starts the cluster and waits until its nodes are ready. It ends with the test, which
-// fails if anything of a node is left then.
+// newCluster starts the cluster and waits until its nodes are ready. It ends with the test.
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, began: time.Now(), dir: filepath.Join(target.Dir, "cluster")}
+	c := &cluster{t: t, began: time.Now(), dir: filepath.Join(unshare.Dir(), "cluster")}
 	c.do("read the programs", json.Unmarshal([]byte(os.Getenv(envPrograms)), &c.programs))
 	c.do("make the network", errors.Join(os.Mkdir(c.dir, 0o755), os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
-		standalone.MakeCgroup(target.Cgroup),
 		ip("link set lo up", "link add br0 type bridge", "addr add "+gateway+"/24 dev br0", "link set br0 up")))
 	var err error
 	c.API, err = scene.StartAPI(t.Context(), c.Kube, c.dir, gateway, "--kubelet-preferred-address-types=InternalIP")
@@ -67,8 +66,8 @@ func newCluster(t *testing.T) *cluster {
 	for i, runtime := range []components.Set{c.Containerd, c.Containerd, c.CRIO} {
 		name := fmt.Sprint("n", i+1)
 		n := &node{
-			Name: name, Number: 11 + i, Cgroup: target.Cgroup + "/" + name, Programs: c.programs, Runtime: runtime,
-			dir: filepath.Join(target.Dir, name),
+			Name: name, Number: 11 + i, Programs: c.programs, Runtime: runtime,
+			dir: filepath.Join(unshare.Dir(), name),
 		}
 		c.nodes = append(c.nodes, n)
 		c.do("start "+name, n.start(kubeconfig))
@@ -224,12 +223,6 @@ func (c *cluster) close() {
 		if err := n.stop(); err != nil {
 			c.t.Errorf("%s: %v", n.Name, err)
 		}
-		for _, p := range n.target().Processes() {
-			c.t.Errorf("%s has left the process %d %s", n.Name, p.PID, p.Command)
-		}
-		for _, m := range n.target().Mounts() {
-			c.t.Errorf("%s has left the mount %s", n.Name, m)
-		}
 	}
 	c.Close()
 	if c.t.Failed() {
@@ -241,12 +234,12 @@ func (c *cluster) close() {
 // keepLogs stores the logs of a failed run in build/fleet/logs.
 func (c *cluster) keepLogs() {
 	kept := filepath.Join(c.Root, "build/fleet/logs")
-	logs, _ := filepath.Glob(filepath.Join(target.Dir, "*", "*log"))
-	beside, _ := filepath.Glob(filepath.Join(target.Dir, "*", "?", "*log"))
+	logs, _ := filepath.Glob(filepath.Join(unshare.Dir(), "*", "*log"))
+	beside, _ := filepath.Glob(filepath.Join(unshare.Dir(), "*", "?", "*log"))
 	err := os.MkdirAll(kept, 0o755)
 	for _, log := range append(logs, beside...) {
 		text, wrong := os.ReadFile(log)
-		name := strings.ReplaceAll(strings.TrimPrefix(log, target.Dir+"/"), "/", "-")
+		name := strings.ReplaceAll(strings.TrimPrefix(log, unshare.Dir()+"/"), "/", "-")
 		err = errors.Join(err, wrong, os.WriteFile(filepath.Join(kept, name), text, 0o644))
 	}
 	c.t.Logf("the logs are in %s (%v)", kept, err)

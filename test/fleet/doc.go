@@ -12,7 +12,7 @@
 // n3. The programs come from the module registry and from Debian's packages; none is installed but
 // conmon.
 //
-//	fleet.test (supervisor, reaper)
+//	fleet.test (supervisor, and first process of the run's namespaces)
 //	  └─ fleet.test (prepares: builds, packages, images)
 //	       └─ fleet.test (tests, in the cluster's network)
 //	            ├─ etcd, API server, controller manager, scheduler, Prometheus

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/test/node/components"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
 
 // Versions of the cluster's parts.
@@ -49,9 +49,6 @@ const (
 	nodeStage   = "run-fleet-node-inside"
 )
 
-// target identifies what the run started.
-var target sweep.Target
-
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -62,13 +59,13 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	os.Exit(sweep.Main(true, func(run sweep.Target) int {
-		if target = run; os.Getenv(envPrograms) != "" {
+	os.Exit(unshare.Main(func() int {
+		if os.Getenv(envPrograms) != "" {
 			return m.Run()
 		}
 		if err := runTests(); err != nil {
 			fmt.Fprintln(os.Stderr, "fleet:", err)
-			return sweep.ExitFailed
+			return unshare.ExitFailed
 		}
 		return 0
 	}))
@@ -77,7 +74,7 @@ func TestMain(m *testing.M) {
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fleet:", err)
-		os.Exit(sweep.ExitFailed)
+		os.Exit(unshare.ExitFailed)
 	}
 	os.Exit(0)
 }
@@ -120,7 +117,7 @@ func build(ctx context.Context) (p programs, err error) {
 		return p, err
 	}
 	for name, set := range map[string]*components.Set{"containerd": &p.Containerd, "crio": &p.CRIO} {
-		if *set, err = components.Build(ctx, components.Options{Root: p.Root, Runtime: name, Own: true, Log: os.Stderr}); err != nil {
+		if *set, err = components.Build(ctx, components.Options{Root: p.Root, Runtime: name, Log: os.Stderr}); err != nil {
 			return p, err
 		}
 		set.RuncDir = filepath.Join(p.Debs, "usr/sbin") // with seccomp, for the profile of deploy/base

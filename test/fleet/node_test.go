@@ -32,7 +32,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
 // gateway is the cluster's own address, of its API server too.
@@ -64,7 +63,6 @@ type node struct {
 	Name string
 	// Number is the last part of the node's address, and the third of its pods'.
 	Number   int
-	Cgroup   string
 	Programs programs
 	// Runtime is the kubelet's runtime, and that for loads.
 	Runtime components.Set
@@ -78,15 +76,12 @@ func (n *node) address() string { return fmt.Sprintf("10.99.0.%d", n.Number) }
 
 func (n *node) pods() string { return fmt.Sprintf("10.244.%d.0/24", n.Number) }
 
-// target identifies what the node started.
-func (n *node) target() sweep.Target { return sweep.Target{Dir: n.dir, Cgroup: n.Cgroup} }
-
 // start starts the node's namespaces and connects them to the cluster's network.
 func (n *node) start(kubeconfig []byte) error {
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
 		return err
 	}
-	if err := machine.Prepare(n.dir, n.Cgroup); err != nil {
+	if err := machine.Prepare(n.dir, n.Name); err != nil {
 		return err
 	}
 	text, err := json.Marshal(n)
@@ -148,7 +143,7 @@ func runFirst(dir string) error {
 		return err
 	}
 	return machine.Machine{
-		Dir: dir, Cgroup: n.Cgroup, Name: n.Name, Address: n.address(),
+		Dir: dir, Cgroup: n.Name, Name: n.Name, Address: n.address(),
 		IP: []string{
 			"link set lo up", "addr add " + n.address() + "/24 dev eth0", "link set eth0 up", "route add default via " + gateway,
 		},
@@ -193,16 +188,9 @@ func runInside() error {
 	if err := os.MkdirAll(filepath.Dir(sockets[0]), 0o711); err != nil {
 		return err
 	}
-	proxy, err := criproxy.New(criproxy.Config{Listen: sockets[0], Target: own})
+	proxy, err := criproxy.Start(sockets[0], own) // ends with the node
 	if err != nil {
 		return err
-	}
-	proxied := make(chan error, 1)
-	go func() { proxied <- proxy.Run(ctx) }() // ends with the node
-	select {
-	case err := <-proxied:
-		return err
-	case <-proxy.Ready():
 	}
 	if err := os.Chmod(sockets[0], 0o660); err != nil { // as a runtime's own
 		return err
@@ -220,7 +208,7 @@ func runInside() error {
 	for lines.Scan() {
 		switch lines.Text() {
 		case dropExits:
-			_, err = proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Match: tellsExit, Do: criproxy.Drop{}})
+			proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Match: tellsExit, Do: criproxy.Drop{}})
 		case killKubelet:
 			err = kubelet.Kill()
 		case startKubelet:

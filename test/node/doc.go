@@ -7,18 +7,18 @@
 // # Model
 //
 // The test binary of package suite (tag e2e) is the supervisor, the suite and the agents. The
-// supervisor starts the suite as its child, becomes the reaper of all the child's leftovers, and
-// sweeps by directory and cgroup when the child ends (package sweep). The suite runs scenarios in
-// order; each gets a private runtime (packages runtimes and daemon), a proxy between the runtime
-// and the agent (package criproxy), and the requested agents (internal/bench/worker).
+// supervisor runs the suite in namespaces that end with it (package unshare). The suite runs
+// scenarios in order; each gets a private runtime (packages runtimes and daemon), a proxy between
+// the runtime and the agent (package criproxy), and the requested agents (internal/bench/worker).
 //
-//	node-e2e (supervisor, reaper)
-//	  └─ node-e2e (suite)
-//	       ├─ containerd or CRI-O ── shims ── containers (package workload)
-//	       │      ▲ CRI
-//	       │   proxy (in the suite's process, package criproxy)
-//	       │      ▲ CRI
-//	       └─ node-e2e (agent; killed, stopped and restarted at will)
+//	node-e2e (supervisor)
+//	  └─ node-e2e (first process of the namespaces)
+//	       └─ node-e2e (suite)
+//	            ├─ containerd or CRI-O ── shims ── containers (package workload)
+//	            │      ▲ CRI
+//	            │   proxy (in the suite's process, package criproxy)
+//	            │      ▲ CRI
+//	            └─ node-e2e (agent; killed, stopped and restarted at will)
 //
 // The harness packages are ordinary packages: their own tests need no root, no
 // runtime and no network, and run with every other test of this module.

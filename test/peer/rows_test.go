@@ -4,28 +4,22 @@
 package peer
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
-	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
 // The contestants.
@@ -198,26 +192,7 @@ func startRuntime(tb testing.TB, r row) (*fakeruntime.Runtime, string) {
 	if _, err := rt.Populate(fakeruntime.Population{Pods: size(r.pods), Containers: 2}); err != nil {
 		tb.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "peer-") // short, as socket paths must be
-	if err != nil {
-		tb.Fatal(err)
-	}
-	socket := filepath.Join(dir, "s")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- rt.Serve(ctx, listener) }()
-	tb.Cleanup(func() {
-		cancel()
-		if err := cmp.Or(<-served, os.RemoveAll(dir)); err != nil {
-			tb.Error(err)
-		}
-		rt.Close()
-	})
-	return rt, socket
+	return rt, crikit.Serve(tb, rt)
 }
 
 func (n *node) must(err error) {
@@ -242,7 +217,7 @@ func (n *node) start() (claims int) {
 		return 0
 	}
 	claims = ask[int](n, "Await", 0)
-	for limit := time.Now().Add(time.Minute); n.config.Mode == worker.Evented && len(n.rt.Stats().Subscribers) == 0; time.Sleep(2 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); n.config.Mode == worker.Evented && n.rt.Stats().Subscribers == 0; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(limit) {
 			n.b.Fatal("nobody subscribes to the events")
 		}
@@ -406,32 +381,6 @@ func TestRowsAreMeasured(t *testing.T) {
 					t.Errorf("measured %v", got.Extra)
 				}
 			})
-		}
-	}
-}
-
-// TestItemsAreAsLongAsOnRealNodes checks that small items do not make the comparison cheap.
-func TestItemsAreAsLongAsOnRealNodes(t *testing.T) {
-	_, socket := startRuntime(t, row{pods: 1})
-	conn, err := load.Connect(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	client := runtimeapi.NewRuntimeServiceClient(conn)
-	sandboxes, err := client.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	containers, err := client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for item, size := range map[string][2]int{
-		"sandbox": {proto.Size(sandboxes), 1100}, "container": {proto.Size(containers), 2 * 1455},
-	} {
-		if got, want := size[0], size[1]; got < want*7/8 || got > want*9/8 {
-			t.Errorf("the %s takes %d bytes in a list, want about %d", item, got, want)
 		}
 	}
 }

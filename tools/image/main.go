@@ -9,9 +9,11 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,27 +143,19 @@ func (r release) archive(index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
 	out := tar.NewWriter(file)
-	for _, pattern := range []string{"oci-layout", "index.json", "blobs/*/*"} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern)) // sorted
+	files := os.DirFS(dir)
+	err = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error { // sorted
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}
-		for _, at := range found {
-			data, err := os.ReadFile(at)
-			if err != nil {
-				return err
-			}
-			if err := r.add(out, at[len(dir)+1:], 0o644, data); err != nil {
-				return err
-			}
-		}
-	}
-	if err := out.Close(); err != nil {
-		return err
-	}
-	return file.Close()
+		return r.add(out, name, 0o644, data)
+	})
+	return errors.Join(err, out.Close(), file.Close())
 }
 
 // add adds a file. A name with a slash at its end is a folder.

@@ -6,12 +6,10 @@ package fakeproc_test
 import (
 	"context"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -113,38 +111,6 @@ func TestControlTellsTheHistory(t *testing.T) {
 	}
 }
 
-func TestControlChangesFaultsAndRestarts(t *testing.T) {
-	rt := newRuntime(t)
-	socket, control := serve(t, rt)
-	want := fakeruntime.Faults{Drop: 0.25, DelayBy: time.Second}
-	if err := control.SetFaults(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	if got := rt.Faults(); got != want {
-		t.Errorf("faults are %v, want %v", got, want)
-	}
-	if err := control.SetFaults(t.Context(), fakeruntime.Faults{Drop: 7}); err == nil || !strings.Contains(err.Error(), "drop") {
-		t.Errorf("err = %v, want one that names the fault", err)
-	}
-
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Read(make([]byte, 1)); err != nil { // the server's settings: the connection is up
-		t.Fatal(err)
-	}
-	if err := control.Restart(t.Context(), fakeproc.Outage{Down: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	for buffer := make([]byte, 1<<10); ; { // ends when the restart breaks the connection
-		if _, err := conn.Read(buffer); err != nil {
-			break
-		}
-	}
-}
-
 func TestServeRefusesWhatIsInTheWay(t *testing.T) {
 	dir := socketDir(t)
 	file := filepath.Join(dir, "file")
@@ -165,19 +131,5 @@ func TestServeRefusesWhatIsInTheWay(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "precious" {
 		t.Errorf("the file in the way was touched: %q, %v", got, err)
-	}
-}
-
-func TestServeTakesOverADeadSocket(t *testing.T) {
-	path := filepath.Join(socketDir(t), "sock")
-	lis, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lis.(*net.UnixListener).SetUnlinkOnClose(false)
-	lis.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	if err := fakeproc.Serve(ctx, fakeproc.Config{Socket: path, Runtime: newRuntime(t), Ready: cancel}); err != nil {
-		t.Error(err)
 	}
 }

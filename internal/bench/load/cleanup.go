@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -52,64 +52,40 @@ func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string)
 	}
 }
 
-// removeOnce removes the pods shown by the runtime now, and returns their number.
-func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, runID string) (int, error) {
-	list, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
-		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{RunLabel: runID}},
-	}, grpc.MaxCallRecvMsgSize(maxMessage))
+// removeOnce removes what the runtime shows of the run now, and returns the number.
+func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, runID string) (found int, err error) {
+	sandboxes, containers, err := list(ctx, client, RunLabel, runID)
 	if err != nil {
-		return 0, fmt.Errorf("load: list the pods of run %s: %w", runID, err)
+		return 0, err
 	}
-	var (
-		mu    sync.Mutex // owns errs
-		errs  []error
-		group sync.WaitGroup
-		limit = make(chan struct{}, defaultParallel)
-	)
-	found := 0
-	for _, s := range list.GetItems() {
-		if s.GetLabels()[RunLabel] != runID {
-			continue // a runtime may ignore filters, and must not cost others their pods
+	var tasks errgroup.Group
+	tasks.SetLimit(defaultParallel)
+	remove := func(labels map[string]string, f func() error) {
+		if labels[RunLabel] == runID { // a runtime may ignore filters, and must not cost others their pods
+			found++
+			tasks.Go(f)
 		}
-		found++
-		limit <- struct{}{}
-		group.Go(func() {
-			defer func() { <-limit }()
-			if err := removeSandbox(ctx, client, s.GetId()); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
 	}
-	group.Wait()
-	n, err := removeOrphans(ctx, client, runID)
-	return found + n, errors.Join(append(errs, err)...)
+	present := make(map[string]bool)
+	for _, s := range sandboxes {
+		present[s.GetId()] = true
+		remove(s.GetLabels(), func() error { return removeSandbox(ctx, client, s.GetId()) })
+	}
+	for _, c := range containers {
+		if !present[c.GetPodSandboxId()] { // the runtime has lost the sandbox, as after a full disk
+			remove(c.GetLabels(), func() error { return removeContainer(ctx, client, c.GetId()) })
+		}
+	}
+	return found, tasks.Wait()
 }
 
-// removeOrphans removes the containers of a run whose sandbox the runtime has lost, as after a full
-// disk, and returns how many there were.
-func removeOrphans(ctx context.Context, client runtimeapi.RuntimeServiceClient, runID string) (int, error) {
-	list, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{
-		Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{RunLabel: runID}},
-	}, grpc.MaxCallRecvMsgSize(maxMessage))
-	if err != nil {
-		return 0, fmt.Errorf("load: list the containers of run %s: %w", runID, err)
+func removeContainer(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	if _, err := client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil && !gone(err) {
+		return fmt.Errorf("load: remove container %s: %w", id, err)
 	}
-	found := 0
-	var errs []error
-	for _, c := range list.GetContainers() {
-		if c.GetLabels()[RunLabel] != runID {
-			continue
-		}
-		found++
-		ctx, cancel := context.WithTimeout(ctx, removeTimeout)
-		if _, err := client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil && !gone(err) {
-			errs = append(errs, fmt.Errorf("load: remove container %s: %w", c.GetId(), err))
-		}
-		cancel()
-	}
-	return found, errors.Join(errs...)
+	return nil
 }
 
 func removeSandbox(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) error {

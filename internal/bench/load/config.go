@@ -16,9 +16,8 @@ import (
 const (
 	// RunLabel marks every sandbox and container of a load; its value names the run.
 	RunLabel = "evented-pleg.io/bench-run"
-	// ownerAnnotation names the process that made a sandbox, in the form of [processName].
-	ownerAnnotation = "evented-pleg.io/bench-process"
-	// logsAnnotation is the LogDirectory of the load of a sandbox.
+	// logsAnnotation is the LogDirectory of the load of a sandbox, by which others know whether the
+	// process behind the load lives.
 	logsAnnotation = "evented-pleg.io/bench-logs"
 
 	// LabelPodUID and the others are the labels of a kubelet's pods and containers.

@@ -44,11 +44,13 @@ import (
 
 // Driver drives a load, see [New].
 type Driver struct {
-	config   Config
-	client   runtimeapi.RuntimeServiceClient
-	images   runtimeapi.ImageServiceClient
-	slots    chan struct{} // a value for each call in flight
-	counters counters
+	config Config
+	client runtimeapi.RuntimeServiceClient
+	images runtimeapi.ImageServiceClient
+	slots  chan struct{} // a value for each call in flight
+
+	counting sync.Mutex // owns stats
+	stats    Stats
 
 	mu   sync.Mutex // owns rand, rate, and the fields named at pod
 	rand *rand.Rand
@@ -78,7 +80,21 @@ func New(config Config) *Driver {
 }
 
 // Stats returns the progress so far.
-func (d *Driver) Stats() Stats { return d.counters.snapshot() }
+func (d *Driver) Stats() Stats {
+	d.counting.Lock()
+	defer d.counting.Unlock()
+	s := d.stats
+	s.Errors, s.FirstErrors = maps.Clone(s.Errors), maps.Clone(s.FirstErrors)
+	s.Calls = s.Calls[:len(s.Calls):len(s.Calls)]
+	return s
+}
+
+// count changes the stats.
+func (d *Driver) count(f func(*Stats)) {
+	d.counting.Lock()
+	defer d.counting.Unlock()
+	f(&d.stats)
+}
 
 // SetRate changes the rate from now on.
 func (d *Driver) SetRate(rate float64) {
@@ -198,10 +214,10 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 			d.leave(p, a)
 			return
 		}
-		d.counters.add(func(s *Stats) { s.UnderWay++ })
+		d.count(func(s *Stats) { s.UnderWay++ })
 		group.Go(func() {
 			defer func() {
-				d.counters.add(func(s *Stats) { s.UnderWay-- })
+				d.count(func(s *Stats) { s.UnderWay-- })
 				<-underWay
 			}()
 			err := d.do(ctx, a, p, slot, life)
@@ -221,7 +237,7 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 			continue
 		}
 		late := time.Since(next)
-		d.counters.add(func(s *Stats) { s.Behind = max(late, 0) })
+		d.count(func(s *Stats) { s.Behind = max(late, 0) })
 		if late < 0 {
 			_ = bench.Sleep(ctx, min(-late, 20*time.Millisecond))
 			continue
@@ -289,7 +305,7 @@ func (d *Driver) release(p *pod, a action, err error) {
 	defer d.mu.Unlock()
 	d.leave(p, a)
 	p.broken = err != nil || p.broken && a == runJob
-	d.counters.add(func(s *Stats) {
+	d.count(func(s *Stats) {
 		if err != nil {
 			s.Broken++
 		} else {
@@ -449,27 +465,6 @@ type Stats struct {
 	Behind time.Duration
 }
 
-// counters are shared by the load's goroutines.
-type counters struct {
-	mu    sync.Mutex // owns the fields below
-	stats Stats
-}
-
-func (c *counters) snapshot() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.stats
-	s.Errors, s.FirstErrors = maps.Clone(s.Errors), maps.Clone(s.FirstErrors)
-	s.Calls = s.Calls[:len(s.Calls):len(s.Calls)]
-	return s
-}
-
-func (c *counters) add(f func(*Stats)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f(&c.stats)
-}
-
 // invoke makes a changing call for a pod, and repeats the call while the runtime is not ready.
 func invoke[Q, A any](
 	ctx context.Context, d *Driver, p *pod, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
@@ -482,14 +477,14 @@ func invoke[Q, A any](
 			return err
 		})
 		if err == nil {
-			d.counters.add(func(s *Stats) { s.Calls = append(s.Calls, Call{At: bench.Stamp(start), Took: time.Since(start)}) })
+			d.count(func(s *Stats) { s.Calls = append(s.Calls, Call{At: bench.Stamp(start), Took: time.Since(start)}) })
 			return answer, nil
 		}
 		says := status.Convert(err).Message()
 		if err = fmt.Errorf("load: %s of pod %s: %w", method, p.uid, err); ctx.Err() != nil {
 			return answer, err
 		}
-		d.counters.add(func(s *Stats) {
+		d.count(func(s *Stats) {
 			if s.Errors == nil {
 				s.Errors, s.FirstErrors = make(map[string]int), make(map[string]string)
 			}

@@ -6,7 +6,7 @@ package load_test
 import (
 	"context"
 	"net"
-	"strings"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -125,55 +126,6 @@ func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
 	}
 }
 
-// TestEveryProfile checks that every runtime accepts the driver's calls.
-func TestEveryProfile(t *testing.T) {
-	for _, profile := range fakeruntime.Profiles() {
-		t.Run(profile.Name, func(t *testing.T) {
-			_, conn := serve(t, fakeruntime.Config{Profile: profile})
-			d, _ := newDriver(t, conn, nil)
-			if err := d.Setup(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			d.Run(t.Context(), 300*time.Millisecond)
-			if stats := d.Stats(); len(stats.Errors) != 0 {
-				t.Errorf("errors %v", stats.Errors)
-			}
-			if err := d.Cleanup(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-func TestCleanupRemovesItsOwnOnly(t *testing.T) {
-	rt, conn := serve(t, fakeruntime.Config{})
-	if _, err := rt.Populate(fakeruntime.Population{Pods: 3, Containers: 1}); err != nil {
-		t.Fatal(err)
-	}
-	other, _ := newDriver(t, conn, func(c *load.Config) { c.RunID = "other" })
-	mine, _ := newDriver(t, conn, nil)
-	for _, d := range []*load.Driver{other, mine} {
-		if err := d.Setup(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := mine.Cleanup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	left, err := load.Read(t.Context(), conn, "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(left) != 8 {
-		t.Errorf("%d pods left, want the 3 that were there and the 5 of the other run", len(left))
-	}
-	for _, p := range left {
-		if strings.HasPrefix(p.UID, "t-") {
-			t.Errorf("pod %s was left", p.UID)
-		}
-	}
-}
-
 // TestSurvivesFaults drives a runtime with failing calls, and expects a whole load in the end.
 func TestSurvivesFaults(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{Seed: 3, Faults: fakeruntime.Faults{FailWrite: 0.1, StartError: 0.1, SandboxError: 0.1}})
@@ -194,61 +146,6 @@ func TestSurvivesFaults(t *testing.T) {
 	left, err := load.Read(t.Context(), conn, "", "")
 	if err != nil || len(left) != 0 {
 		t.Errorf("%d pods left (%v), want none", len(left), err)
-	}
-}
-
-func TestRunEndsWithItsContext(t *testing.T) {
-	_, conn := serve(t, fakeruntime.Config{Faults: fakeruntime.Faults{HangWrite: 1}})
-	d, _ := newDriver(t, conn, func(c *load.Config) { c.CallTimeout = time.Hour })
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		d.Run(ctx, time.Hour)
-	}()
-	cancel()
-	<-ended
-}
-
-func TestFinishEndsRun(t *testing.T) {
-	_, conn := serve(t, fakeruntime.Config{})
-	d, _ := newDriver(t, conn, nil)
-	if err := d.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		d.Run(t.Context(), time.Hour)
-	}()
-	d.Finish()
-	d.Finish()
-	<-ended
-}
-
-func TestLostPodsAreMadeAgain(t *testing.T) {
-	rt, conn := serve(t, fakeruntime.Config{})
-	d, _ := newDriver(t, conn, func(c *load.Config) { c.Rate = 0 })
-	if err := d.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range rt.Truth().Pods {
-		for _, s := range p.Sandboxes {
-			if err := rt.RemoveSandbox(s.ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	d.Lost()
-	d.Run(t.Context(), 200*time.Millisecond)
-	ready := 0
-	for _, p := range rt.Truth().Pods {
-		if len(p.Sandboxes) == 1 && len(p.Sandboxes[0].Containers) == 2 {
-			ready++
-		}
-	}
-	if ready != 5 {
-		t.Errorf("%d whole pods, want 5", ready)
 	}
 }
 
@@ -290,15 +187,6 @@ func TestChangesCarryTheRuntimesStamps(t *testing.T) {
 	}
 }
 
-func TestSetupNeedsTheImage(t *testing.T) {
-	_, conn := serve(t, fakeruntime.Config{})
-	d, _ := newDriver(t, conn, func(c *load.Config) { c.Image = "nobody/has:this" })
-	err := d.Setup(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "nobody/has:this") || !strings.Contains(err.Error(), "--image") {
-		t.Errorf("err = %v, want one that names the image and says what to do", err)
-	}
-}
-
 // TestUnderWayIsBounded checks that a hanging runtime gets no more actions than allowed, and that
 // Finish ends the wait.
 func TestUnderWayIsBounded(t *testing.T) {
@@ -332,5 +220,35 @@ func TestUnderWayIsBounded(t *testing.T) {
 	<-done
 	if n := d.Stats().UnderWay; n != 0 {
 		t.Errorf("%d actions are under way after Run", n)
+	}
+}
+
+// TestEveryContainerHasALogPath holds for sandboxes and containers of every kind of action.
+func TestEveryContainerHasALogPath(t *testing.T) {
+	_, conn := serve(t, fakeruntime.Config{})
+	d, _ := newDriver(t, conn, func(c *load.Config) { c.LogDirectory = "/some/where" })
+	if err := d.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t.Context(), 300_000_000)
+	client := runtimeapi.NewRuntimeServiceClient(conn)
+	list, err := client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := make(map[string]bool)
+	for _, c := range list.GetContainers() {
+		answer, err := client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := answer.GetStatus().GetLogPath()
+		if filepath.Dir(path) != "/some/where" || filepath.Ext(path) != ".log" || paths[path] {
+			t.Errorf("log path %q: want a file of its own in the load's folder", path)
+		}
+		paths[path] = true
+	}
+	if len(paths) < 10 {
+		t.Errorf("%d containers, want those of 5 pods at least", len(paths))
 	}
 }

@@ -63,7 +63,7 @@ func (d *Driver) namespaces() *runtimeapi.NamespaceOption {
 func (d *Driver) fact(ctx context.Context, p *pod, id string, sandbox bool, state bench.State) {
 	now := bench.Now()
 	d.config.OnFact(Fact{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: now})
-	d.counters.add(func(s *Stats) { s.Changes++ })
+	d.count(func(s *Stats) { s.Changes++ })
 	if d.config.OnChange == nil {
 		return
 	}
@@ -97,7 +97,7 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 		},
 		// Containers of all pods share the folder: their log paths differ.
 		LogDirectory: d.config.LogDirectory,
-		Annotations:  map[string]string{ownerAnnotation: processName(), logsAnnotation: d.config.LogDirectory},
+		Annotations:  map[string]string{logsAnnotation: d.config.LogDirectory},
 	}
 	p.config.Labels = d.labels(p)
 	answer, err := invoke(ctx, d, p, "RunPodSandbox", d.client.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: p.config})

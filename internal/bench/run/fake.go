@@ -22,9 +22,9 @@ const startTimeout = 20 * time.Second
 
 // fake is the fake runtime of a run, through all its incarnations.
 type fake struct {
-	options     Options
-	dir, socket string
-	failed      func(error) // called when a child ends unasked
+	options Options
+	socket  string
+	failed  func(error) // called when a child ends unasked
 
 	// collecting is held while history is collected, so that no change is entered twice. It owns
 	// since.
@@ -45,7 +45,7 @@ type fake struct {
 }
 
 func newFake(dir string, o Options, failed func(error)) *fake {
-	return &fake{options: o, failed: failed, dir: dir, socket: filepath.Join(dir, "cri.sock")}
+	return &fake{options: o, failed: failed, socket: filepath.Join(dir, "cri.sock")}
 }
 
 // start starts a child and waits until the child accepts connections.

@@ -95,7 +95,7 @@ func (r *runner) killRuntime(ctx context.Context, at int64) error {
 	r.factsFrom = bench.Now()
 	r.mu.Unlock()
 	for _, s := range r.sides {
-		if err := s.process.Forget(); err != nil {
+		if err := s.process.Tell("Forget", true); err != nil {
 			return err
 		}
 	}

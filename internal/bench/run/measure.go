@@ -28,7 +28,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	before := r.driver.Stats()
 	var cpuBefore *processCPU
 	err := r.eachSide(func(s *side) (err error) {
-		if err = s.process.Probe(r.options.ProbeRate); err == nil {
+		if err = s.process.Tell("Probe", r.options.ProbeRate); err == nil {
 			s.begin, err = s.process.Report(ctx)
 		}
 		return err
@@ -54,7 +54,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	after := r.driver.Stats()
 	cpuAfter := r.runtimeCPU(ctx)
 	err = r.eachSide(func(s *side) (err error) {
-		if err = s.process.Probe(0); err == nil {
+		if err = s.process.Tell("Probe", 0.0); err == nil {
 			s.end, err = s.process.Report(ctx)
 		}
 		return err
@@ -185,7 +185,7 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 			return err
 		}
 		asked := bench.Now()
-		if err := s.process.Relist(); err != nil {
+		if err := s.process.Tell("Relist", true); err != nil {
 			return err
 		}
 		// A list hanging since before the end of the faults has to time out first.

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
-
-	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
 // peerCPU returns the CPU time of the process that listens on the socket, nil if unknown.
@@ -28,8 +27,12 @@ func peerCPU(socket string) *processCPU {
 	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || credErr != nil {
 		return nil
 	}
-	stat, err := load.ProcessStat(int(cred.Pid))
+	process, err := procfs.NewProc(int(cred.Pid))
 	if err != nil || cred.Pid == 1 { // with socket activation the listener is systemd
+		return nil
+	}
+	stat, err := process.Stat()
+	if err != nil {
 		return nil
 	}
 	return &processCPU{process: fmt.Sprintf("%d since %d", cred.Pid, stat.Starttime), seconds: stat.CPUTime()}

@@ -25,7 +25,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,7 +70,7 @@ type runner struct {
 	socket  string
 	conn    *grpc.ClientConn
 	driver  *load.Driver
-	logs    string // folder of the containers' logs
+	folder  *load.Folder // of the containers' logs, or of the fake runtime's socket
 	sides   []*side
 	fail    context.CancelCauseFunc
 	// asked ends when the user ends the run: the body then sums up.
@@ -197,11 +196,10 @@ func (r *runner) openRuntime(ctx context.Context) error {
 			return err
 		}
 		r.faults = faults
-		dir, err := load.MakeScratch()
-		if err != nil {
+		if r.folder, err = load.MakeScratch(); err != nil {
 			return err
 		}
-		r.fake = newFake(dir, *o, r.fail)
+		r.fake = newFake(r.folder.Path, *o, r.fail)
 		r.socket = r.fake.socket
 		config.CallTimeout = fakeCallTimeout
 		if r.jobsOnly && config.Parallel == 0 {
@@ -215,9 +213,13 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		}
 		r.enter("starting the fake runtime")
 		if err := r.fake.start(ctx); err != nil {
-			return errors.Join(err, os.RemoveAll(dir))
+			return errors.Join(err, r.closeRuntime())
 		}
 	} else {
+		var err error
+		if r.folder, err = load.MakeLogs(o.LogDirectory); err != nil {
+			return err
+		}
 		r.socket = strings.TrimPrefix(o.Endpoint, "unix://")
 		config.HostNetwork = true
 		if r.jobsOnly {
@@ -225,11 +227,7 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		}
 		config.OnChange = r.onChange
 	}
-	var err error
-	if r.logs, err = r.openLogs(); err != nil {
-		return errors.Join(err, r.closeRuntime())
-	}
-	config.LogDirectory = r.logs
+	config.LogDirectory = r.folder.Path
 	conn, err := load.Connect(r.socket)
 	if err != nil {
 		return errors.Join(err, r.closeRuntime())
@@ -245,11 +243,11 @@ func (r *runner) closeRuntime() error {
 	if r.conn != nil {
 		errs = append(errs, r.conn.Close())
 	}
-	if r.logs != "" {
-		errs = append(errs, load.RemoveLogs(r.logs))
-	}
 	if r.fake != nil {
-		errs = append(errs, r.fake.stop(), os.RemoveAll(r.fake.dir))
+		errs = append(errs, r.fake.stop())
+	}
+	if r.folder != nil {
+		errs = append(errs, r.folder.Remove())
 	}
 	return errors.Join(errs...)
 }
@@ -261,6 +259,7 @@ func (r *runner) cleanup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
 	defer cancel()
 	if err := r.driver.Cleanup(ctx); err != nil {
+		r.folder = nil // stays, and tells the next run that this process has ended
 		return fmt.Errorf("pods of run %[2]s (label %[1]s) were left on the runtime; \"pleg-bench cleanup --endpoint %[3]s --run %[2]s\" removes them: %[4]w",
 			load.RunLabel, r.runID, r.options.Endpoint, err)
 	}
@@ -316,7 +315,9 @@ func (r *runner) sendFacts(context.Context) {
 	r.facts = nil
 	r.mu.Unlock()
 	for _, s := range r.sides {
-		_ = s.process.Facts(facts) // the end of a worker is noticed elsewhere
+		if len(facts) > 0 {
+			_ = s.process.Tell("Facts", facts) // the end of a worker is noticed elsewhere
+		}
 	}
 }
 

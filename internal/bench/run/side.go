@@ -26,8 +26,6 @@ type side struct {
 	mu       sync.Mutex // owns the fields below
 	ledger   *bench.Ledger
 	progress worker.Progress
-	// heard is closed and replaced at each progress.
-	heard chan struct{}
 	// kept is every progress, if samples are wanted.
 	wantSamples bool
 	kept        []worker.Progress
@@ -36,11 +34,15 @@ type side struct {
 	begin, end, final worker.Report
 }
 
-// maxSamples is hours of progress.
-const maxSamples = 100_000
+const (
+	// maxSamples is hours of progress.
+	maxSamples = 100_000
+	// askEvery is how often await asks.
+	askEvery = 100 * time.Millisecond
+)
 
 func startSide(ctx context.Context, o Options, mode, endpoint string) (*side, error) {
-	s := &side{mode: mode, ledger: bench.NewLedger(), heard: make(chan struct{}), wantSamples: o.WantTimeline}
+	s := &side{mode: mode, ledger: bench.NewLedger(), wantSamples: o.WantTimeline}
 	config := worker.Config{
 		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, ReadTimeout: o.ReadTimeout, Seed: o.Seed,
 	}
@@ -70,8 +72,6 @@ func (s *side) onNews(n worker.News) {
 	if s.wantSamples && len(s.kept) < maxSamples {
 		s.kept = append(s.kept, n.Progress)
 	}
-	close(s.heard)
-	s.heard = make(chan struct{})
 }
 
 func (s *side) happened(list []bench.Change) {
@@ -100,24 +100,14 @@ func (s *side) now() worker.Progress {
 	return s.progress
 }
 
-// await waits for a progress that satisfies ok, and returns the progress; false when ctx or the
+// await asks for progress until one satisfies ok, and returns the progress; false when ctx or the
 // time ends.
 func (s *side) await(ctx context.Context, long time.Duration, ok func(worker.Progress) bool) (worker.Progress, bool) {
-	defer s.process.Hurry()()
-	timer := time.NewTimer(long)
-	defer timer.Stop()
-	for {
-		s.mu.Lock()
-		p, heard := s.progress, s.heard
-		s.mu.Unlock()
-		if ok(p) {
+	for end := time.Now().Add(long); ; {
+		err := s.process.News() // the end of a worker is noticed elsewhere
+		if p := s.now(); ok(p) {
 			return p, true
-		}
-		select {
-		case <-heard:
-		case <-timer.C:
-			return p, false
-		case <-ctx.Done():
+		} else if err != nil || time.Now().After(end) || bench.Sleep(ctx, askEvery) != nil {
 			return p, false
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -141,17 +140,4 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 		fmt.Fprintln(o.Out, "nothing of pleg-bench is on the runtime")
 	}
 	return errors.Join(errs...)
-}
-
-// openLogs makes the folder of the load's logs; the caller closes it.
-func (r *runner) openLogs() (dir string, err error) {
-	if r.fake != nil {
-		return load.MakeLogs(r.fake.dir)
-	}
-	if parent := r.options.LogDirectory; parent != "" {
-		if info, err := os.Stat(parent); err != nil || !info.IsDir() {
-			return "", fmt.Errorf("--log-directory %s: there is no such folder", parent)
-		}
-	}
-	return load.MakeLogs(r.options.LogDirectory)
 }

@@ -200,59 +200,33 @@ func (r Report) complaints(f Facts) []string {
 		add("GetContainerEvents ends at once or is not implemented: in CRI-O set enable_pod_events = true; containerd has it from 1.7 on")
 		return list
 	}
-	if f.Missed > 0 {
-		add("%s came without an event", lives(f.Missed))
-	}
-	if n := r.lacking(); n > 0 {
-		add("events are left out: %s; later events, or the stamps in their statuses, show that what they tell happened", bench.Counts(r.Skipped))
-	}
-	for _, a := range advice {
-		if n := r.Flaws[a.flaw]; n > 0 {
-			add("%d of %d events %s; the first: %s", n, r.Received, a.says, r.Examples[a.flaw])
+	// about adds advice on something that has happened.
+	about := func(n int, format string, args ...any) {
+		if n > 0 {
+			add(format, args...)
 		}
 	}
-	if f.Overruled > 0 {
-		add("%s told of a change that no read confirmed", bench.Count(f.Overruled, "event"))
+	lacking, all := r.lacking(), r.Delays[AllKinds]
+	about(f.Missed, "%s came without an event", lives(f.Missed))
+	about(lacking, "events are left out: %s; later events, or the stamps in their statuses, show that what they tell happened", bench.Counts(r.Skipped))
+	for _, a := range advice {
+		n := r.Flaws[a.flaw]
+		about(n, "%d of %d events %s; the first: %s", n, r.Received, a.says, r.Examples[a.flaw])
 	}
-	if n := f.ListErrors; n > 0 {
-		add("%d of %d lists of the whole runtime failed", n, n+f.Lists)
-	}
-	if n := f.ReadErrors; n > 0 {
-		add("%d of %d reads of a pod's statuses failed", n, n+f.Reads)
-	}
-	if f.ListsHung > 0 {
-		add("%s of the whole runtime got no answer for seconds", bench.Count(f.ListsHung, "list"))
-	}
-	if f.ReadsHung > 0 {
-		add("%s of a pod's statuses got no answer for seconds", bench.Count(f.ReadsHung, "read"))
-	}
-	if r.LateEvents > 0 {
-		add("%d of %d events came a second or more after their stamp, the latest after %s", r.LateEvents, r.Delays[AllKinds].Count, bench.Seconds(r.Delays[AllKinds].Max))
-	}
-	if r.LateExits > 0 {
-		add("%d of %d exits were stamped a second or more after they happened, the latest after %s", r.LateExits, r.ExitLag.Count, bench.Seconds(r.ExitLag.Max))
-	}
-	if f.Unheard > 0 {
-		add("%s happened while the stream was away, and no event told of them afterwards", lives(f.Unheard))
-	}
-	if r.LargestBytes > kubeletMessage {
-		add("the largest event has %s: a kubelet takes %s, and loses the stream with what is larger",
-			bench.Bytes(uint64(r.LargestBytes)), bench.Bytes(kubeletMessage))
-	}
-	if n := f.Malformed; n > 0 {
-		add("%s of answers and events had to be left out: incomplete, or without an ID that can be used", bench.Count(n, "item"))
-	}
-	if n := f.ListedTwice; n > 0 {
-		add("%s came twice in one list", bench.Count(n, "item"))
-	}
-	if n := f.UnknownPhase; n > 0 {
-		add("%s in the state UNKNOWN, or in a state that the CRI does not have", bench.Count(n, "item"))
-	}
-	if n := f.Unattributed; n > 0 {
-		add("%s of the last list without a pod: no pod UID, and no sandbox in the list", bench.Count(n, "container"))
-	}
-	if ends := r.Ends(); ends != "" {
-		add("the stream ended: %s; what happens before a client is back is lost", ends)
-	}
+	about(f.Overruled, "%s told of a change that no read confirmed", bench.Count(f.Overruled, "event"))
+	about(f.ListErrors, "%d of %d lists of the whole runtime failed", f.ListErrors, f.ListErrors+f.Lists)
+	about(f.ReadErrors, "%d of %d reads of a pod's statuses failed", f.ReadErrors, f.ReadErrors+f.Reads)
+	about(f.ListsHung, "%s of the whole runtime got no answer for seconds", bench.Count(f.ListsHung, "list"))
+	about(f.ReadsHung, "%s of a pod's statuses got no answer for seconds", bench.Count(f.ReadsHung, "read"))
+	about(r.LateEvents, "%d of %d events came a second or more after their stamp, the latest after %s", r.LateEvents, all.Count, bench.Seconds(all.Max))
+	about(r.LateExits, "%d of %d exits were stamped a second or more after they happened, the latest after %s", r.LateExits, r.ExitLag.Count, bench.Seconds(r.ExitLag.Max))
+	about(f.Unheard, "%s happened while the stream was away, and no event told of them afterwards", lives(f.Unheard))
+	about(r.LargestBytes-kubeletMessage, "the largest event has %s: a kubelet takes %s, and loses the stream with what is larger",
+		bench.Bytes(uint64(r.LargestBytes)), bench.Bytes(kubeletMessage))
+	about(f.Malformed, "%s of answers and events had to be left out: incomplete, or without an ID that can be used", bench.Count(f.Malformed, "item"))
+	about(f.ListedTwice, "%s came twice in one list", bench.Count(f.ListedTwice, "item"))
+	about(f.UnknownPhase, "%s in the state UNKNOWN, or in a state that the CRI does not have", bench.Count(f.UnknownPhase, "item"))
+	about(f.Unattributed, "%s of the last list without a pod: no pod UID, and no sandbox in the list", bench.Count(f.Unattributed, "container"))
+	about(len(r.Endings), "the stream ended: %s; what happens before a client is back is lost", r.Ends())
 	return list
 }

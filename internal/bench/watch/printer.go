@@ -11,39 +11,21 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
-	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-const (
-	// maxNames bounds the remembered names.
-	maxNames = 10_000
-	// repeatEvery is how often a repeated report is printed.
-	repeatEvery = 10 * time.Second
-	// maxReports bounds the reports with remembered repetitions.
-	maxReports = 1000
-	// timeForm is the time format of a line.
-	timeForm = "15:04:05.000"
-)
-
-// names are the names of a pod for people.
-type names struct{ namespace, pod string }
+// timeForm is the time format of a line.
+const timeForm = "15:04:05.000"
 
 // printer prints events and states. The loop owns it.
 type printer struct {
-	options   Options
-	client    *cri.Client
-	generator *pleg.Generator[cri.PodStatus]
-	cache     *cache.Cache[cri.PodStatus]
-	names     map[cache.UID]names
-	order     []cache.UID // of names, oldest first
-	tap       *tap
-	printed   int
-	// reports counts the generator's reports by reason, repeats the printed ones of each.
+	watched
+	options Options
+	printed int
+	// reports counts the generator's reports by reason.
 	reports map[pleg.Reason]int
-	repeats map[string]*repeat
 	// connected adds up the time in which the stream was connected, until lookedAt.
 	connected time.Duration
 	lookedAt  time.Time
@@ -57,17 +39,8 @@ type printer struct {
 	spoke  time.Time
 }
 
-// repeat is how often a report came since its last printing.
-type repeat struct {
-	at time.Time
-	n  int
-}
-
 func newPrinter(o Options, w watched) *printer {
-	return &printer{
-		options: o, client: w.client, generator: w.generator, cache: w.cache, tap: w.tap, names: make(map[cache.UID]names),
-		reports: make(map[pleg.Reason]int), repeats: make(map[string]*repeat),
-	}
+	return &printer{watched: w, options: o, reports: make(map[pleg.Reason]int)}
 }
 
 // header names the columns.
@@ -118,15 +91,13 @@ type stateLine struct {
 
 // event prints an event.
 func (p *printer) event(e pleg.Event, now time.Time) error {
-	status, _ := p.cache.Get(e.Pod)
-	n := p.learn(e, status)
-	if p.options.Namespace != "" && n.namespace != p.options.Namespace {
+	if p.options.Namespace != "" && e.Namespace != p.options.Namespace {
 		return nil
 	}
 	p.printed++
 	p.spoke = now
 	l := line{
-		Time: now, Type: string(e.Type), Namespace: n.namespace, Pod: n.pod, UID: string(e.Pod), Container: e.ContainerName, ID: e.ID,
+		Time: now, Type: string(e.Type), Namespace: e.Namespace, Pod: e.PodName, UID: string(e.Pod), Container: e.ContainerName, ID: e.ID,
 		Source: e.Cause.String(), State: p.generator.Stats().State.String(),
 	}
 	if e.ID != "" {
@@ -160,27 +131,6 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 	what = strings.TrimSpace(fmt.Sprintf("%s/%s %s %.13s", cmp.Or(l.Namespace, "?"), cmp.Or(l.Pod, string(e.Pod)), what, e.ID))
 	_, err := fmt.Fprintf(p.options.Out, eventForm, now.Format(timeForm), e.Type, from, late, what)
 	return err
-}
-
-// learn remembers the name of a pod, because later reports of its reads have the UID only.
-func (p *printer) learn(e pleg.Event, status *cri.PodStatus) names {
-	n, ok := p.names[e.Pod]
-	if told := (names{namespace: e.Namespace, pod: e.PodName}); told != (names{}) {
-		n = told
-	} else if n.pod == "" {
-		n = names{namespace: status.Namespace(), pod: status.Name()}
-	}
-	if !ok && n != (names{}) {
-		p.order = append(p.order, e.Pod)
-		if len(p.order) > maxNames {
-			delete(p.names, p.order[0])
-			p.order = p.order[1:]
-		}
-	}
-	if n != (names{}) {
-		p.names[e.Pod] = n
-	}
-	return n
 }
 
 // look prints the content of the tap, and the changes of the generator itself.
@@ -274,33 +224,15 @@ func (p *printer) harvest(now time.Time) error {
 	return nil
 }
 
-// report prints a report of the generator's; a repeated report is printed now and then with its
-// number.
+// report prints a report of the generator's.
 func (p *printer) report(r pleg.Report, now time.Time) error {
 	p.reports[r.Reason] += 1 + r.Held
 	l := reportLine{Time: now, Reason: string(r.Reason), Warning: r.Warning, Note: r.Note}
 	if r.Pod != nil {
 		l.Namespace, l.Pod, l.UID = r.Pod.Namespace, r.Pod.Name, string(r.Pod.UID)
 	}
-	key := l.Reason + "\x00" + l.UID + "\x00" + l.Note
 	if r.Held > 0 {
 		l.Note += fmt.Sprintf(" (and %d times more since the last report of this)", r.Held)
-	}
-	before := p.repeats[key]
-	switch {
-	case before == nil:
-		if len(p.repeats) >= maxReports {
-			clear(p.repeats)
-		}
-		p.repeats[key] = &repeat{at: now}
-	case now.Sub(before.at) < repeatEvery:
-		before.n++
-		return nil
-	default:
-		if before.n > 0 {
-			l.Note += fmt.Sprintf(" (and %d times more since %s)", before.n, before.at.Format(timeForm))
-		}
-		before.at, before.n = now, 0
 	}
 	return p.tell(l)
 }
@@ -318,8 +250,8 @@ func (p *printer) tell(l reportLine) error {
 	}
 	about := ""
 	if l.UID != "" {
-		n := p.names[cache.UID(l.UID)]
-		about = fmt.Sprintf(" (pod %s/%s %s)", cmp.Or(cmp.Or(l.Namespace, n.namespace), "?"), cmp.Or(cmp.Or(l.Pod, n.pod), "?"), l.UID)
+		status, _ := p.cache.Get(cache.UID(l.UID)) // names the pod of a call that hangs
+		about = fmt.Sprintf(" (pod %s/%s %s)", cmp.Or(l.Namespace, status.Namespace(), "?"), cmp.Or(l.Pod, status.Name(), "?"), l.UID)
 	}
 	if l.Reason != "" {
 		l.Reason += ": "

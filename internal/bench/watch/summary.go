@@ -5,18 +5,14 @@ package watch
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -44,18 +40,24 @@ type Summary struct {
 	Reports map[pleg.Reason]int `json:"reports"`
 	// Verdict is the worth of the stream, nil without a stream (--mode generic).
 	Verdict *stream.Verdict `json:"verdict"`
+
+	// Series are the events and the generator over time, for pages.
+	Series []bench.Series `json:"-"`
 }
 
-// sum sums up the observations.
-func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) Summary {
+// sum prints the last lines, and sums up the observations.
+func (p *printer) sum(watched time.Duration) (*Summary, error) {
 	now := time.Now()
-	_ = p.harvest(now) // the last lines; a failure to write comes back with the summary
-	st := p.generator.Stats()
+	err := p.harvest(now)
+	if p.options.Output != "json" && err == nil {
+		_, err = fmt.Fprintln(p.options.Out)
+	}
+	st, client := p.generator.Stats(), p.client.Stats()
 	t := p.tap
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Summary{
-		Time: now, Type: "Summary", Runtime: runtime, Printed: p.printed, State: st.State.String(), Calls: client.Calls, Reports: p.reports,
+	s := &Summary{
+		Time: now, Type: "Summary", Runtime: p.version.String(), Printed: p.printed, Series: t.track.timeline(), State: st.State.String(), Calls: client.Calls, Reports: p.reports,
 		Facts: stream.Facts{
 			Seconds: watched.Seconds(), ConnectedSeconds: p.connected.Seconds(),
 			Missed: st.Missed, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals, Overruled: st.Overruled,
@@ -71,16 +73,16 @@ func (p *printer) sum(watched time.Duration, runtime string, client cri.Stats) S
 			s.Verdict = &stream.Verdict{Worth: stream.WorthUnknown, Maintainers: []string{}, Summary: "the events were left to the agent of this node, " +
 				"because this runtime gives each event to one client only: --take-events judges them"}
 		}
-		return s
+		return s, err
 	}
 	r := t.judge.Report(now)
 	v := r.Conclude(s.Facts)
 	s.Stream, s.Verdict = &r, &v
-	return s
+	return s, err
 }
 
 // failure is the reason of a vain watch, without a single list of the runtime.
-func (s Summary) failure(t *tap) error {
+func (s *Summary) failure(t *tap) error {
 	if s.Lists > 0 {
 		return nil
 	}
@@ -95,55 +97,13 @@ func (s Summary) failure(t *tap) error {
 	return errors.New("no list of the runtime has succeeded yet: watch for longer")
 }
 
-// ErrExpectation is returned by [Run] if all is well but for a bound that was not kept.
-var ErrExpectation = errors.New("an expectation was not kept")
-
-// BlankSummary is a summary with all its optional parts, for [report.ParseExpectations].
+// BlankSummary is a summary with all its optional parts, for bounds on a summary.
 func BlankSummary() *Summary {
 	return &Summary{Stream: new(stream.Report), Verdict: new(stream.Verdict)}
 }
 
-// Keep is where to store the findings of a watch, and the bounds on them.
-type Keep struct {
-	// Dir is a folder; empty keeps nothing.
-	Dir     string
-	Command []string
-	Setup   map[string]string
-	Expect  []report.Expectation
-}
-
-// keep writes what was found, and returns the bounds that were not kept.
-func (p *printer) keep(s Summary) (failures []string, err error) {
-	keep := p.options.Keep
-	p.tap.mu.Lock()
-	defer p.tap.mu.Unlock()
-	saved := report.Saved{
-		Kind: "watch", Began: p.tap.track.begun, Command: keep.Command, Setup: keep.Setup, Result: s, Timeline: p.tap.track.timeline(),
-	}
-	saved.Expect(keep.Expect)
-	if keep.Dir != "" {
-		err = saved.Write(keep.Dir)
-	}
-	return saved.Failures, err
-}
-
-// summary prints a summary.
-func (p *printer) summary(s Summary) error {
-	if p.options.Output == "json" {
-		if err := json.NewEncoder(p.options.Out).Encode(s); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-		return nil
-	}
-	_, err := io.WriteString(p.options.Out, "\n")
-	if err = errors.Join(err, s.Document().WriteText(p.options.Out)); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
-}
-
 // Document implements [bench.Finding].
-func (s Summary) Document() bench.Document {
+func (s *Summary) Document() bench.Document {
 	d := bench.Document{
 		Title:  fmt.Sprintf("%s, watched for %s: %s printed", s.Runtime, bench.Seconds(s.Seconds), bench.Count(s.Printed, "event")),
 		Tables: []bench.Table{s.lines()},
@@ -151,12 +111,12 @@ func (s Summary) Document() bench.Document {
 	if r := s.Stream; r != nil {
 		delays := bench.NewDelayTable("delay from stamp to here")
 		for _, kind := range slices.Sorted(maps.Keys(r.Delays)) {
-			delays.Add(kind, r.Delays[kind])
+			delays.AddDelays(kind, r.Delays[kind])
 		}
-		delays.Add("replays", r.ReplayDelays)
-		delays.Add("exit to its stamp", r.ExitLag)
+		delays.AddDelays("replays", r.ReplayDelays)
+		delays.AddDelays("exit to its stamp", r.ExitLag)
 		if len(delays.Rows) > 0 {
-			d.Tables = append(d.Tables, delays.Table)
+			d.Tables = append(d.Tables, delays)
 		}
 	}
 	if v := s.Verdict; v != nil {
@@ -175,7 +135,7 @@ func (s Summary) Document() bench.Document {
 }
 
 // Benchmarks implements [bench.Finding].
-func (s Summary) Benchmarks() []bench.Benchmark {
+func (s *Summary) Benchmarks() []bench.Benchmark {
 	figures := []bench.Figure{
 		{Value: s.ListSeconds.P50, Unit: "list-p50-sec"}, {Value: s.ListSeconds.P99, Unit: "list-p99-sec"},
 		{Value: s.ReadSeconds.P50, Unit: "read-p50-sec"}, {Value: s.ReadSeconds.P99, Unit: "read-p99-sec"},
@@ -189,7 +149,7 @@ func (s Summary) Benchmarks() []bench.Benchmark {
 }
 
 // Unmeasured implements [bench.Finding].
-func (s Summary) Unmeasured() []string {
+func (s *Summary) Unmeasured() []string {
 	if s.Stream != nil && s.State != pleg.StreamUnsupported.String() {
 		return nil
 	}
@@ -197,7 +157,7 @@ func (s Summary) Unmeasured() []string {
 }
 
 // lines is what was found in words.
-func (s Summary) lines() (t bench.Table) {
+func (s *Summary) lines() (t bench.Table) {
 	row := func(name, format string, args ...any) { t.Add(name, "", fmt.Sprintf(format, args...)) }
 	row("lists", "%d of the whole runtime, %d failed, %d hung; %d reads of a pod, %d failed, %d hung; %d calls in all",
 		s.Lists, s.ListErrors, s.ListsHung, s.Reads, s.ReadErrors, s.ReadsHung, total(s.Calls))

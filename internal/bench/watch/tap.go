@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -44,8 +43,7 @@ type tap struct {
 	notes  []string // the stream's progress
 	// lost counts raw events and reports without room.
 	lost    int
-	calls   map[int]*call
-	nextID  int
+	calls   []*call        // under way, oldest first
 	hung    map[string]int // hung calls, past and present, by kind
 	readErr int
 	took    map[string]*bench.Histogram // how long reads took, by kind
@@ -71,7 +69,7 @@ const (
 
 func newTap(wantRaw bool) *tap {
 	return &tap{
-		wantRaw: wantRaw, judge: stream.New(0), track: newTrack(time.Now()), calls: make(map[int]*call), hung: make(map[string]int),
+		wantRaw: wantRaw, judge: stream.New(0), track: newTrack(time.Now()), hung: make(map[string]int),
 		took: map[string]*bench.Histogram{listCall: new(bench.Histogram), readCall: new(bench.Histogram)},
 	}
 }
@@ -117,8 +115,8 @@ func (t *tap) take(now time.Time) harvest {
 	defer t.mu.Unlock()
 	h := harvest{raw: t.raw, reports: t.report, notes: t.notes, lost: t.lost}
 	t.raw, t.report, t.notes, t.lost = nil, nil, nil, 0
-	for _, id := range slices.Sorted(maps.Keys(t.calls)) {
-		if c := t.calls[id]; !c.told && now.Sub(c.begun) >= hangs {
+	for _, c := range t.calls {
+		if !c.told && now.Sub(c.begun) >= hangs {
 			c.told = true
 			t.hung[c.kind]++
 			h.hanging = append(h.hanging, *c)
@@ -131,14 +129,12 @@ func (t *tap) take(now time.Time) harvest {
 func (t *tap) begin(kind, pod string) (end func(error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id := t.nextID
-	t.nextID++
 	c := &call{kind: kind, pod: pod, begun: time.Now()}
-	t.calls[id] = c
+	t.calls = append(t.calls, c)
 	return func(err error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.calls, id)
+		t.calls = slices.DeleteFunc(t.calls, func(of *call) bool { return of == c })
 		t.took[kind].Record(time.Since(c.begun))
 		if err != nil && !t.closing {
 			if kind == listCall {

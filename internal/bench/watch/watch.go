@@ -17,8 +17,8 @@
 //
 // # Errors
 //
-// Run fails if the runtime cannot be reached at first, and if no list of the runtime has succeeded
-// until the end. Run waits for a runtime that goes away later.
+// Run fails without a summary if the runtime cannot be reached at first, and with one if no list of
+// the runtime has succeeded until the end. Run waits for a runtime that goes away later.
 package watch
 
 import (
@@ -64,8 +64,6 @@ type Options struct {
 	Raw bool
 	// MetricsAddr serves the generator's metrics and health; empty for none.
 	MetricsAddr string
-	// Keep is where to store the findings, and the bounds on them.
-	Keep Keep
 	// Output is text or json. With json everything goes to Out, an object a line.
 	Output string
 	Out    io.Writer
@@ -82,24 +80,24 @@ const (
 	longestPeriod = 300 * time.Second
 )
 
-// Run watches until ctx ends or the time is up.
-func Run(ctx context.Context, o Options) error {
+// Run watches until ctx ends or the time is up, prints what happens, and returns the summary.
+func Run(ctx context.Context, o Options) (*Summary, error) {
 	w, err := attach(ctx, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer w.client.Close()
 	contested := contested(w.version)
 	if contested && !o.TakeEvents && o.Mode == worker.Evented {
 		if o.Raw {
-			return fmt.Errorf("--raw needs the event stream, and %s gives each event to one client only: "+
+			return nil, fmt.Errorf("--raw needs the event stream, and %s gives each event to one client only: "+
 				"--take-events takes them away from the agent of this node", w.version)
 		}
 		o.Mode = worker.Generic
 	}
 	w.tap.contested = contested
 	if err := w.generate(o); err != nil {
-		return err
+		return nil, err
 	}
 	if o.Output != "json" {
 		fmt.Fprintf(o.Err, "watching %s on %s, read-only. Ctrl-C ends it.\n", w.version, w.client.Endpoint())
@@ -125,7 +123,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.MetricsAddr != "" {
 		listener, err := net.Listen("tcp", o.MetricsAddr)
 		if err != nil {
-			return fmt.Errorf("--metrics-addr: cannot serve metrics on %s: %w", o.MetricsAddr, err)
+			return nil, fmt.Errorf("--metrics-addr: cannot serve metrics on %s: %w", o.MetricsAddr, err)
 		}
 		if o.Output != "json" {
 			fmt.Fprintf(o.Err, "metrics on http://%s/metrics, health on /healthz\n", listener.Addr())
@@ -135,23 +133,18 @@ func Run(ctx context.Context, o Options) error {
 	}
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
 	p := newPrinter(o, w)
-	writeErr := p.loop(ctx)
+	err = p.loop(ctx)
 	w.tap.close()
 	stop(context.Canceled)
 	group.Wait()
-	if cause := context.Cause(runCtx); writeErr == nil && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(runCtx); err == nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
-	summary := p.sum(time.Since(begun), w.version.String(), w.client.Stats())
-	failures, keepErr := p.keep(summary)
-	if writeErr == nil { // else the same error again
-		writeErr = p.summary(summary)
+	summary, sumErr := p.sum(time.Since(begun))
+	if err == nil { // else the same error again
+		err = sumErr
 	}
-	err = errors.Join(err, writeErr, keepErr, summary.failure(w.tap))
-	if err == nil && len(failures) > 0 {
-		err = fmt.Errorf("%w: %s", ErrExpectation, strings.Join(failures, "; "))
-	}
-	return err
+	return summary, errors.Join(err, summary.failure(w.tap))
 }
 
 // watched is a generator on a runtime with all its observers.
@@ -174,11 +167,10 @@ func attach(ctx context.Context, o Options) (w watched, err error) {
 	if err != nil {
 		return w, err
 	}
-	fail := func(err error) (watched, error) { return w, errors.Join(err, w.client.Close()) }
 	if w.version, err = w.client.Version(ctx); err != nil {
-		return fail(err)
+		err = errors.Join(err, w.client.Close())
 	}
-	return w, nil
+	return w, err
 }
 
 // contested reports whether a runtime gives each event to a single client: containerd 1.7.

@@ -8,20 +8,15 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
-	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// The parent asks for news every newsEvery, and every hurriedly while somebody waits for an answer:
-// each question costs the worker CPU that is not the generator's.
-const (
-	newsEvery = time.Second
-	hurriedly = 100 * time.Millisecond
-)
+// newsEvery is how often news is asked for: each question costs the worker CPU that is not the
+// generator's.
+const newsEvery = time.Second
 
 // Process is a worker in a child process.
 type Process struct {
@@ -29,9 +24,6 @@ type Process struct {
 	onNews func(News)
 	ended  chan struct{} // closed when no more news comes and failed is set
 	failed error
-
-	waiting atomic.Int32  // calls of Hurry under way
-	kick    chan struct{} // capacity 1: waiting was 0
 
 	telling sync.Mutex // held from a call that brings news to the end of onNews
 }
@@ -43,7 +35,7 @@ func Start(ctx context.Context, args []string, config Config, onNews func(News),
 	if err != nil {
 		return nil, Hello{}, err
 	}
-	p := &Process{child: c, onNews: onNews, ended: make(chan struct{}), kick: make(chan struct{}, 1)}
+	p := &Process{child: c, onNews: onNews, ended: make(chan struct{})}
 	hello, err := child.Ask[Hello](ctx, p.child.Calls, "Start", config)
 	if err != nil {
 		c.Kill()
@@ -56,31 +48,19 @@ func Start(ctx context.Context, args []string, config Config, onNews func(News),
 // listen asks for news until the worker or its generator ends.
 func (p *Process) listen() {
 	defer close(p.ended)
-	for {
-		if _, p.failed = bring[News](context.Background(), p, "News"); p.failed != nil {
-			return
-		}
-		pause := newsEvery
-		if p.waiting.Load() > 0 {
-			pause = hurriedly
-		}
+	for p.failed == nil {
 		select {
-		case <-time.After(pause):
-		case <-p.kick:
+		case <-time.After(newsEvery):
 		case <-p.child.Done():
 		}
+		p.failed = p.News()
 	}
 }
 
-// Hurry has news asked for more often, until the returned function is called.
-func (p *Process) Hurry() (enough func()) {
-	if p.waiting.Add(1) == 1 {
-		select {
-		case p.kick <- struct{}{}:
-		default:
-		}
-	}
-	return func() { p.waiting.Add(-1) }
+// News asks for news now, and returns after their onNews.
+func (p *Process) News() error {
+	_, err := bring[News](context.Background(), p, "News")
+	return err
 }
 
 // bring makes a call whose answer holds news, and hands them over before it returns.
@@ -96,27 +76,9 @@ func bring[A interface{ news() News }](ctx context.Context, p *Process, method s
 
 func (n News) news() News { return n }
 
-// Facts sends the worker the effects of the load.
-func (p *Process) Facts(facts []load.Fact) error {
-	if len(facts) == 0 {
-		return nil
-	}
-	return child.Tell(context.Background(), p.child.Calls, "Facts", facts)
-}
-
-// Forget voids all facts.
-func (p *Process) Forget() error {
-	return child.Tell(context.Background(), p.child.Calls, "Forget", true)
-}
-
-// Probe sets how many reads a second the pod workers make.
-func (p *Process) Probe(rate float64) error {
-	return child.Tell(context.Background(), p.child.Calls, "Probe", rate)
-}
-
-// Relist asks the generator to list everything now.
-func (p *Process) Relist() error {
-	return child.Tell(context.Background(), p.child.Calls, "Relist", true)
+// Tell makes a call of the [Server] without an answer.
+func (p *Process) Tell(method string, argument any) error {
+	return child.Tell(context.Background(), p.child.Calls, method, argument)
 }
 
 // Report requests the account of the whole run.

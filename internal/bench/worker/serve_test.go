@@ -143,20 +143,6 @@ func TestServe(t *testing.T) {
 	}
 }
 
-func TestServeFails(t *testing.T) {
-	_, path := serveRuntime(t)
-	for want, config := range map[string]Config{
-		"there is no socket": {Endpoint: path + "x", Mode: Evented},
-		"mode":               {Endpoint: path, Mode: "psychic"},
-		"cannot serve":       {Endpoint: path, Mode: Generic, MetricsAddr: "not an address"},
-		"RelistBase":         {Endpoint: path, Mode: Generic, RelistBase: -1},
-	} {
-		if _, err := child.Ask[Hello](t.Context(), converse(t), "Start", config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want a failure that says %q", err, want)
-		}
-	}
-}
-
 // TestServeLooksItself is a worker without a load of its parent's: it compares with the runtime.
 func TestServeLooksItself(t *testing.T) {
 	rt, path := serveRuntime(t)

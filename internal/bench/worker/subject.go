@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime"
 	rtmetrics "runtime/metrics"
 	"strings"
 	"sync/atomic"
@@ -176,11 +175,6 @@ func (s *subject) snapshot() (pods []bench.Pod) {
 func heap() uint64 {
 	sample := []rtmetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	rtmetrics.Read(sample)
-	if sample[0].Value.Kind() != rtmetrics.KindUint64 {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	return sample[0].Value.Uint64()
 }
 

@@ -36,6 +36,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
 
 // At is the node's folder within its namespaces, so that names of sockets are short.
@@ -44,8 +45,6 @@ const At = "/mnt"
 // Namespaces are those of a node's first process, for the Cloneflags of its start.
 const Namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS |
 	unix.CLONE_NEWIPC
-
-const cgroups = "/sys/fs/cgroup"
 
 // folders are those of a node. Those from kubelet on are mounted where a kubelet writes.
 const folders = "bin cwd tmp kubelet pods containers"
@@ -75,7 +74,7 @@ func Prepare(dir, cgroup string) error {
 	if err := copyProgram(filepath.Join(dir, "bin", "self")); err != nil {
 		return err
 	}
-	return standalone.MakeCgroup(cgroup)
+	return unshare.MakeCgroup(cgroup)
 }
 
 // copyProgram copies this program to where a node sees it, whatever its own folder. No process may
@@ -100,7 +99,10 @@ func copyProgram(to string) error {
 // command has ended. The command has the standard files of this process.
 func (m Machine) Run() error {
 	runtime.LockOSThread() // Unshare moves a thread, and the command must be its child
-	if err := enterCgroups(m.Cgroup); err != nil {
+	if unshare.Unified() {
+		return errors.New("machine: the cgroups are of version 2, and a node needs those of version 1")
+	}
+	if err := unshare.EnterCgroup(m.Cgroup); err != nil {
 		return fmt.Errorf("machine: cgroups of the node: %w", err)
 	}
 	if err := m.mounts(); err != nil {
@@ -109,46 +111,13 @@ func (m Machine) Run() error {
 	if err := m.network(); err != nil {
 		return fmt.Errorf("machine: network of the node: %w", err)
 	}
-	command, err := os.StartProcess(m.Command[0], m.Command, &os.ProcAttr{
+	status, err := unshare.Reap(m.Command, &os.ProcAttr{
 		Dir: At + "/cwd", Env: m.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 	})
-	if err != nil {
-		return err
+	if err == nil && status.ExitStatus() != 0 {
+		err = fmt.Errorf("machine: the exit status of %s is %d", m.Command[0], status.ExitStatus())
 	}
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
-		if err != nil && !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-		if pid == command.Pid && status.ExitStatus() != 0 {
-			return fmt.Errorf("machine: the exit status of %s is %d", m.Command[0], status.ExitStatus())
-		}
-		if pid == command.Pid {
-			return nil
-		}
-	}
-}
-
-// enterCgroups puts this process into the node's cgroup, and makes that the root of a cgroup
-// namespace.
-func enterCgroups(name string) error {
-	files, err := filepath.Glob(filepath.Join(cgroups, "*", name, "cgroup.procs"))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("no cgroup %s of version 1, and the suite needs one (%w)", name, err)
-	}
-	for _, file := range files {
-		if strings.Contains(file, "/cpuset/") {
-			clone := filepath.Join(filepath.Dir(file), "cgroup.clone_children")
-			if err := os.WriteFile(clone, []byte("1"), 0); err != nil {
-				return err
-			}
-		}
-		if err := os.WriteFile(file, []byte("0"), 0); err != nil { // 0 is the writer
-			return err
-		}
-	}
-	return unix.Unshare(unix.CLONE_NEWCGROUP)
+	return err
 }
 
 // mounts makes everything of the machine read-only, and mounts what a node has for itself.
@@ -173,27 +142,10 @@ func (m Machine) mounts() error {
 	if err := standalone.Seal([]string{At}); err != nil {
 		return err
 	}
-	own, err := os.ReadFile("/proc/self/cgroup")
-	do(err, "cgroups")
 	mount("proc", "/proc", "")
 	do(standalone.Pretend(At+"/tmp"), "settings")
 	mount("sysfs", "/sys", "")
-	mount("tmpfs", cgroups, "")
-	for line := range strings.Lines(string(own)) { // ID:CONTROLLERS:PATH
-		controllers := strings.Split(line, ":")[1]
-		point := filepath.Join(cgroups, strings.TrimPrefix(controllers, "name="))
-		switch {
-		case controllers == "":
-			folder(cgroups + "/unified")
-			mount("cgroup2", cgroups+"/unified", "")
-		case strings.HasPrefix(controllers, "name="):
-			folder(point)
-			mount("cgroup", point, "none,"+controllers)
-		default:
-			folder(point)
-			mount("cgroup", point, controllers)
-		}
-	}
+	do(unshare.MountCgroups(), "cgroups")
 	do(standalone.HideHugePages(), "huge pages")
 	mount("tmpfs", "/tmp", "mode=1777")
 	mount("tmpfs", "/run", "")

@@ -7,11 +7,6 @@ package scene
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -24,8 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
@@ -64,11 +62,12 @@ func StartAPI(ctx context.Context, binaries, dir, address string, flags ...strin
 		fmt.Sprintf("--listen-peer-urls=http://127.0.0.1:%d", ports[1]), "--unsafe-no-fsync", "--log-level=error"); err != nil {
 		return a, err
 	}
-	if err := writeKey(a.Key); err != nil {
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
 		return a, err
 	}
 	tokens := filepath.Join(dir, "tokens.csv")
-	if err := os.WriteFile(tokens, []byte(token+",admin,1,system:masters\n"), 0o600); err != nil {
+	if err := errors.Join(keyutil.WriteKey(a.Key, key), os.WriteFile(tokens, []byte(token+",admin,1,system:masters\n"), 0o600)); err != nil {
 		return a, err
 	}
 	if err := a.Spawn("kube-apiserver", append([]string{"--etcd-servers=" + etcd,
@@ -89,9 +88,8 @@ func StartAPI(ctx context.Context, binaries, dir, address string, flags ...strin
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}); err != nil { // signs its own certificate, on loopback
 		return a, err
 	}
-	return a, eventually(ctx, patience, func() error {
-		_, err := a.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return err
+	return a, eventually(ctx, patience, func() {
+		must(a.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx))
 	})
 }
 
@@ -112,90 +110,49 @@ func (a *API) Close() {
 	}
 }
 
-func writeKey(path string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
-}
+// podsAPI is the API of the node's pods.
+func (w *World) podsAPI() clientcorev1.PodInterface { return w.api.CoreV1().Pods("default") }
 
 // create binds a pod to the node.
-func (w *World) create(ctx context.Context, p *corev1.Pod) error {
+func (w *World) create(p *corev1.Pod) {
 	p = p.DeepCopy()
-	p.UID, p.Spec.NodeName, p.Spec.AutomountServiceAccountToken = "", w.nodeName, new(false)
-	made, err := w.api.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
-	if err == nil {
-		w.uids[string(made.UID)] = p.Name
-	}
-	return err
+	p.UID, p.Spec.NodeName, p.Spec.AutomountServiceAccountToken = "", standalone.NodeName, new(false)
+	made := must(w.podsAPI().Create(w.ctx, p, metav1.CreateOptions{}))
+	w.uids[string(made.UID)] = p.Name
 }
 
-// erase deletes a pod and waits for its end.
-func (w *World) erase(ctx context.Context, names ...string) error {
+// erase deletes pods and waits for their end.
+func (w *World) erase(names ...string) {
 	for _, name := range names {
-		if err := w.api.CoreV1().Pods("default").Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return err
+		if err := w.podsAPI().Delete(w.ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+			do(err)
 		}
 	}
-	return eventually(ctx, patience, func() error {
-		list, err := w.api.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, p := range list.Items {
-			for _, name := range names {
-				if p.Name == name {
-					return fmt.Errorf("%s is still there", name)
-				}
+	w.eventually(patience, func() {
+		for _, p := range must(w.podsAPI().List(w.ctx, metav1.ListOptions{})).Items {
+			if slices.Contains(names, p.Name) {
+				fail("%s is still there", p.Name)
 			}
 		}
-		return nil
 	})
-}
-
-// APIScenarios returns the scenarios that need an API server, and those that work with an API
-// server.
-func APIScenarios(size Size) []Scenario {
-	var list []Scenario
-	for _, s := range Scenarios(size) {
-		switch s.Name {
-		case "same-uid-recreated": // an API server gives each pod a UID of its own
-			list = append(list, Scenario{Name: "in-place-resize", Play: resize}, Scenario{Name: "same-name-recreated", Play: sameName})
-		case KubeletRestarted:
-			list = append(list, Scenario{Name: "stream-events", Play: streamEvents}, s)
-		default:
-			list = append(list, s)
-		}
-	}
-	return list
 }
 
 // resize changes the CPU of running containers twice; nothing may restart, and the status must show
 // the new resources.
-func resize(p *Play) {
-	if p.Variant.Runtime == "" {
-		p.fail("a kubelet that makes no cgroups does not resize: %w", errors.ErrUnsupported)
-		return
+func resize(w *World) {
+	if w.Variant.Runtime == "" {
+		fail("a kubelet that makes no cgroups does not resize: %w", errors.ErrUnsupported)
 	}
-	all := p.batch("one-resized", 5)
-	p.putAll(all, cpu("100m"))
-	p.await(ready, all...)
+	all := w.batch("one-resized", 5)
+	w.putAll(all, cpu("100m"))
+	w.await(ready, all...)
 	for _, want := range []string{"200m", "50m"} {
 		patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%[1]q},"limits":{"cpu":%[1]q}}}]}}`, want)
 		for _, name := range all {
-			p.step(func() error {
-				_, err := p.api.CoreV1().Pods("default").Patch(p.ctx, name, "application/strategic-merge-patch+json",
-					[]byte(patch), metav1.PatchOptions{}, "resize")
-				return err
-			})
+			must(w.podsAPI().Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"))
 		}
 		start := time.Now()
-		p.await(func(s corev1.PodStatus) error {
+		w.await(func(s corev1.PodStatus) error {
 			c := s.ContainerStatuses[0]
 			if c.RestartCount != 0 {
 				return fmt.Errorf("restarted %d times", c.RestartCount)
@@ -211,31 +168,44 @@ func resize(p *Play) {
 			return nil
 		}, all...)
 		if took := time.Since(start); took > time.Minute {
-			p.fail("to %s: took %v: it waited for a periodic sync", want, took.Round(time.Second))
+			fail("to %s: took %v: it waited for a periodic sync", want, took.Round(time.Second))
 		}
 	}
-	p.remove(all...)
+	w.remove(all...)
 }
 
 // sameName deletes a pod and makes a pod of its name right after its end.
-func sameName(p *Play) {
-	name := p.batch("one-again", 1)[0]
+func sameName(w *World) {
+	name := w.batch("one-again", 1)[0]
 	for i := range 15 {
-		p.put(name)
+		w.put(name)
 		if i%3 == 0 {
-			p.await(ready, name)
+			w.await(ready, name)
 		} else {
-			p.sleep(time.Duration(i) * 30 * time.Millisecond)
+			w.sleep(time.Duration(i) * 30 * time.Millisecond)
 		}
-		p.remove(name)
+		w.remove(name)
 	}
 }
 
 // streamEvents looks for the Events of the runtime's restarts. Stock kubelets send none.
-func streamEvents(p *Play) {
-	if p.Variant.Ours {
-		p.step(func() error {
-			return p.nodeEvents(p.ctx, "ContainerEventStreamLost", "ContainerEventStreamRestored")
-		})
+func streamEvents(w *World) {
+	if w.Variant.Ours {
+		w.nodeEvents("ContainerEventStreamLost", "ContainerEventStreamRestored")
 	}
+}
+
+// nodeEvents waits until Events with these reasons are on the node.
+func (w *World) nodeEvents(reasons ...string) {
+	w.eventually(patience, func() {
+		missing := slices.Clone(reasons)
+		for _, e := range must(w.api.CoreV1().Events("").List(w.ctx, metav1.ListOptions{})).Items {
+			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == standalone.NodeName {
+				missing = slices.DeleteFunc(missing, func(r string) bool { return r == e.Reason })
+			}
+		}
+		if len(missing) > 0 {
+			fail("no Events on the node with the reasons %v", missing)
+		}
+	})
 }

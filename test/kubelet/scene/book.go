@@ -84,12 +84,6 @@ func (b *book) overlap(k group) {
 	}
 }
 
-// takeTwice returns the double starts since the last call.
-func (b *book) takeTwice() []string {
-	defer func() { b.twice = nil }()
-	return b.twice
-}
-
 // runs reports whether a container of the pod runs.
 func (b *book) runs(pod string) bool { return len(b.running[group{pod, false}]) > 0 }
 

@@ -6,7 +6,6 @@
 package scene
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,48 +26,38 @@ var (
 	errTwice       = errors.New("started twice")
 )
 
-// Check waits until the kubelet's statuses equal the truth of the present pods, and then looks for
+// check waits until the kubelet's statuses equal the truth of the present pods, and then looks for
 // containers started twice, for waiters, and for a generator without a stream.
-func (w *World) Check(ctx context.Context) error {
+func (w *World) check() {
 	if !w.Kubelet.Alive() {
-		return errors.New("the kubelet has ended")
+		fail("the kubelet has ended")
 	}
-	if err := eventually(ctx, patience, func() error { return w.agree(ctx) }); err != nil {
-		return fmt.Errorf("%w: %w", errWrongStatus, err)
+	if err := eventually(w.ctx, patience, w.agree); err != nil {
+		fail("%w: %w", errWrongStatus, err)
 	}
-	if err := w.look(ctx); err != nil {
-		return err
-	}
-	if twice := w.book.takeTwice(); len(twice) > 0 {
-		return fmt.Errorf("%w: %s", errTwice, strings.Join(twice, "; "))
+	w.look()
+	if twice := w.book.twice; len(twice) > 0 {
+		w.book.twice = nil
+		fail("%w: %s", errTwice, strings.Join(twice, "; "))
 	}
 	if !w.Variant.Ours {
-		return nil
+		return
 	}
-	return eventually(ctx, patience, func() error {
-		m, err := w.Kubelet.Metrics(ctx)
-		if err != nil {
-			return err
-		}
+	w.eventually(patience, func() {
+		m := w.metrics()
 		if n, ok := m["evented_pleg_waiters"]; !ok || n != 0 {
-			return fmt.Errorf("evented_pleg_waiters is %v (served: %v), want 0", n, ok)
+			fail("evented_pleg_waiters is %v (served: %v), want 0", n, ok)
 		}
 		if m[`evented_pleg_stream_state{state="Connected"}`] != 1 {
-			return errors.New("the event stream is not connected")
+			fail("the event stream is not connected")
 		}
-		return nil
 	})
 }
 
 // agree compares the kubelet's status of each container with the runtime's.
-func (w *World) agree(ctx context.Context) error {
-	if err := w.look(ctx); err != nil {
-		return err
-	}
-	pods, err := w.pods(ctx)
-	if err != nil {
-		return err
-	}
+func (w *World) agree() {
+	w.look()
+	pods := w.pods()
 	var wrong []string
 	for name, status := range pods {
 		if !w.there[name] {
@@ -88,18 +77,17 @@ func (w *World) agree(ctx context.Context) error {
 	}
 	if len(wrong) > 0 {
 		slices.Sort(wrong)
-		return fmt.Errorf("%d wrong: %s", len(wrong), strings.Join(wrong[:min(5, len(wrong))], "; "))
+		fail("%d wrong: %s", len(wrong), strings.Join(wrong[:min(5, len(wrong))], "; "))
 	}
-	return nil
 }
 
 // ranOnly checks that each of the pods, which are never restarted, has run the number of
 // containers.
-func (p *Play) ranOnly(want int, pods ...string) {
-	p.step(func() error { return p.look(p.ctx) })
+func (w *World) ranOnly(want int, pods ...string) {
+	w.look()
 	for _, name := range pods {
-		if n := p.book.ran[name]; n != want {
-			p.fail("%w: %s: %d containers ran, want %d", errTwice, name, n, want)
+		if n := w.book.ran[name]; n != want {
+			fail("%w: %s: %d containers ran, want %d", errTwice, name, n, want)
 		}
 	}
 }

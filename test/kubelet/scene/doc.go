@@ -9,8 +9,8 @@
 // A [World] is a runtime in its own process, a node, a kubelet, and two witnesses: the runtime's
 // history (of a real runtime: its events and lists) is the truth, a [Tracker] on the kubelet's pods
 // API has the kubelet's knowledge, with times. A scenario acts and then waits for the required end
-// state; after each, [World.Check] compares the two witnesses: no pod's status is wrong, no
-// container was started twice, nobody waits.
+// state; after each, the two witnesses are compared: no pod's status is wrong, no container was
+// started twice, nobody waits.
 //
 // A soak plays all of them round after round with [World.Play] and [World.EndRound], which also
 // checks whether the kubelet's goroutines grow, and keeps a [Summary].
@@ -21,6 +21,6 @@
 //
 // # Errors
 //
-// Scenarios return errors with the expectation and the observation. Nothing is retried for luck;
-// every wait has a deadline.
+// A step that fails panics with the expectation and the observation, which ends its scenario;
+// [World.Play] returns the error. Nothing is retried for luck; every wait has a deadline.
 package scene

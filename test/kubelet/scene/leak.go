@@ -6,32 +6,23 @@
 package scene
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 )
 
 // Level is a kubelet's holdings at a moment.
 type Level struct {
-	// Goroutines are all but those unrelated to the kubelet's work. Ours are those of the evented
-	// PLEG.
+	// Goroutines are all but those unrelated to the kubelet's work. Ours are those with a function of
+	// the evented PLEG.
 	Goroutines, Ours int
-	// By is their number by origin.
-	By map[standalone.Origin]int
-	// RSS and Heap (in use) are in bytes.
-	RSS, Heap int64
-}
-
-// follows reports whether a goroutine is unrelated to the kubelet's work: cadvisor has a goroutine
-// for each cgroup of the machine, of any maker, and the statistics of volumes have a goroutine for
-// each pod of a minute ago.
-func follows(o standalone.Origin) bool {
-	return strings.HasPrefix(o.Begins, "github.com/google/cadvisor/") || strings.Contains(o.Creator, ".(*volumeStatCalculator).")
+	// By is their number by creator.
+	By map[string]int
+	// RSS and Heap (in use) are in MiB.
+	RSS, Heap float64
 }
 
 // ourPath is the adapter's place in a tree, with our packages below.
@@ -47,6 +38,25 @@ const leakSlack = 6
 // ourSlack is the same for our own goroutines, which are constant at rest except for a stream being
 // opened.
 const ourSlack = 2
+
+// count counts the goroutines of some stacks. Unrelated to the kubelet's work are those of
+// cadvisor, one for each cgroup of the machine, of any maker, and of the statistics of volumes, one
+// for each pod of a minute ago.
+func (l *Level) count(stacks []string) {
+	l.By = make(map[string]int)
+	for _, stack := range stacks {
+		if strings.Contains(stack, "github.com/google/cadvisor/") || strings.Contains(stack, ".(*volumeStatCalculator).") {
+			continue
+		}
+		l.Goroutines++
+		if strings.Contains(stack, ourPath) {
+			l.Ours++
+		}
+		_, creator, _ := strings.Cut(stack, "\ncreated by ")
+		creator, _, _ = strings.Cut(creator, " in goroutine ")
+		l.By[creator]++
+	}
+}
 
 // leak remembers the level after a kubelet's first rounds.
 type leak struct {
@@ -66,77 +76,38 @@ func (l *leak) after(now Level) error {
 	if now.Goroutines <= l.base.Goroutines+leakSlack && now.Ours <= l.base.Ours+ourSlack {
 		return nil
 	}
-	return fmt.Errorf("%d goroutines, %d of ours, in the kubelet's round %d; it had %d and %d in its first two. More of: %s",
-		now.Goroutines, now.Ours, l.rounds, l.base.Goroutines, l.base.Ours, grown(l.base.By, now.By))
-}
-
-// grown tells of which there are more now, the most first.
-func grown(before, now map[standalone.Origin]int) string {
-	type growth struct {
-		of standalone.Origin
-		by int
-	}
-	var all []growth
-	for o, n := range now {
-		if d := n - before[o]; d > 0 && !follows(o) {
-			all = append(all, growth{o, d})
-		}
-	}
-	slices.SortFunc(all, func(a, b growth) int {
-		if a.by != b.by {
-			return b.by - a.by
-		}
-		return strings.Compare(a.of.Begins, b.of.Begins)
+	grown := slices.SortedFunc(maps.Keys(now.By), func(a, b string) int {
+		return cmp.Compare(now.By[b]-l.base.By[b], now.By[a]-l.base.By[a])
 	})
-	var text []string
-	for _, g := range all[:min(len(all), 8)] {
-		text = append(text, fmt.Sprintf("%s of %s (+%d)", g.of.Begins, g.of.Creator, g.by))
+	var more []string
+	for _, creator := range grown[:min(len(grown), 8)] {
+		more = append(more, fmt.Sprintf("%s (%+d)", creator, now.By[creator]-l.base.By[creator]))
 	}
-	return strings.Join(text, ", ")
+	return fmt.Errorf("%d goroutines, %d of ours, in the kubelet's round %d; it had %d and %d in its first two. Growth by creator: %s",
+		now.Goroutines, now.Ours, l.rounds, l.base.Goroutines, l.base.Ours, strings.Join(more, ", "))
 }
 
 // level returns the kubelet's holdings now.
-func (w *World) level(ctx context.Context) (l Level, err error) {
-	if l.By, err = w.Kubelet.Goroutines(ctx); err != nil {
-		return l, err
-	}
-	for o, n := range l.By {
-		if follows(o) {
-			continue
-		}
-		l.Goroutines += n
-		if strings.HasPrefix(o.Begins, ourPath) {
-			l.Ours += n
-		}
-	}
-	m, err := w.Kubelet.Metrics(ctx)
-	if err != nil {
-		return l, err
-	}
-	l.Heap = int64(m["go_memstats_heap_inuse_bytes"])
-	l.RSS, err = w.Kubelet.RSS()
-	return l, err
+func (w *World) level() (l Level) {
+	l.count(must(w.Kubelet.Stacks(w.ctx)))
+	const mib = 1 << 20
+	m := w.metrics()
+	l.RSS, l.Heap = m["process_resident_memory_bytes"]/mib, m["go_memstats_heap_inuse_bytes"]/mib
+	return l
 }
 
 // rest returns the lowest of several levels, because ends take a moment: more of them while they
 // are too high.
-func (w *World) rest(ctx context.Context) (Level, error) {
-	var lowest Level
+func (w *World) rest() (lowest Level) {
 	for i := range 30 {
-		l, err := w.level(ctx)
-		if err != nil {
-			return lowest, err
-		}
-		if i == 0 || l.Goroutines < lowest.Goroutines {
+		if l := w.level(); i == 0 || l.Goroutines < lowest.Goroutines {
 			lowest = l
 		}
 		probe := w.leak
 		if i >= 4 && probe.after(lowest) == nil {
 			break
 		}
-		if err := bench.Sleep(ctx, time.Second); err != nil {
-			return lowest, err
-		}
+		w.sleep(time.Second)
 	}
-	return lowest, nil
+	return lowest
 }

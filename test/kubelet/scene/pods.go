@@ -39,11 +39,14 @@ func container(name string, args ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: append([]string{"/tool"}, args...),
 		TerminationMessagePath: "/dev/termination-log",
-		SecurityContext:        &corev1.SecurityContext{Privileged: new(true)}, // see Variant.privileged
+		SecurityContext:        &corev1.SecurityContext{Privileged: new(true)}, // see unprivileged
 	}
 }
 
-// unprivileged takes the privileges from the pod's containers.
+// unprivileged takes the privileges from the pod's containers. They have them because with a runc
+// without seccomp containerd runs a sandbox only of a pod with a privileged container: for others a
+// kubelet asks for the runtime's profile, which CRI-O then leaves out. And a privileged container
+// in CRI-O needs more than some machines allow.
 func unprivileged(p *corev1.Pod) {
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {

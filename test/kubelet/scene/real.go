@@ -17,27 +17,23 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
 // real is a private containerd or CRI-O behind a proxy that counts the kubelet's calls and disturbs
 // its event stream for a scenario. Its history is its events, and the lists beyond them.
 type real struct {
-	target sweep.Target
 	daemon *daemon.Daemon
-	conn   *grpc.ClientConn
-	client runtimeapi.RuntimeServiceClient
+	client *crikit.Client
 	proxy  *criproxy.Proxy
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -47,14 +43,13 @@ type real struct {
 	state   map[string]bench.Change // the last change of each ID
 }
 
-// startReal starts the named runtime (see package runtimes) in the folder. It takes over the named
-// cgroup, and removes it in the end with everything inside.
-func startReal(ctx context.Context, name, dir, cgroup string) (*real, error) {
+// startReal starts the named runtime (see package runtimes) in the folder.
+func startReal(ctx context.Context, name, dir string) (*real, error) {
 	root, err := components.FindRoot()
 	if err != nil {
 		return nil, err
 	}
-	set, err := components.Build(ctx, components.Options{Root: root, Runtime: name, Own: true, Log: io.Discard})
+	set, err := components.Build(ctx, components.Options{Root: root, Runtime: name, Log: io.Discard})
 	if err != nil {
 		return nil, err
 	}
@@ -62,32 +57,24 @@ func startReal(ctx context.Context, name, dir, cgroup string) (*real, error) {
 	if err := os.Mkdir(base, 0o755); err != nil {
 		return nil, err
 	}
-	r := &real{target: sweep.Target{Dir: base, Cgroup: cgroup}, state: make(map[string]bench.Change)}
-	if r.daemon, err = daemon.New(daemon.Config{Base: base, Components: set, Image: image.DefaultRef, Owner: r.target}); err != nil {
+	r := &real{state: make(map[string]bench.Change)}
+	if r.daemon, err = daemon.New(daemon.Config{Base: base, Components: set, Image: image.DefaultRef}); err != nil {
 		return nil, err
 	}
 	if err := r.daemon.Start(ctx); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	if r.conn, err = grpc.NewClient(r.daemon.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	if r.client, err = crikit.Dial(crikit.Options{Endpoint: r.daemon.Endpoint(), Namespace: "default"}); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	r.client = runtimeapi.NewRuntimeServiceClient(r.conn)
-	if r.proxy, err = criproxy.New(criproxy.Config{Listen: filepath.Join(dir, "cri"), Target: strings.TrimPrefix(r.daemon.Endpoint(), "unix://")}); err != nil {
+	if r.proxy, err = criproxy.Start(filepath.Join(dir, "cri"), strings.TrimPrefix(r.daemon.Endpoint(), "unix://")); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	listen, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	proxied := make(chan error, 1)
-	r.done.Go(func() { proxied <- r.proxy.Run(listen) })
-	select {
-	case err := <-proxied:
-		return nil, errors.Join(err, r.close())
-	case <-r.proxy.Ready():
-	}
 	r.done.Go(func() {
 		for listen.Err() == nil {
-			r.listen(listen)
+			_ = r.client.Listen(listen, r.heard)
 			select {
 			case <-listen.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -104,19 +91,13 @@ var eventStates = map[runtimeapi.ContainerEventType]bench.State{
 	runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT: bench.Removed,
 }
 
-// listen notes events until the stream ends.
-func (r *real) listen(ctx context.Context) {
-	stream, err := r.client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	for err == nil {
-		var e *runtimeapi.ContainerEventResponse
-		if e, err = stream.Recv(); err == nil {
-			sb := e.GetPodSandboxStatus()
-			r.note(bench.Change{
-				Pod: sb.GetMetadata().GetUid(), ID: e.ContainerId, Sandbox: sb.GetId() == e.ContainerId,
-				State: eventStates[e.ContainerEventType], At: e.CreatedAt, Told: true,
-			})
-		}
-	}
+// heard notes an event.
+func (r *real) heard(e *runtimeapi.ContainerEventResponse) {
+	sb := e.GetPodSandboxStatus()
+	r.note(bench.Change{
+		Pod: sb.GetMetadata().GetUid(), ID: e.ContainerId, Sandbox: sb.GetId() == e.ContainerId,
+		State: eventStates[e.ContainerEventType], At: e.CreatedAt, Told: true,
+	})
 }
 
 // note appends a change unless something later is known of the ID.
@@ -194,13 +175,12 @@ func (r *real) restart(ctx context.Context) error {
 // disturb disturbs the stream between the runtime and the kubelet.
 func (r *real) disturb(_ context.Context, how disturbance) error {
 	r.proxy.Clear()
-	if how == undisturbed {
-		return nil
+	if how != undisturbed {
+		r.proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Do: map[disturbance]criproxy.Action{
+			cut: criproxy.Fail{Code: codes.Unavailable, Message: "cut"}, deaf: criproxy.Stall{}, silent: criproxy.Drop{},
+		}[how]})
 	}
-	_, err := r.proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Do: map[disturbance]criproxy.Action{
-		cut: criproxy.Fail{Code: codes.Unavailable, Message: "cut"}, deaf: criproxy.Stall{}, silent: criproxy.Drop{},
-	}[how]})
-	return err
+	return nil
 }
 
 func (r *real) usage(context.Context) (float64, map[string]uint64, error) {
@@ -208,7 +188,7 @@ func (r *real) usage(context.Context) (float64, map[string]uint64, error) {
 	for method, n := range r.proxy.Calls() {
 		calls[method] = uint64(n)
 	}
-	cpu, err := sweep.CPUTime(r.daemon.PID())
+	cpu, err := daemon.CPUTime(r.daemon.PID())
 	return cpu.Seconds(), calls, err
 }
 
@@ -216,15 +196,13 @@ func (r *real) close() error {
 	if r.cancel != nil {
 		r.cancel()
 		r.done.Wait()
+		r.proxy.Close()
 	}
-	if r.conn != nil {
-		_ = r.conn.Close()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	var err error
-	if r.daemon != nil && r.daemon.Alive() {
-		err = r.daemon.Stop(ctx, syscall.SIGTERM)
+	if r.client != nil {
+		_ = r.client.RemoveAll(ctx) // for the next runtime to be alone; the rest ends with the run
+		_ = r.client.Close()
 	}
-	return errors.Join(err, r.target.Sweep(ctx))
+	return r.daemon.Stop(ctx, syscall.SIGTERM)
 }

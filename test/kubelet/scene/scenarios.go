@@ -6,7 +6,6 @@
 package scene
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -17,9 +16,11 @@ import (
 // Scenario acts on a world and waits for the required result.
 type Scenario struct {
 	Name string
-	Play func(*Play)
+	play func(*World)
 	// Disturbs: the runtime, the kubelet or the event stream is taken away meanwhile.
 	Disturbs bool
+	// static and api: it is played only without, or only with, an API server.
+	static, api bool
 }
 
 // Size is how much is played.
@@ -30,25 +31,29 @@ type Size struct {
 	Again int
 }
 
-// Scenarios returns those of static pods, in the order to play them in.
-func Scenarios(size Size) []Scenario {
-	return []Scenario{
-		{Name: "pods-start", Play: func(p *Play) { p.startPods(size.Pods) }},
-		{Name: "complete", Play: complete},
-		{Name: "crash-loop", Play: crashLoop},
-		{Name: "failed-starts", Play: failedStarts},
-		{Name: "probes-and-hooks", Play: probes},
-		{Name: "sidecars", Play: sidecars},
-		{Name: "graceful-termination", Play: graceful},
-		{Name: "same-uid-recreated", Play: func(p *Play) { recreate(p, size.Again) }},
-		{Name: "stranger", Play: besideStranger},
-		{Name: "events-dropped", Play: eventsDropped, Disturbs: true},
-		{Name: "stream-deaf", Play: streamDeaf, Disturbs: true},
-		{Name: "runtime-restarted", Play: runtimeRestarted, Disturbs: true},
-		{Name: KubeletRestarted, Play: kubeletRestarted, Disturbs: true},
-		{Name: "stream-cut", Play: streamCut, Disturbs: true},
-		{Name: PodsStop, Play: func(p *Play) { p.remove(p.full...) }},
-	}
+// Scenarios returns those of static pods, or those with an API server, in the order to play them
+// in.
+func Scenarios(size Size, api bool) []Scenario {
+	return slices.DeleteFunc([]Scenario{
+		{Name: "pods-start", play: func(w *World) { w.startPods(size.Pods) }},
+		{Name: "complete", play: complete},
+		{Name: "crash-loop", play: crashLoop},
+		{Name: "failed-starts", play: failedStarts},
+		{Name: "probes-and-hooks", play: probes},
+		{Name: "sidecars", play: sidecars},
+		{Name: "graceful-termination", play: graceful},
+		{Name: "same-uid-recreated", play: func(w *World) { recreate(w, size.Again) }, static: true}, // an API server gives each pod a UID of its own
+		{Name: "in-place-resize", play: resize, api: true},
+		{Name: "same-name-recreated", play: sameName, api: true},
+		{Name: "stranger", play: stranger},
+		{Name: "events-dropped", play: eventsDropped, Disturbs: true},
+		{Name: "stream-deaf", play: streamDeaf, Disturbs: true},
+		{Name: "runtime-restarted", play: runtimeRestarted, Disturbs: true},
+		{Name: "stream-events", play: streamEvents, api: true},
+		{Name: KubeletRestarted, play: kubeletRestarted, Disturbs: true},
+		{Name: "stream-cut", play: streamCut, Disturbs: true},
+		{Name: PodsStop, play: func(w *World) { w.remove(w.full...) }},
+	}, func(s Scenario) bool { return s.static && api || s.api && !api })
 }
 
 const (
@@ -58,29 +63,29 @@ const (
 	PodsStop = "pods-stop"
 )
 
-func (p *Play) startPods(n int) {
-	p.full = p.batch("one-node", n)
-	p.putAll(p.full)
-	p.await(ready, p.full...)
+func (w *World) startPods(n int) {
+	w.full = w.batch("one-node", n)
+	w.putAll(w.full)
+	w.await(ready, w.full...)
 }
 
 // complete has pods end by themselves, well and badly, with and without init containers.
-func complete(p *Play) {
-	good, bad := p.batch("one-good", 10), p.batch("one-bad", 10)
+func complete(w *World) {
+	good, bad := w.batch("one-good", 10), w.batch("one-bad", 10)
 	for i, name := range good {
-		p.put(name, once, runs("sleep", fmt.Sprintf("%.1fs", 0.2*float64(i))))
+		w.put(name, once, runs("sleep", fmt.Sprintf("%.1fs", 0.2*float64(i))))
 	}
-	p.putAll(bad, once, runs("sleep", "500ms", "3"))
-	p.await(phase(corev1.PodSucceeded), good...)
-	p.await(func(s corev1.PodStatus) error {
+	w.putAll(bad, once, runs("sleep", "500ms", "3"))
+	w.await(phase(corev1.PodSucceeded), good...)
+	w.await(func(s corev1.PodStatus) error {
 		if t := s.ContainerStatuses[0].State.Terminated; t == nil || t.ExitCode != 3 {
 			return fmt.Errorf("terminated: %v, want exit code 3", t)
 		}
 		return phase(corev1.PodFailed)(s)
 	}, bad...)
 	all := append(good, bad...)
-	p.ranOnly(1, all...)
-	p.remove(all...)
+	w.ranOnly(1, all...)
+	w.remove(all...)
 }
 
 // restarted reports whether the first of the containers was restarted so often.
@@ -92,91 +97,82 @@ func restarted(containers []corev1.ContainerStatus, times int32) error {
 }
 
 // crashLoop has containers end again and again.
-func crashLoop(p *Play) {
-	all := p.batch("one-crash", 10)
-	p.putAll(all, runs("exit", "1"))
-	p.await(func(s corev1.PodStatus) error { return restarted(s.ContainerStatuses, 2) }, all...)
-	p.eventually(patience, func() error { return p.restartsAgree(p.ctx, all) })
-	p.remove(all...)
+func crashLoop(w *World) {
+	all := w.batch("one-crash", 10)
+	w.putAll(all, runs("exit", "1"))
+	w.await(func(s corev1.PodStatus) error { return restarted(s.ContainerStatuses, 2) }, all...)
+	w.eventually(patience, func() { w.restartsAgree(all) })
+	w.remove(all...)
 }
 
 // failedStarts has pods with a command that is not in the image. The end of a container that cannot
 // start is the effect of the kubelet's own call, and costs the stream no trust.
-func failedStarts(p *Play) {
-	all := p.batch("one-unstartable", 10)
-	p.putAll(all, func(made *corev1.Pod) {
+func failedStarts(w *World) {
+	all := w.batch("one-unstartable", 10)
+	w.putAll(all, func(made *corev1.Pod) {
 		made.Spec.Containers[0].Command = []string{"/does/not/exist"}
 	})
-	before := p.count()
-	p.await(func(s corev1.PodStatus) error {
+	before := w.counters()
+	w.await(func(s corev1.PodStatus) error {
 		if len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].State.Waiting == nil ||
 			!failedStart[s.ContainerStatuses[0].State.Waiting.Reason] {
 			return fmt.Errorf("the start of %s has not failed: %+v", s.Phase, s.ContainerStatuses)
 		}
 		return nil
 	}, all...)
-	p.earned(16 * time.Second) // with ten pods that go on failing
-	if n := p.count().missed - before.missed; n != 0 {
-		p.fail("%d failed starts count as missed events", n)
+	w.earned(16 * time.Second) // with ten pods that go on failing
+	if n := w.counters().missed - before.missed; n != 0 {
+		fail("%d failed starts count as missed events", n)
 	}
-	p.remove(all...)
+	w.remove(all...)
 }
 
 // failedStart are the reasons for which a container waits whose start has failed.
 var failedStart = map[string]bool{"CrashLoopBackOff": true, "RunContainerError": true, "CreateContainerError": true}
 
 // restartsAgree compares the kubelet's reported restarts with the containers that ran.
-func (w *World) restartsAgree(ctx context.Context, all []string) error {
-	if err := w.look(ctx); err != nil {
-		return err
-	}
-	status, err := w.pods(ctx)
-	if err != nil {
-		return err
-	}
+func (w *World) restartsAgree(all []string) {
+	w.look()
+	status := w.pods()
 	for _, name := range all {
 		for _, c := range status[name].ContainerStatuses {
 			if ran := w.book.ran[name]; ran != int(c.RestartCount)+1 {
-				return fmt.Errorf("%s: %d restarts are reported, and %d containers ran", name, c.RestartCount, ran)
+				fail("%s: %d restarts are reported, and %d containers ran", name, c.RestartCount, ran)
 			}
 		}
 	}
-	return nil
 }
 
 // probes has pods with successful probes and hooks, and some with a failing liveness probe.
-func probes(p *Play) {
-	execs := func() (n uint64) {
-		p.step(func() error {
-			_, calls, err := p.runtime.usage(p.ctx)
-			n = calls["ExecSync"]
-			return err
-		})
-		return n
+func probes(w *World) {
+	execs := func() uint64 {
+		_, calls, err := w.runtime.usage(w.ctx)
+		do(err)
+		return calls["ExecSync"]
 	}
 	before := execs()
-	fine, ill := p.batch("one-probed", 5), p.batch("one-unlively", 3)
-	p.putAll(fine, probed)
-	p.putAll(ill, unlively)
-	p.await(ready, fine...)
-	p.await(func(s corev1.PodStatus) error { return restarted(s.ContainerStatuses, 1) }, ill...)
-	p.remove(append(fine, ill...)...)
+	fine, ill := w.batch("one-probed", 5), w.batch("one-unlively", 3)
+	w.putAll(fine, probed)
+	w.putAll(ill, unlively)
+	w.await(ready, fine...)
+	w.await(func(s corev1.PodStatus) error { return restarted(s.ContainerStatuses, 1) }, ill...)
+	w.remove(append(fine, ill...)...)
 	// Two hooks, the startup and the readiness probe in healthy pods, a probe in the others.
 	if n, want := execs()-before, uint64(4*len(fine)+len(ill)); n < want {
-		p.fail("%d probes and hooks were run, want %d", n, want)
+		fail("%d probes and hooks were run, want %d", n, want)
 	}
 }
 
 // sidecars has pods with init containers and restartable ones; ending pods take their sidecar with
 // them, and an ended sidecar is started again.
-func sidecars(p *Play) {
-	run, end, ill := p.batch("side-run", 5), p.batch("side-end", 5), p.batch("side-ill", 3)
-	p.putAll(ill, sidecar("sleep", "500ms", "1"))
-	p.putAll(run, initialized, sidecar("pause"))
-	p.putAll(end, once, initialized, sidecar("pause"), runs("sleep", "1s"))
-	p.await(ready, run...)
-	p.await(phase(corev1.PodSucceeded), end...)
-	p.await(func(s corev1.PodStatus) error {
+func sidecars(w *World) {
+	run, end, ill := w.batch("side-run", 5), w.batch("side-end", 5), w.batch("side-ill", 3)
+	w.putAll(ill, sidecar("sleep", "500ms", "1"))
+	w.putAll(run, initialized, sidecar("pause"))
+	w.putAll(end, once, initialized, sidecar("pause"), runs("sleep", "1s"))
+	w.await(ready, run...)
+	w.await(phase(corev1.PodSucceeded), end...)
+	w.await(func(s corev1.PodStatus) error {
 		if err := restarted(s.InitContainerStatuses, 2); err != nil {
 			return fmt.Errorf("the sidecar: %w", err)
 		}
@@ -185,53 +181,50 @@ func sidecars(p *Play) {
 		}
 		return nil
 	}, ill...)
-	p.ranOnly(3, append(run, end...)...) // init, sidecar and main
-	p.remove(slices.Concat(run, end, ill)...)
+	w.ranOnly(3, append(run, end...)...) // init, sidecar and main
+	w.remove(slices.Concat(run, end, ill)...)
 }
 
 // graceful removes pods while they start, run and end, and pods with a hook longer than their grace
 // period: they must get the period, and then be killed.
-func graceful(p *Play) {
-	all := p.batch("one-short", 20)
+func graceful(w *World) {
+	all := w.batch("one-short", 20)
 	for i, name := range all {
-		p.put(name, probed, runs("sleep", fmt.Sprintf("%ds", 1+i%3)))
+		w.put(name, probed, runs("sleep", fmt.Sprintf("%ds", 1+i%3)))
 		if i%4 == 3 {
-			p.sleep(200 * time.Millisecond)
+			w.sleep(200 * time.Millisecond)
 		}
 	}
-	p.remove(all...)
-	patient := p.batch("one-patient", 3)
-	p.putAll(patient, slowEnd)
-	p.await(ready, patient...)
+	w.remove(all...)
+	patient := w.batch("one-patient", 3)
+	w.putAll(patient, slowEnd)
+	w.await(ready, patient...)
 	start := time.Now()
-	p.remove(patient...)
+	w.remove(patient...)
 	if took := time.Since(start); took < grace {
-		p.fail("killed after %v, want no sooner than their grace period, %v", took, grace)
+		fail("killed after %v, want no sooner than their grace period, %v", took, grace)
 	}
 }
 
 // recreate removes and makes a static pod with the same UID again and again, with short pauses.
-func recreate(p *Play, times int) {
-	name := p.batch("one-again", 1)[0]
+func recreate(w *World, times int) {
+	name := w.batch("one-again", 1)[0]
 	for i := range times {
-		p.put(name)
-		if i%10 == 0 { // most of them are taken away while they start
-			p.await(ready, name)
-		} else {
-			p.sleep(time.Duration(i%10) * 50 * time.Millisecond)
-		}
-		p.step(func() error {
-			p.tracker.forget(name)
-			return p.node.Remove(name)
-		})
-		p.sleep(time.Duration(i%7) * 50 * time.Millisecond)
-		if p.err != nil {
-			p.err = fmt.Errorf("time %d: %w", i, p.err)
-			return
+		if err := attempt(func() {
+			w.put(name)
+			if i%10 == 0 { // most of them are taken away while they start
+				w.await(ready, name)
+			} else {
+				w.sleep(time.Duration(i%10) * 50 * time.Millisecond)
+			}
+			w.take(name)
+			w.sleep(time.Duration(i%7) * 50 * time.Millisecond)
+		}); err != nil {
+			fail("time %d: %w", i, err)
 		}
 	}
-	p.put(name)
-	p.await(ready, name)
-	p.step(func() error { return p.Check(p.ctx) })
-	p.remove(name)
+	w.put(name)
+	w.await(ready, name)
+	w.check()
+	w.remove(name)
 }

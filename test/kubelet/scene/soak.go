@@ -6,15 +6,15 @@
 package scene
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
 // Summary is the result of all scenarios played in a world.
 type Summary struct {
-	Variant string
 	// Rounds and Scenarios were played; Failed are scenarios with any fault, WrongStatuses and
 	// DoubleStarts those of them with this fault. Leaks are rounds after which the kubelet had too
 	// many goroutines.
@@ -42,48 +42,40 @@ func (s *Summary) Err() error {
 	if s.Failed+s.WrongStatuses+s.DoubleStarts+s.Leaks == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %d scenarios failed, %d with wrong statuses, %d with double starts; %d rounds leaked goroutines", s.Variant, s.Failed, s.WrongStatuses, s.DoubleStarts, s.Leaks)
+	return fmt.Errorf("%d scenarios failed, %d with wrong statuses, %d with double starts; %d rounds leaked goroutines", s.Failed, s.WrongStatuses, s.DoubleStarts, s.Leaks)
 }
 
-// counters are the kubelet's counters.
+// counters are the kubelet's counters, zero in stock kubelets.
 type counters struct{ events, missed, unheard int }
 
 // counters returns the counters of this kubelet and its predecessors.
-func (w *World) counters(ctx context.Context) (counters, error) {
-	m, err := w.Kubelet.Metrics(ctx)
+func (w *World) counters() counters {
+	m := w.metrics()
 	return counters{
 		events:  w.lives.events + int(m["evented_pleg_notifications_received"]),
 		missed:  w.lives.missed + int(m["kube_pod_missed_events"]),
 		unheard: w.lives.unheard + int(m["evented_pleg_unheard_changes_total"]),
-	}, err
-}
-
-// count returns the counters, as a step.
-func (p *Play) count() (c counters) {
-	p.step(func() (err error) {
-		c, err = p.counters(p.ctx)
-		return err
-	})
-	return c
+	}
 }
 
 // Play plays a scenario, checks its result, and sums it up. It returns the longest time from a
 // container's end to its status. An error that matches errors.ErrUnsupported means that the runtime
 // cannot do it.
-func (w *World) Play(ctx context.Context, s Scenario) (worst time.Duration, err error) {
-	p := &Play{World: w, ctx: ctx}
-	before := p.count()
-	s.Play(p)
-	p.step(func() error { return w.Check(ctx) })
-	err = p.err
-	if errors.Is(err, errors.ErrUnsupported) || ctx.Err() != nil {
+func (w *World) Play(s Scenario) (worst time.Duration, err error) {
+	var before counters
+	err = attempt(func() {
+		before = w.counters()
+		s.play(w)
+		w.check()
+	})
+	if errors.Is(err, errors.ErrUnsupported) || w.ctx.Err() != nil {
 		return 0, err
 	}
 	if err != nil {
-		err = errors.Join(err, w.tidy(ctx))
+		err = errors.Join(err, attempt(w.tidy))
 	}
-	after, err2 := w.counters(ctx)
-	err = errors.Join(err, err2)
+	var after counters
+	err = errors.Join(err, attempt(func() { after = w.counters() }))
 	sum := &w.Summary
 	sum.Scenarios++
 	if err != nil {
@@ -105,6 +97,10 @@ func (w *World) Play(ctx context.Context, s Scenario) (worst time.Duration, err 
 
 // time sums up the time until statuses showed the exits since the last call.
 func (w *World) time(disturbed bool) (worst time.Duration) {
+	times := &w.Summary.Undisturbed
+	if disturbed {
+		times = &w.Summary.Disturbed
+	}
 	for id, c := range w.book.exits {
 		at, ok := w.tracker.shown(id, c.At)
 		if removed := w.removed[c.Pod]; !ok || removed != 0 && removed < c.At { // of a stopped pod the kubelet reports at the end of all its containers
@@ -112,11 +108,7 @@ func (w *World) time(disturbed bool) (worst time.Duration) {
 		}
 		took := time.Duration(at - c.At)
 		worst = max(worst, took)
-		if disturbed {
-			w.Summary.Disturbed = append(w.Summary.Disturbed, took)
-		} else {
-			w.Summary.Undisturbed = append(w.Summary.Undisturbed, took)
-		}
+		*times = append(*times, took)
 	}
 	clear(w.book.exits)
 	clear(w.book.gone)
@@ -125,34 +117,18 @@ func (w *World) time(disturbed bool) (worst time.Duration) {
 }
 
 // tidy restores the world for the next scenario, after a failed scenario.
-func (w *World) tidy(ctx context.Context) error {
-	var errs []error
-	if err := w.runtime.disturb(ctx, undisturbed); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		errs = append(errs, err)
-	}
+func (w *World) tidy() {
+	w.disturb(undisturbed)
 	if !w.Kubelet.Alive() {
-		errs = append(errs, w.StartKubelet(ctx))
+		w.startKubelet()
 	}
-	keep := make(map[string]bool)
-	for _, name := range w.full {
-		keep[name] = true
-	}
-	var left []string
-	for name := range w.there {
-		if !keep[name] {
-			left = append(left, name)
-		}
-	}
-	p := &Play{World: w, ctx: ctx}
-	p.remove(left...)
-	return errors.Join(append(errs, p.err)...)
+	w.remove(slices.DeleteFunc(slices.Collect(maps.Keys(w.there)), func(name string) bool { return slices.Contains(w.full, name) })...)
 }
 
 // EndRound takes the kubelet's level without pods, and reports growth from round to round.
-func (w *World) EndRound(ctx context.Context) (Level, error) {
+func (w *World) EndRound() (level Level, err error) {
 	w.Summary.Rounds++
-	level, err := w.rest(ctx)
-	if err != nil {
+	if err := attempt(func() { level = w.rest() }); err != nil {
 		return level, err
 	}
 	sum := &w.Summary
@@ -160,13 +136,35 @@ func (w *World) EndRound(ctx context.Context) (Level, error) {
 		sum.First = level
 	}
 	sum.Last = level
-	if level.Goroutines > sum.Peak.Goroutines {
-		sum.Peak.Goroutines = level.Goroutines
-	}
+	sum.Peak.Goroutines = max(sum.Peak.Goroutines, level.Goroutines)
 	sum.Peak.RSS = max(sum.Peak.RSS, level.RSS)
 	sum.Peak.Heap = max(sum.Peak.Heap, level.Heap)
 	if err = w.leak.after(level); err != nil {
 		sum.Leaks++
 	}
 	return level, err
+}
+
+// Report returns the summary as a column of a table.
+func (w *World) Report() *Column {
+	s, c := &w.Summary, NewColumn(w.Variant.Name)
+	for _, row := range []struct {
+		name string
+		n    int
+	}{
+		{"rounds", s.Rounds}, {"scenarios", s.Scenarios}, {"failed", s.Failed}, {"of these, wrong statuses", s.WrongStatuses},
+		{"of these, double starts", s.DoubleStarts}, {"container starts", s.Starts}, {"container exits", s.Exits},
+		{"container removals", s.Removals}, {"ended, and running for the runtime for ever", s.Forgotten},
+		{"runtime kills", s.RuntimeKills}, {"kubelet kills", s.KubeletKills}, {"events received", s.Events},
+		{"missed while something was taken away", s.Missed - s.MissedUndisturbed}, {"missed otherwise", s.MissedUndisturbed},
+		{"rounds that leaked goroutines", s.Leaks},
+	} {
+		c.add(row.name, "%d", row.n)
+	}
+	c.times("exits to status", s.Undisturbed)
+	c.times("the same while something was taken away", s.Disturbed)
+	c.add("goroutines after the first / last / worst round", "%d / %d / %d", s.First.Goroutines, s.Last.Goroutines, s.Peak.Goroutines)
+	c.add("RSS, MiB, likewise", "%.0f / %.0f / %.0f", s.First.RSS, s.Last.RSS, s.Peak.RSS)
+	c.add("heap in use, MiB, likewise", "%.0f / %.0f / %.0f", s.First.Heap, s.Last.Heap, s.Peak.Heap)
+	return c
 }

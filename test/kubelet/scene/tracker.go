@@ -1,20 +1,22 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package scene
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
 // Tracker notes the kubelet's status manager's knowledge with its times. It survives restarts of
@@ -28,7 +30,6 @@ type Tracker struct {
 	ended   map[string]seen  // container ID to the first status with its end
 	ready   map[string]int64 // pod UID to the stamp of its first ready status, since the last forget
 	deleted map[string]int64 // pod UID to the stamp of the pod's end, likewise
-	dropped int              // how often the kubelet ended the watch
 }
 
 // seen is the time of the status manager's report, and the begin of its watch.
@@ -46,13 +47,7 @@ func newTracker(socket string) *Tracker {
 			t.since = bench.Now()
 			t.mu.Unlock()
 			_ = t.watch(ctx, socket) // the kubelet is down, or dropped us
-			t.mu.Lock()
-			t.dropped++
-			t.mu.Unlock()
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+			_ = bench.Sleep(ctx, 50*time.Millisecond)
 		}
 	})
 	return t
@@ -66,7 +61,7 @@ func (t *Tracker) close() {
 // watch takes the pods API's events until the stream ends. The kubelet's status manager sends a
 // status at the moment when it takes it.
 func (t *Tracker) watch(ctx context.Context, socket string) error {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := load.Connect(socket)
 	if err != nil {
 		return err
 	}
@@ -93,27 +88,18 @@ func (t *Tracker) told(what podsapi.EventType, pod *corev1.Pod) {
 		t.deleted[uid] = now
 		return
 	}
-	first := func(m map[string]int64, key string) {
-		if _, ok := m[key]; !ok && key != "" {
-			m[key] = now
-		}
-	}
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
-		for _, c := range list {
-			for _, s := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
-				if s == nil || s.ContainerID == "" {
-					continue
-				}
-				if _, ok := t.ended[bare(s.ContainerID)]; !ok {
-					t.ended[bare(s.ContainerID)] = seen{now, t.since}
-				}
+	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		for _, s := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+			if s == nil || s.ContainerID == "" {
+				continue
+			}
+			if _, ok := t.ended[bare(s.ContainerID)]; !ok {
+				t.ended[bare(s.ContainerID)] = seen{now, t.since}
 			}
 		}
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			first(t.ready, uid)
-		}
+	if _, ok := t.ready[uid]; !ok && ready(pod.Status) == nil {
+		t.ready[uid] = now
 	}
 }
 

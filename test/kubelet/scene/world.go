@@ -6,9 +6,9 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +21,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
 
 // runtime is the runtime of the world's containers.
@@ -62,9 +63,8 @@ type Variant struct {
 	// API is the folder with etcd and kube-apiserver. With it, an API server binds pods to the node;
 	// without, they are static.
 	API string
-	// MaxPods and LogInterval are the kubelet's, if they are not to be the harness's own.
-	MaxPods     int
-	LogInterval time.Duration
+
+	logInterval time.Duration // of the kubelet, if it is not to be the harness's own
 }
 
 // traits are the known traits of the runtime: the fake runtime has no faults.
@@ -76,30 +76,24 @@ func (v *Variant) traits() runtimes.Traits {
 	return r.Traits
 }
 
-// privileged makes the containers of all pods privileged. With a runc without seccomp containerd
-// runs a sandbox only of a pod with a privileged container: for others a kubelet asks for the
-// runtime's profile, which CRI-O then leaves out. And a privileged container in CRI-O needs more
-// than some machines allow.
-func (v *Variant) privileged() bool { return !v.traits().PrivilegedTakesAll }
-
 // World is a node with its runtime.
 type World struct {
 	Variant Variant
 	Kubelet *standalone.Kubelet
+	ctx     context.Context // of all steps
 	runtime runtime
 	node    *standalone.Node
 	tracker *Tracker
 	book    *book
 	dir     string
-	cgroup  string // of the kubelet and its pods; empty for none
+	cgroup  string // the path of that of the kubelet and its pods; empty for none
 
-	api      *API              // nil without an API server
-	nodeName string            // of the node's object
-	uids     map[string]string // pod UIDs to names, with an API server
-	there    map[string]bool   // pods with a manifest
-	removed  map[string]int64  // removal times of the other manifests, until their pods' ends are timed
-	full     []string          // the pods of a full node
-	serial   int               // of the next batch of names
+	api     *API              // nil without an API server
+	uids    map[string]string // pod UIDs to names, with an API server
+	there   map[string]bool   // pods with a manifest
+	removed map[string]int64  // removal times of the other manifests, until their pods' ends are timed
+	full    []string          // the pods of a full node
+	serial  int               // of the next batch of names
 
 	// Summary is the result so far.
 	Summary Summary
@@ -107,82 +101,59 @@ type World struct {
 	lives   counters // of the kubelets before it
 }
 
-// NewWorld starts the runtime and the kubelet. The folder, in the system's temporary folder because
-// its sockets need short names, goes with Close.
-func NewWorld(ctx context.Context, v Variant) (w *World, err error) {
-	dir, err := os.MkdirTemp("", "kn")
+// NewWorld starts the runtime and the kubelet. The folder goes with the run, as a runtime's mounts
+// do.
+func NewWorld(ctx context.Context, v Variant) (*World, error) {
+	dir, err := os.MkdirTemp(unshare.Dir(), "kn")
 	if err != nil {
 		return nil, err
 	}
-	w = &World{Variant: v, dir: dir, book: newBook(), there: make(map[string]bool), removed: make(map[string]int64), uids: make(map[string]string), nodeName: standalone.NodeName,
-		Summary: Summary{Variant: v.Name}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.Close())
-		}
-	}()
-	node := standalone.Config{Dir: dir, MaxPods: v.MaxPods, LogInterval: v.LogInterval}
-	if v.Runtime != "" {
-		w.cgroup = "kubelet-e2e-" + filepath.Base(dir)
-		node.CgroupRoot = w.cgroup
-		if err = standalone.MakeCgroup(node.CgroupRoot); err != nil {
-			return w, err
-		}
-		w.runtime, err = startReal(ctx, v.Runtime, dir, node.CgroupRoot)
-	} else {
-		w.runtime, err = startFake(dir)
+	w := &World{
+		Variant: v, ctx: ctx, dir: dir, book: newBook(),
+		there: make(map[string]bool), removed: make(map[string]int64), uids: make(map[string]string),
 	}
-	if err != nil {
-		w.runtime = nil // not a nil pointer in an interface
-		return w, err
+	if err := attempt(w.start); err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
-	node.RuntimeEndpoint, node.RuntimeLogs = w.runtime.socket(), w.runtime.logs()
-	if v.API != "" {
-		if w.api, err = StartAPI(ctx, v.API, dir, "127.0.0.1", "--disable-admission-plugins=ServiceAccount"); err != nil {
-			w.api = nil
-			return w, err
-		}
-		node.Kubeconfig = w.api.Kubeconfig
-	}
-	if w.node, err = standalone.NewNode(node); err != nil {
-		return w, err
-	}
-	if err = w.StartKubelet(ctx); err != nil {
-		return w, err
-	}
-	w.tracker = newTracker(w.node.PodsSocket())
 	return w, nil
 }
 
-// StartKubelet starts the kubelet, at first or after a kill.
-func (w *World) StartKubelet(ctx context.Context) (err error) {
+func (w *World) start() {
+	node := standalone.Config{Dir: w.dir, LogInterval: w.Variant.logInterval}
+	if w.Variant.Runtime != "" {
+		node.CgroupRoot = "kubelet-e2e-" + filepath.Base(w.dir)
+		w.cgroup = "/" + node.CgroupRoot
+		do(unshare.MakeCgroup(node.CgroupRoot))
+		w.runtime = must(startReal(w.ctx, w.Variant.Runtime, w.dir))
+	} else {
+		w.runtime = must(startFake(w.dir))
+	}
+	node.RuntimeEndpoint, node.RuntimeLogs = w.runtime.socket(), w.runtime.logs()
+	if w.Variant.API != "" {
+		w.api = must(StartAPI(w.ctx, w.Variant.API, w.dir, "127.0.0.1", "--disable-admission-plugins=ServiceAccount"))
+		node.Kubeconfig = w.api.Kubeconfig
+	}
+	w.node = must(standalone.NewNode(node))
+	w.startKubelet()
+	w.tracker = newTracker(w.node.PodsSocket())
+}
+
+// startKubelet starts the kubelet, at first or after a kill.
+func (w *World) startKubelet() {
 	gates := map[string]bool{"PodsAPI": true}
 	maps.Copy(gates, w.Variant.Gates)
 	w.leak = leak{}
-	w.Kubelet, err = w.node.Start(ctx, w.Variant.Binary, gates)
-	return err
+	w.Kubelet = must(w.node.Start(w.ctx, w.Variant.Binary, gates))
 }
 
 // killKubelet kills the kubelet, as a crash would.
-func (w *World) killKubelet(ctx context.Context) error {
-	if w.Variant.Ours {
-		c, err := w.counters(ctx)
-		if err != nil {
-			return err
-		}
-		w.lives = c // the next kubelet counts from zero
-	}
+func (w *World) killKubelet() {
+	w.lives = w.counters() // the next kubelet counts from zero
 	w.Summary.KubeletKills++
-	return w.Kubelet.Kill()
+	do(w.Kubelet.Kill())
 }
 
-// restartRuntime takes the runtime away for a moment.
-func (w *World) restartRuntime(ctx context.Context) error {
-	w.Summary.RuntimeKills++
-	return w.runtime.restart(ctx)
-}
-
-// Close ends everything and removes the folder.
+// Close ends everything.
 func (w *World) Close() error {
 	var errs []error
 	if w.tracker != nil {
@@ -200,60 +171,33 @@ func (w *World) Close() error {
 	if keep := os.Getenv("KUBELET_E2E_KEEP"); keep != "" {
 		errs = append(errs, os.Rename(filepath.Join(w.dir, "kubelet.log"), filepath.Join(keep, filepath.Base(w.dir)+".log")))
 	}
-	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
+	return errors.Join(errs...)
 }
 
 // look enters the latest changes into the book, with pods by name.
-func (w *World) look(ctx context.Context) error {
-	changes, err := w.runtime.news(ctx)
-	if err != nil {
-		return err
-	}
+func (w *World) look() {
+	changes := must(w.runtime.news(w.ctx))
 	for i := range changes {
-		if name, ok := w.uids[changes[i].Pod]; ok {
-			changes[i].Pod = name
-		}
+		changes[i].Pod = cmp.Or(w.uids[changes[i].Pod], changes[i].Pod)
 	}
 	w.book.enter(changes)
-	return nil
 }
 
 // pods returns the pods with the kubelet's reported status, by name: from the API server, or from
 // the kubelet.
-func (w *World) pods(ctx context.Context) (map[string]corev1.PodStatus, error) {
+func (w *World) pods() map[string]corev1.PodStatus {
 	byName := make(map[string]corev1.PodStatus)
 	if w.api != nil {
-		list, err := w.api.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range list.Items {
+		for _, p := range must(w.podsAPI().List(w.ctx, metav1.ListOptions{})).Items {
 			byName[p.Name] = p.Status
 		}
-		return byName, nil
+		return byName
 	}
-	list, err := w.Kubelet.Pods(ctx)
-	for _, p := range list {
+	for _, p := range must(w.Kubelet.Pods(w.ctx)) {
 		byName[strings.TrimSuffix(p.Name, "-"+standalone.NodeName)] = p.Status
 	}
-	return byName, err
+	return byName
 }
 
-// eventually waits until what returns nil, or returns its last error.
-func eventually(ctx context.Context, within time.Duration, what func() error) error {
-	end := time.Now().Add(within)
-	for {
-		err := what()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("not within %v: %w", within, err)
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
+// metrics returns the kubelet's metrics.
+func (w *World) metrics() map[string]float64 { return must(w.Kubelet.Metrics(w.ctx)) }

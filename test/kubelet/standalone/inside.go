@@ -15,8 +15,13 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
+
+const cgroups = "/sys/fs/cgroup"
 
 // settings are the kernel settings required by a kubelet, which would write them otherwise.
 var settings = map[string]int{
@@ -24,9 +29,9 @@ var settings = map[string]int{
 	"kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000,
 }
 
-// emptied are the machine's folders to which a kubelet writes with any configuration. In its
-// namespace they are empty and go with it.
-var emptied = []string{"/var/lib", "/var/log"}
+// emptied are the machine's folders to which a kubelet writes with any configuration, and CRI-O at
+// an image name without a registry. In the kubelet's namespace they are empty and go with it.
+var emptied = []string{"/var/lib", "/var/log", "/var/cache"}
 
 // RunInside is the work of a program called with [Inside] as its first argument: it makes its mount
 // namespace read-only for everything of the machine, and becomes the kubelet. Args are the
@@ -44,7 +49,10 @@ func RunInside(args []string) error {
 	if err := Pretend(f.tmp()); err != nil {
 		return err
 	}
-	writable := append(f.writable(), cgroupDirs(cgroup)...)
+	writable := f.writable()
+	if cgroup != "" {
+		writable = append(writable, unshare.Cgroups(cgroup)...)
+	}
 	if logs != "" {
 		writable = append(writable, logs)
 	}
@@ -90,121 +98,68 @@ func pretend(dir, name string, want int) error {
 	return syscall.Mount(file, path, "", syscall.MS_BIND, "")
 }
 
-// Seal makes every mount of the namespace read-only but those folders and empty ones of its own,
-// and fails if any other can be written.
+// Seal makes every mount of the namespace read-only but those folders, and puts an empty folder of
+// the namespace's own over each folder to which a kubelet writes unasked. It fails if any other
+// mount can be written.
 func Seal(writable []string) error {
-	own, err := seal(writable)
-	if err == nil {
-		err = leaks(own)
-	}
-	if err != nil {
-		return fmt.Errorf("standalone: %w", err)
-	}
-	return nil
-}
-
-// seal makes every mount of the namespace read-only but those folders, and puts an empty folder of
-// the namespace's own over each folder to which a kubelet writes unasked. It returns the writable
-// mount points.
-func seal(writable []string) (own []string, err error) {
+	var own []string // writable mount points
 	for _, dir := range writable {
-		if dir, err = filepath.EvalSymlinks(dir); err != nil { // mountinfo has no symbolic links
-			return nil, err
+		dir, err := filepath.EvalSymlinks(dir) // the kernel's list of mounts has no symbolic links
+		if err != nil {
+			return fmt.Errorf("standalone: %w", err)
 		}
 		if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
-			return nil, fmt.Errorf("bind %s: %w", dir, err)
+			return fmt.Errorf("standalone: bind %s: %w", dir, err)
 		}
 		own = append(own, dir)
 	}
 	readOnly := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, readOnly); err != nil {
-		return nil, fmt.Errorf("make every mount read-only (Linux 5.12 can): %w", err)
+		return fmt.Errorf("standalone: make every mount read-only (Linux 5.12 can): %w", err)
 	}
 	for _, dir := range own {
 		if err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
-			return nil, fmt.Errorf("make %s writable: %w", dir, err)
+			return fmt.Errorf("standalone: make %s writable: %w", dir, err)
 		}
 	}
 	for _, dir := range emptied {
 		if slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, dir+"/") }) {
-			return nil, fmt.Errorf("the node's folder is in %s, which the kubelet sees empty: put it elsewhere (TMPDIR)", dir)
+			return fmt.Errorf("standalone: the node's folder is in %s, which the kubelet sees empty: put it elsewhere (TMPDIR)", dir)
 		}
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
-			return nil, fmt.Errorf("an empty %s: %w", dir, err)
+			return fmt.Errorf("standalone: an empty %s: %w", dir, err)
 		}
 		own = append(own, dir)
 	}
-	return own, nil
+	mounts, err := procfs.GetMounts()
+	if err != nil {
+		return fmt.Errorf("standalone: %w", err)
+	}
+	var foreign []string
+	for _, m := range mounts {
+		if _, closed := m.Options["ro"]; !closed && !slices.Contains(own, m.MountPoint) {
+			foreign = append(foreign, m.MountPoint)
+		}
+	}
+	if len(foreign) > 0 {
+		return fmt.Errorf("standalone: it could write to %d mounts, such as %s", len(foreign), strings.Join(foreign[:min(5, len(foreign))], ", "))
+	}
+	return nil
 }
-
-// hugePages is where a kubelet sees which sizes of huge pages the machine has.
-const hugePages = "/sys/kernel/mm/hugepages"
 
 // HideHugePages hides the machine's huge pages in this mount namespace where no cgroup can limit
 // them. A kubelet requests a limit of zero for each size, and CRI-O, which goes by /proc/cgroups,
 // then tries to set it in an unmounted hierarchy, and makes no container. Containerd leaves the
 // limit out.
 func HideHugePages() error {
-	if err := hideHugePages(cgroups, hugePages); err != nil {
-		return fmt.Errorf("standalone: %w", err)
-	}
-	return nil
-}
-
-func hideHugePages(cgroups, hugePages string) error {
-	limited, err := limitsHugePages(cgroups)
-	if err != nil || limited {
-		return err
+	const hugePages = "/sys/kernel/mm/hugepages" // where a kubelet sees which sizes the machine has
+	_, err := os.Stat(filepath.Join(cgroups, "hugetlb"))
+	controllers, _ := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers")) // of version 2
+	if err == nil || slices.Contains(strings.Fields(string(controllers)), "hugetlb") {
+		return nil
 	}
 	if err := syscall.Mount("tmpfs", hugePages, "tmpfs", syscall.MS_RDONLY, "size=4k"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("an empty %s: %w", hugePages, err)
+		return fmt.Errorf("standalone: an empty %s: %w", hugePages, err)
 	}
 	return nil
-}
-
-// limitsHugePages reports whether the machine's cgroups have a controller for huge pages.
-func limitsHugePages(cgroups string) (bool, error) {
-	if _, err := os.Stat(filepath.Join(cgroups, "hugetlb")); !errors.Is(err, os.ErrNotExist) {
-		return err == nil, err
-	}
-	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers")) // version 2
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	return slices.Contains(strings.Fields(string(controllers)), "hugetlb"), err
-}
-
-// leaks returns an error with the other writable mounts of this namespace.
-func leaks(own []string) error {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	found, err := writableMounts(string(text))
-	if err != nil {
-		return err
-	}
-	found = slices.DeleteFunc(found, func(m string) bool { return slices.Contains(own, m) })
-	if len(found) > 0 {
-		return fmt.Errorf("it could write to %d mounts, such as %s", len(found), strings.Join(found[:min(5, len(found))], ", "))
-	}
-	return nil
-}
-
-// writableMounts returns the writable mount points in a mountinfo file (proc_pid_mountinfo(5)).
-func writableMounts(mountinfo string) (points []string, err error) {
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	for line := range strings.Lines(mountinfo) {
-		fields := strings.Fields(line)
-		if len(fields) < 6 {
-			return nil, fmt.Errorf("mountinfo: %q has %d fields, want 6 or more", line, len(fields))
-		}
-		if !slices.Contains(strings.Split(fields[5], ","), "ro") {
-			points = append(points, unescape.Replace(fields[4]))
-		}
-	}
-	if len(points) == 0 {
-		return nil, errors.New("mountinfo: no mount can be written, not even our own")
-	}
-	return points, nil
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -39,6 +38,7 @@ act "write to /proc" sh -c 'echo 1 > /proc/sys/vm/overcommit_memory'
 act "write to a cgroup" mkdir /sys/fs/cgroup/canary-of-standalone
 act "write to /var/lib" touch /var/lib/canary-of-standalone
 act "write to /var/log" touch /var/log/canary-of-standalone
+act "write to /var/cache" touch /var/cache/canary-of-standalone
 act "write to its root" touch "$3/root/x"
 act "write to its temporary folder" touch "$TMPDIR/x"
 act "remove all of its working directory" sh -c 'rm *'
@@ -81,6 +81,7 @@ func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
 		"write to a cgroup: refused\n" +
 		"write to /var/lib: done\n" +
 		"write to /var/log: done\n" +
+		"write to /var/cache: done\n" +
 		"write to its root: done\n" +
 		"write to its temporary folder: done\n" +
 		"remove all of its working directory: done\n"
@@ -92,7 +93,7 @@ func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, path := range []string{"/canary-of-standalone", "/tmp/canary-of-standalone", "/var/lib/canary-of-standalone", "/var/log/canary-of-standalone"} {
+	for _, path := range []string{"/canary-of-standalone", "/tmp/canary-of-standalone", "/var/lib/canary-of-standalone", "/var/log/canary-of-standalone", "/var/cache/canary-of-standalone"} {
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s was made on the machine", path)
 			_ = os.Remove(path)
@@ -108,48 +109,4 @@ func canary(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-func TestWritableMounts(t *testing.T) {
-	const line = "22 27 0:21 / %s %s,relatime shared:1 - proc proc rw\n"
-	text := fmt.Sprintf(line, "/proc", "ro") + fmt.Sprintf(line, `/with\040space`, "rw,nosuid") + fmt.Sprintf(line, "/own", "rw")
-	got, err := writableMounts(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"/with space", "/own"}, got); diff != "" {
-		t.Error(diff)
-	}
-	for _, bad := range []string{"", "22 27 0:21\n", fmt.Sprintf(line, "/proc", "ro")} {
-		if got, err := writableMounts(bad); err == nil {
-			t.Errorf("%.20q: %s, want an error", bad, strings.Join(got, " "))
-		}
-	}
-}
-
-func TestLimitsHugePages(t *testing.T) {
-	for name, tt := range map[string]struct {
-		make func(dir string) error
-		want bool
-	}{
-		"version 1 without": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "memory"), 0o755) }, false},
-		"version 1":         {func(dir string) error { return os.Mkdir(filepath.Join(dir, "hugetlb"), 0o755) }, true},
-		"version 2 without": {func(dir string) error { return controllers(dir, "cpu memory\n") }, false},
-		"version 2":         {func(dir string) error { return controllers(dir, "cpu hugetlb memory\n") }, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := tt.make(dir); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := limitsHugePages(dir); err != nil || got != tt.want {
-				t.Errorf("%v, %v, want %v", got, err, tt.want)
-			}
-		})
-	}
-}
-
-// controllers writes the controllers of a hierarchy of version 2.
-func controllers(dir, names string) error {
-	return os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(names), 0o644)
 }

@@ -17,10 +17,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -33,15 +33,12 @@ const Inside = "run-kubelet-inside"
 type Kubelet struct {
 	*Process
 	node *Node
-	// url is the read-only server's, secure the URL of the server with the debugging handlers, which
-	// accepts anybody.
-	url, secure string
-	log         string
+	url  string // of its server, which accepts anybody
 }
 
 // Start starts a kubelet of the binary and waits until healthy.
 func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) (*Kubelet, error) {
-	config, port, readOnly, err := n.configure(gates)
+	config, port, err := n.configure(gates)
 	if err != nil {
 		return nil, err
 	}
@@ -49,21 +46,19 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 	if err != nil {
 		return nil, err
 	}
-	k := &Kubelet{
-		node: n, url: "http://127.0.0.1:" + strconv.Itoa(readOnly), secure: "https://127.0.0.1:" + strconv.Itoa(port),
-		log: filepath.Join(n.cfg.Dir, "kubelet.log"),
-	}
+	k := &Kubelet{node: n, url: "https://127.0.0.1:" + strconv.Itoa(port)}
+	log := filepath.Join(n.cfg.Dir, "kubelet.log")
 	cmd := n.sealed(self, binary, "--config="+config, "--root-dir="+n.root(), "--cert-dir="+n.certs(),
 		"--hostname-override="+NodeName, "--v=2")
 	if n.cfg.Kubeconfig != "" {
 		cmd.Args = append(cmd.Args, "--kubeconfig="+n.cfg.Kubeconfig)
 	}
-	if k.Process, err = Spawn(cmd, k.log); err != nil {
+	if k.Process, err = Spawn(cmd, log); err != nil {
 		return nil, err
 	}
 	if err := k.awaitHealthy(ctx); err != nil {
 		_ = k.Kill()
-		return nil, fmt.Errorf("%s: %w\n%w", filepath.Base(binary), err, tail(k.log))
+		return nil, fmt.Errorf("%s: %w\n%w", filepath.Base(binary), err, tail(log))
 	}
 	return k, nil
 }
@@ -93,26 +88,6 @@ func (k *Kubelet) awaitHealthy(ctx context.Context) error {
 	return errDeadline
 }
 
-// CPUSeconds is the kubelet's CPU time so far.
-func (k *Kubelet) CPUSeconds() (float64, error) {
-	p, err := procfs.NewProc(k.PID())
-	if err != nil {
-		return 0, err
-	}
-	stat, err := p.Stat()
-	return stat.CPUTime(), err
-}
-
-// RSS is the kubelet's resident memory in bytes.
-func (k *Kubelet) RSS() (int64, error) {
-	p, err := procfs.NewProc(k.PID())
-	if err != nil {
-		return 0, err
-	}
-	status, err := p.NewStatus()
-	return int64(status.VmRSS), err
-}
-
 // Pods returns the static pods with the kubelet's reported status.
 func (k *Kubelet) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	body, err := k.get(ctx, "/pods")
@@ -135,22 +110,29 @@ func (k *Kubelet) Metrics(ctx context.Context) (map[string]float64, error) {
 	return bench.Scrape(body), nil
 }
 
+// Stacks returns the stacks of the kubelet's goroutines in Go's printed form.
+func (k *Kubelet) Stacks(ctx context.Context) ([]string, error) {
+	body, err := k.get(ctx, "/debug/pprof/goroutine?debug=2")
+	return strings.Split(strings.TrimSpace(string(body)), "\n\n"), err
+}
+
+// CPUProfile returns the kubelet's CPU profile during the time, in pprof's form.
+func (k *Kubelet) CPUProfile(ctx context.Context, d time.Duration) ([]byte, error) {
+	return k.getWithin(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", d.Seconds()), d+30*time.Second)
+}
+
 func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {
-	return k.fetch(ctx, k.url+path)
+	return k.getWithin(ctx, path, 30*time.Second)
 }
 
 // client makes a connection for each request, so that no idle connection counts among the kubelet's
 // goroutines. The kubelet signs its own certificate, on loopback.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
-func (k *Kubelet) fetch(ctx context.Context, url string) ([]byte, error) {
-	return k.fetchWithin(ctx, url, 30*time.Second)
-}
-
-func (k *Kubelet) fetchWithin(ctx context.Context, url string, patience time.Duration) ([]byte, error) {
+func (k *Kubelet) getWithin(ctx context.Context, path string, patience time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +143,7 @@ func (k *Kubelet) fetchWithin(ctx context.Context, url string, patience time.Dur
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", url, resp.Status, body)
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
 	}
 	return body, err
 }

@@ -4,6 +4,7 @@
 package standalone
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -22,7 +23,7 @@ type Config struct {
 	Dir string
 	// RuntimeEndpoint is the unix socket of the runtime.
 	RuntimeEndpoint string
-	// CgroupRoot is the name of a cgroup in all hierarchies ([MakeCgroup] makes it): the kubelet
+	// CgroupRoot is the name of a cgroup in all hierarchies (package unshare makes it): the kubelet
 	// makes a cgroup for each pod below. Empty: none.
 	CgroupRoot string
 	// RuntimeLogs is the runtime's folder for logs of containers without a log path: a kubelet
@@ -31,8 +32,6 @@ type Config struct {
 	// Kubeconfig is the access to an API server, with which the kubelet registers. Empty: the
 	// kubelet stands alone, with static pods only.
 	Kubeconfig string
-	// MaxPods bounds the pods of the node. Default 250.
-	MaxPods int
 	// LogInterval is how often the kubelet checks logs for rotation. Default an hour, which keeps it
 	// from asking a runtime without logs again and again: see [Node.WriteLogs].
 	LogInterval time.Duration
@@ -67,12 +66,6 @@ func (f folders) writable() []string {
 
 // NewNode makes the folders of a node.
 func NewNode(cfg Config) (*Node, error) {
-	if cfg.MaxPods == 0 {
-		cfg.MaxPods = 250
-	}
-	if cfg.LogInterval == 0 {
-		cfg.LogInterval = time.Hour
-	}
 	n := &Node{cfg: cfg, folders: folders{cfg.Dir}}
 	for _, d := range append(n.writable(), n.manifests(), n.tmp()) {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -81,9 +74,6 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	return n, nil
 }
-
-// WorkingDirectory is the kubelet's, a folder of its own.
-func (n *Node) WorkingDirectory() string { return n.cwd() }
 
 // PodsSocket is where the kubelet serves its pods API.
 func (n *Node) PodsSocket() string { return filepath.Join(n.root(), "pods-api", "pods-api.sock") }
@@ -118,24 +108,24 @@ func (n *Node) WriteLogs() (int, error) {
 	return len(folders), err
 }
 
-// configure writes the kubelet's configuration, and returns the ports of its two servers.
-func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int, err error) {
-	ports, err := FreePorts(3)
+// configure writes the kubelet's configuration, and returns the port of its server.
+func (n *Node) configure(gates map[string]bool) (file string, port int, err error) {
+	ports, err := FreePorts(1)
 	if err != nil {
-		return "", 0, 0, err
+		return "", 0, err
 	}
 	c := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"address": "127.0.0.1", "port": ports[0], "readOnlyPort": ports[1], "healthzPort": ports[2], "healthzBindAddress": "127.0.0.1",
+		"address": "127.0.0.1", "port": ports[0], "healthzPort": 0,
 		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
 		"authorization":            map[string]any{"mode": "AlwaysAllow"},
 		"containerRuntimeEndpoint": "unix://" + n.cfg.RuntimeEndpoint,
 		"staticPodPath":            n.manifests(), "podLogsDir": n.logs(), "resolvConf": "", "volumePluginDir": n.plugins(),
-		"maxPods": n.cfg.MaxPods, "registerNode": n.cfg.Kubeconfig != "", "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
+		"maxPods": 2000, "registerNode": n.cfg.Kubeconfig != "", "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
 		"cgroupsPerQOS": n.cfg.CgroupRoot != "", "enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
 		"serializeImagePulls": false, "featureGates": gates,
-		"containerLogMonitorInterval": n.cfg.LogInterval.String(),
+		"containerLogMonitorInterval": cmp.Or(n.cfg.LogInterval, time.Hour).String(),
 		// A static pod removed and put back under its UID counts as a crash; the wait after the crash
 		// has nothing to do with a PLEG.
 		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"},
@@ -146,10 +136,10 @@ func (n *Node) configure(gates map[string]bool) (file string, port, readOnly int
 	}
 	data, err := yaml.Marshal(c)
 	if err != nil {
-		return "", 0, 0, err
+		return "", 0, err
 	}
 	file = filepath.Join(n.cfg.Dir, "kubelet.yaml")
-	return file, ports[0], ports[1], os.WriteFile(file, data, 0o644)
+	return file, ports[0], os.WriteFile(file, data, 0o644)
 }
 
 // FreePorts finds unused ports. Another process may take a port before the kubelet does; then the

@@ -7,12 +7,10 @@ import (
 	"cmp"
 	"encoding/xml"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -152,6 +150,16 @@ func (t *Table) Difference(column int, spec string) string {
 	return ""
 }
 
+// differing returns in how many columns a spec differs.
+func (t *Table) differing(spec string) (n int) {
+	for column := range t.Columns {
+		if t.Difference(column, spec) != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // median returns the median of the seconds of the passed runs.
 func median(runs []Result) (float64, bool) {
 	var all []float64
@@ -167,27 +175,20 @@ func median(runs []Result) (float64, bool) {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
 }
 
-// row is a line of the table: a name, and a cell for each column.
-type row struct {
-	Name    string
-	Cells   []string
-	Differs bool // from the first column
-}
-
-// row makes a row.
-func (t *Table) row(name string, cell func(column int) string) row {
-	r := row{Name: name}
-	for column := range t.Columns {
-		r.Cells = append(r.Cells, cell(column))
+// Write writes the table as Markdown: a summary, and a line for each spec, those that differ first.
+func (t *Table) Write(out io.Writer) {
+	line := func(name string, cell func(column int) string) {
+		fmt.Fprintf(out, "| %s |", strings.ReplaceAll(name, "|", "/"))
+		for column := range t.Columns {
+			fmt.Fprintf(out, " %s |", cell(column))
+		}
+		fmt.Fprintln(out)
 	}
-	return r
-}
-
-// summary returns the rows above the specs.
-func (t *Table) summary() (rows []row) {
+	line("", func(column int) string { return t.Columns[column] })
+	line("---", func(int) string { return "---:" })
 	specs := t.Specs()
 	count := func(name string, is func(column int, spec string, runs []Result) bool) {
-		rows = append(rows, t.row(name, func(column int) string {
+		line(name, func(column int) string {
 			n := 0
 			for _, spec := range specs {
 				if is(column, spec, t.Runs[column][spec]) {
@@ -195,7 +196,7 @@ func (t *Table) summary() (rows []row) {
 				}
 			}
 			return fmt.Sprint(n)
-		}))
+		})
 	}
 	for _, status := range []Status{Passed, Failed, Cut} {
 		count(string(status), func(_ int, _ string, runs []Result) bool {
@@ -206,7 +207,7 @@ func (t *Table) summary() (rows []row) {
 		return t.Difference(column, spec) != ""
 	})
 	count("run again alone", func(_ int, _ string, runs []Result) bool { return len(runs) > 1 })
-	return append(rows, t.row("seconds of all that passed with all, medians", func(column int) string {
+	line("seconds of all that passed with all, medians", func(column int) string {
 		var sum float64
 		for _, spec := range specs {
 			seconds, all := 0.0, true
@@ -221,75 +222,15 @@ func (t *Table) summary() (rows []row) {
 			}
 		}
 		return fmt.Sprintf("%.0f", sum)
-	}))
-}
-
-// specRows returns a row for each spec.
-func (t *Table) specRows() (rows []row) {
-	for _, spec := range t.Specs() {
-		differs := false
-		r := t.row(spec, func(column int) string {
-			differs = differs || t.Difference(column, spec) != ""
+	})
+	slices.SortStableFunc(specs, func(a, b string) int { return cmp.Compare(t.differing(b), t.differing(a)) })
+	for _, spec := range specs {
+		line(spec, func(column int) string {
 			var cells []string
 			for _, r := range t.Runs[column][spec] {
 				cells = append(cells, fmt.Sprintf("%s %.0f s", r.Status, r.Seconds))
 			}
 			return strings.Join(cells, "; ")
 		})
-		r.Differs = differs
-		rows = append(rows, r)
 	}
-	return rows
-}
-
-// Write writes the table as Markdown: a summary, and a line for each spec.
-func (t *Table) Write(out io.Writer) {
-	line := func(name string, cells ...string) {
-		fmt.Fprintf(out, "| %s | %s |\n", strings.ReplaceAll(name, "|", "/"), strings.Join(cells, " | "))
-	}
-	line("", t.Columns...)
-	line("---", t.row("", func(int) string { return "---:" }).Cells...)
-	for _, r := range slices.Concat(t.summary(), t.specRows()) {
-		line(r.Name, r.Cells...)
-	}
-}
-
-// page is the table for a browser: one file, with the specs that differ at the top.
-var page = template.Must(template.New("page").Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Upstream's node e2e tests</title>
-<style>
-body { font: 15px/1.4 system-ui, sans-serif; margin: 1rem auto; max-width: 75rem; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% } th { position: sticky; top: 0; background: #eee }
-th, td { border-bottom: 1px solid #ccc; padding: .2rem .5rem; text-align: right }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere }
-.differs { background: #fdd }
-@media (prefers-color-scheme: dark) {
-  body { background: #111; color: #ddd } th { background: #333 } .differs { background: #622 }
-}
-</style>
-<h1>Upstream's node e2e tests, spec by spec</h1>
-<p>Each cell is the result and the seconds of a spec, first among others, then alone.
-A spec differs if its result is another one, or if it takes 15 s more and 1.3 times as long.</p>
-{{range .Tables}}<table>
-<tr><th>{{.Head}}</th>{{range $.Columns}}<th>{{.}}</th>{{end}}</tr>
-{{range .Rows}}<tr{{if .Differs}} class="differs"{{end}}><td>{{.Name}}</td>
-{{- range .Cells}}<td>{{.}}</td>{{end}}</tr>
-{{end}}</table>
-{{end}}</html>
-`))
-
-// Page writes the table as HTML.
-func (t *Table) Page(out io.Writer) error {
-	specs := t.specRows()
-	slices.SortStableFunc(specs, func(a, b row) int {
-		return cmp.Compare(strconv.FormatBool(b.Differs), strconv.FormatBool(a.Differs))
-	})
-	type part struct {
-		Head string
-		Rows []row
-	}
-	return page.Execute(out, map[string]any{
-		"Columns": t.Columns, "Tables": []part{{"", t.summary()}, {"spec", specs}},
-	})
 }

@@ -14,17 +14,16 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/evented-pleg/evented-pleg/test/node/image"
 )
 
 // picture is what the images of a name are made of: a layer by its name, the program with
@@ -145,27 +144,17 @@ func push(at string, layers map[string]v1.Layer, refs []string) error {
 			return err
 		}
 		p := pictures[path.Base(to.RepositoryStr())]
-		base := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
-		img, err := mutate.AppendLayers(mutate.ConfigMediaType(base, types.OCIConfigJSON), layers[p.layer])
-		if err != nil {
-			return err
-		}
-		config, err := img.ConfigFile()
-		if err != nil {
-			return err
-		}
-		config = config.DeepCopy()
-		config.OS, config.Architecture = "linux", runtime.GOARCH
-		config.Config = v1.Config{
+		config := v1.Config{
 			// Each reference has an image ID of its own, because a container's status names one of the
 			// references of an ID, and specs compare names.
 			Labels: map[string]string{"ref": ref}, Cmd: p.command, User: p.user,
 			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		}
 		if p.entrypoint != "" {
-			config.Config.Entrypoint = []string{p.entrypoint}
+			config.Entrypoint = []string{p.entrypoint}
 		}
-		if img, err = mutate.ConfigFile(img, config); err != nil {
+		img, err := image.New(layers[p.layer], config)
+		if err != nil {
 			return err
 		}
 		if err := remote.Write(to, img); err != nil {
@@ -197,7 +186,7 @@ func references(tree string) (refs []string, err error) {
 	if pauseOf(refs) == "" {
 		return nil, fmt.Errorf("upstream: %s names no image of pause", manifestGo)
 	}
-	return refs, nil
+	return append(refs, "docker.io/library/busybox:1.36"), nil // Kubelet Pods API of 1.36 names it
 }
 
 // pauseOf returns the image of sandboxes.

@@ -13,14 +13,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
 // Config is what all nodes of a run have in common. Paths are absolute.
@@ -65,11 +63,8 @@ const (
 
 const at = machine.At
 
-// unitsDir is the folder of the units; tests have another.
-var unitsDir = at + "/units"
-
-// folders are those of a node, beside those of its machine.
-const folders = "report cni units c/s"
+// unitsDir is the folder of the units.
+const unitsDir = at + "/units"
 
 const (
 	nodeName = "e2enode"
@@ -107,22 +102,14 @@ func (n *Node) Run(ctx context.Context) (results map[string]Result, err error) {
 			err = fmt.Errorf("%s: %w (see %s)", name, err, dir)
 		}
 	}()
-	if err := os.RemoveAll(dir); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "report"), 0o755)); err != nil {
 		return nil, err
-	}
-	for d := range strings.FieldsSeq(folders) {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			return nil, err
-		}
 	}
 	if err := machine.Prepare(dir, n.Cgroup); err != nil {
 		return nil, err
 	}
-	defer func() { // the namespaces are gone with their first process
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		target := sweep.Target{Dir: dir, Cgroup: n.Cgroup}
-		err = errors.Join(err, target.SweepButFiles(ctx), os.RemoveAll(filepath.Join(dir, "c")))
+	defer func() { // the namespaces are gone with their first process, and the mounts with them
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, "c")))
 	}()
 	for _, program := range standIns {
 		if err := os.Symlink("self", filepath.Join(dir, "bin", program)); err != nil {

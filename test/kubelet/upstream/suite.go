@@ -21,10 +21,9 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
 const images = "127.0.0.1:5555"
@@ -39,11 +38,8 @@ func RunSuite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runtime := containerd
-	if n.Config.Runtime.Runtime.Family == runtimes.CRIO {
-		runtime = crio
-	}
-	if err := n.configure(runtime, pauseOf(refs)); err != nil {
+	runtime := serviceOf(n.Config)
+	if err := errors.Join(runtime.configure(n.Config, pauseOf(refs)), n.configure()); err != nil {
 		return err
 	}
 	layers, err := layersOf(n.Config)
@@ -59,12 +55,13 @@ func RunSuite(ctx context.Context) error {
 	if err := push(images, layers, refs); err != nil {
 		return err
 	}
-	if err := newUnit(runtime.unit, at+"/runtime.log", runtime.command(n.Config)); err != nil {
+	started, err := newUnit(runtime.name+".service", at+"/runtime.log", runtime.command)
+	if err != nil {
 		return err
 	}
 	go func() { // Restart=always
 		for range time.Tick(time.Second) {
-			_ = unit(filepath.Join(unitsDir, runtime.unit)).start()
+			_ = started.start()
 		}
 	}()
 	endpoint := "unix://" + runtime.socket
@@ -77,7 +74,7 @@ func RunSuite(ctx context.Context) error {
 		"--no-color", "--silence-skips", "--junit-report=junit.xml", "--output-dir="+at+"/report",
 		"./e2e_node.test", "--", "--node-name="+nodeName,
 		"--container-runtime-endpoint="+endpoint, "--image-service-endpoint="+endpoint,
-		"--container-runtime-process-name="+strings.TrimSuffix(runtime.unit, ".service"),
+		"--container-runtime-process-name="+runtime.name,
 		"--prepull-images=false", "--report-dir="+at+"/report", "--server-start-timeout=8m",
 		"--kubelet-config-file="+at+"/kubelet.yaml", "--system-spec-file="+at+"/spec.yaml")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -87,54 +84,40 @@ func RunSuite(ctx context.Context) error {
 	return err
 }
 
-// configure writes the files of the runtime, CNI, the kubelet and the suite.
-func (n *Node) configure(runtime service, pause string) error {
+// configure writes the files of the kubelet and the suite.
+func (n *Node) configure() error {
 	var kubelet strings.Builder
 	kubelet.WriteString("#!/bin/sh\nexec " + n.Column.Binary + ` "$@"`)
 	for gate, on := range n.Column.Gates { // in the file they would be the suite's too
 		fmt.Fprintf(&kubelet, " --feature-gates=%s=%v", gate, on)
 	}
-	err := runtime.configure(n.Config, pause)
-	suite := filepath.Join(n.Config.Suite, "e2e_node.test")
-	errs := []error{err, os.Symlink(suite, at+"/cwd/e2e_node.test")}
+	err := os.Symlink(filepath.Join(n.Config.Suite, "e2e_node.test"), at+"/cwd/e2e_node.test")
 	for name, text := range map[string]string{
-		"cni/10-e2e.conflist": cniConfig, "kubelet.yaml": kubeletConfig,
-		"spec.yaml":   "os: Linux\nkernelSpec:\n  versions: ['.*']\n",
+		"kubelet.yaml": kubeletConfig, "spec.yaml": "os: Linux\nkernelSpec:\n  versions: ['.*']\n",
 		"cwd/kubelet": kubelet.String() + "\n", // found beside e2e_node.test
 	} {
-		errs = append(errs, os.WriteFile(filepath.Join(at, name), []byte(text), 0o755))
+		err = errors.Join(err, os.WriteFile(filepath.Join(at, name), []byte(text), 0o755))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // pull waits for the runtime and pulls the images, so that no spec waits for that.
 func pull(ctx context.Context, endpoint string, refs []string) error {
-	insecure := grpc.WithTransportCredentials(insecure.NewCredentials())
-	conn, err := grpc.NewClient(endpoint, insecure)
+	client, err := crikit.Dial(crikit.Options{Endpoint: endpoint})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	service := runtimeapi.NewImageServiceClient(conn)
 	for _, ref := range refs {
 		image := &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}
-		if _, err := service.PullImage(ctx, image, grpc.WaitForReady(true)); err != nil {
+		if _, err := client.Images().PullImage(ctx, image, grpc.WaitForReady(true)); err != nil {
 			return fmt.Errorf("upstream: pull %s: %w", ref, err)
 		}
 	}
 	return nil
 }
-
-const cniConfig = `{"cniVersion": "1.0.0", "name": "e2e", "plugins": [{
-  "type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
-  "ipam": {
-    "type": "host-local", "dataDir": "` + at + `/c/ipam",
-    "ranges": [[{"subnet": "10.100.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]
-  }
-}]}
-`
 
 // kubeletConfig is the suite's own for cgroup v1 and cgroupfs, without a firewall.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1

@@ -6,6 +6,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,23 +58,18 @@ func systemdRun(args []string, out io.Writer) error {
 		}
 		args = args[1:]
 	}
-	return newUnit(name, log, args)
+	_, err := newUnit(name, log, args)
+	return err
 }
 
 // unit is the folder of a unit.
 type unit string
 
-func newUnit(name, log string, command []string) error {
+// newUnit makes a unit and starts it.
+func newUnit(name, log string, command []string) (unit, error) {
 	u := unit(filepath.Join(unitsDir, name))
-	if err := os.MkdirAll(string(u), 0o755); err != nil {
-		return err
-	}
 	text := strings.Join(append(command, log), "\x00")
-	err := os.WriteFile(filepath.Join(string(u), "command"), []byte(text), 0o644)
-	if err != nil {
-		return err
-	}
-	return u.start()
+	return u, errors.Join(os.MkdirAll(string(u), 0o755), os.WriteFile(filepath.Join(string(u), "command"), []byte(text), 0o644), u.start())
 }
 
 // pid is the unit's process, 0 if there is none.

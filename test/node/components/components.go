@@ -25,7 +25,6 @@ package components
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,20 +50,9 @@ type Set struct {
 	Runtime runtimes.Runtime
 }
 
-// Containerd is the path of the containerd daemon.
-func (s Set) Containerd() string { return filepath.Join(s.RuntimeDir, "containerd") }
-
-// Shim is the path of containerd's runc shim.
-func (s Set) Shim() string { return filepath.Join(s.RuntimeDir, "containerd-shim-runc-v2") }
-
-// Ctr is the path of containerd's own client, used to import the image.
-func (s Set) Ctr() string { return filepath.Join(s.RuntimeDir, "ctr") }
-
-// CRIO is the path of the CRI-O daemon.
-func (s Set) CRIO() string { return filepath.Join(s.RuntimeDir, "crio") }
-
-// Pinns is the path of the program by which CRI-O keeps namespaces.
-func (s Set) Pinns() string { return filepath.Join(s.RuntimeDir, "pinns") }
+// Program is the path of a program of the runtime: containerd, containerd-shim-runc-v2 and ctr, or
+// crio and pinns.
+func (s Set) Program(name string) string { return filepath.Join(s.RuntimeDir, name) }
 
 // Runc is the path of runc.
 func (s Set) Runc() string { return filepath.Join(s.RuncDir, "runc") }
@@ -78,8 +66,6 @@ type Options struct {
 	Root string
 	// Runtime is the name of a runtime to build, for runtimes.ByName, with runc. Empty: none.
 	Runtime string
-	// Own: build the workload.
-	Own bool
 	// Log receives a line for each step.
 	Log io.Writer
 }
@@ -112,47 +98,27 @@ func Build(ctx context.Context, o Options) (Set, error) {
 			return Set{}, err
 		}
 	}
-	if o.Own {
-		if err := set.buildOwn(ctx, o); err != nil {
-			return Set{}, err
-		}
-	}
-	return set, nil
+	workload := niced(ctx, "go", "build", "-o", set.Workload(), "./test/node/workload")
+	workload.Dir = o.Root
+	workload.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return set, run(ctx, workload, "")
 }
 
-func (s Set) buildOwn(ctx context.Context, o Options) error {
-	cmd := niced(ctx, "go", "build", "-o", s.Workload(), "./test/node/workload")
-	cmd.Dir = o.Root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return buildError(ctx, cmd, out, err, "")
+// run runs a command. Its error has the end of the output, and a hint.
+func run(ctx context.Context, cmd *exec.Cmd, hint string) error {
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-func buildError(ctx context.Context, cmd *exec.Cmd, out []byte, err error, hint string) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("components: interrupted: %w", cause)
 	}
-	text := fmt.Sprintf("components: %s: %v\n%s", strings.Join(cmd.Args, " "), err, tail(string(out), 15))
-	if hint != "" {
-		text += "\nhint: " + hint
-	}
-	return errors.New(text)
+	return fmt.Errorf("components: %s: %w\n%s\n%s", strings.Join(cmd.Args, " "), err, out[max(0, len(out)-3000):], hint)
 }
 
-// niced runs a program at a lower priority if nice is installed, so that a cold build does not
-// starve the machine.
+// niced is a program at a lower priority, so that a cold build does not starve the machine.
 func niced(ctx context.Context, name string, args ...string) *exec.Cmd {
-	if nice, err := exec.LookPath("nice"); err == nil {
-		return exec.CommandContext(ctx, nice, append([]string{"-n", "5", name}, args...)...)
-	}
-	return exec.CommandContext(ctx, name, args...)
-}
-
-func tail(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+	return exec.CommandContext(ctx, "nice", append([]string{"-n", "5", name}, args...)...)
 }
 
 // FindRoot returns the root of this repository, for a working directory inside.

@@ -40,13 +40,13 @@ func (s Set) buildRuntime(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("components: the go command is needed on PATH: %w", err)
 	}
+	if _, err := exec.LookPath(compiler()[0]); err != nil {
+		return fmt.Errorf("components: runc needs a C compiler, and %q is not on PATH; install gcc or set CC", compiler()[0])
+	}
 	on := stamp{Go: strings.TrimSpace(string(version)), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 
 	on.Module, on.Version = "github.com/opencontainers/runc", RuncVersion
 	err = once(s.RuncDir, on, func() error {
-		if err := needCompiler("runc"); err != nil {
-			return err
-		}
 		fmt.Fprintf(log, "building runc %s (once)\n", RuncVersion)
 		// Without the seccomp tag: no libseccomp needed. The suite's pods ask for
 		// no seccomp profile.
@@ -75,9 +75,6 @@ func (s Set) buildContainerd(ctx context.Context, log io.Writer) error {
 }
 
 func (s Set) buildCRIO(ctx context.Context, log io.Writer) error {
-	if err := needCompiler("CRI-O"); err != nil {
-		return err
-	}
 	fmt.Fprintf(log, "building CRI-O %s (three minutes and more, once)\n", s.Runtime.Version)
 	module, err := goBuild(ctx, s.RuntimeDir, "1", crioTags, s.Runtime.Module, s.Runtime.Version, "./cmd/crio")
 	if err != nil {
@@ -87,12 +84,8 @@ func (s Set) buildCRIO(ctx context.Context, log io.Writer) error {
 	if err != nil || len(sources) == 0 {
 		return fmt.Errorf("components: no sources of pinns in %s (%v)", module, err)
 	}
-	args := slices.Concat(compiler()[1:], []string{"-std=c99", "-Os", "-static", "-o", s.Pinns()}, sources)
-	pinns := exec.CommandContext(ctx, compiler()[0], args...)
-	if out, err := pinns.CombinedOutput(); err != nil {
-		return buildError(ctx, pinns, out, err, "")
-	}
-	return nil
+	args := slices.Concat(compiler()[1:], []string{"-std=c99", "-Os", "-static", "-o", s.Program("pinns")}, sources)
+	return run(ctx, exec.CommandContext(ctx, compiler()[0], args...), "")
 }
 
 // goBuild builds commands of a module into a directory, and returns the folder of the module's
@@ -105,15 +98,12 @@ func goBuild(ctx context.Context, dir, cgo, tags, module, version string, packag
 	out, err := download.Output()
 	var got struct{ Dir, Error string }
 	if jsonErr := json.Unmarshal(out, &got); err != nil || jsonErr != nil || got.Dir == "" {
-		return "", buildError(ctx, download, []byte(got.Error), errors.Join(err, jsonErr), registryHint)
+		return "", fmt.Errorf("components: download %s@%s: %w: %s\n%s", module, version, errors.Join(err, jsonErr), got.Error, registryHint)
 	}
 	args := []string{"build", "-mod=readonly", "-ldflags", "-s -w", "-tags", tags, "-o", dir + string(filepath.Separator)}
 	build := niced(ctx, "go", append(args, packages...)...)
 	build.Dir, build.Env = got.Dir, env
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", buildError(ctx, build, out, err, registryHint)
-	}
-	return got.Dir, nil
+	return got.Dir, run(ctx, build, registryHint)
 }
 
 // once builds programs into a directory unless they were built there from the same source.
@@ -143,13 +133,6 @@ func compiler() []string {
 	return []string{"gcc"}
 }
 
-func needCompiler(program string) error {
-	if _, err := exec.LookPath(compiler()[0]); err != nil {
-		return fmt.Errorf("components: %s needs a C compiler, and %q is not on PATH; install gcc or set CC", program, compiler()[0])
-	}
-	return nil
-}
-
 // Conmon returns the path of CRI-O's container monitor.
 func Conmon() (string, error) {
 	path, err := exec.LookPath("conmon")
@@ -170,8 +153,8 @@ func needConmon(ctx context.Context, log io.Writer) error {
 	for _, args := range [][]string{{"update", "-q"}, {"install", "-q", "-y", "--no-install-recommends", "conmon"}} {
 		cmd := exec.CommandContext(ctx, apt, args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return buildError(ctx, cmd, out, err, "install conmon by hand")
+		if err := run(ctx, cmd, "install conmon by hand"); err != nil {
+			return err
 		}
 	}
 	_, missing = Conmon()
@@ -194,8 +177,8 @@ func Unpack(ctx context.Context, dir string, packages ...string) error {
 			dpkg -x "$0"_*.deb . && rm "$0"_*.deb && touch "$0.done"; }`
 		cmd := exec.CommandContext(ctx, "sh", "-c", script, name)
 		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return buildError(ctx, cmd, out, err, "the packages of Debian must be reachable")
+		if err := run(ctx, cmd, "the packages of Debian must be reachable"); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -76,33 +76,18 @@ func Parse(text string) (Transcript, error) {
 	return t, nil
 }
 
-// Options say how Record records.
-type Options struct {
-	// Quiet is how long the stream must at least be silent until a step counts as over; after a
-	// long step, half as long as the step took.
-	Quiet time.Duration
-	// NewestFirst: see runtimes.Traits. Otherwise the containers of a payload are told by name.
-	NewestFirst bool
-	// RemovalRaces: see runtimes.Traits. Such a payload's removed container is left out.
-	RemovalRaces bool
-	// LateStops: see runtimes.Traits. Elsewhere the lateness of a STOPPED is left out.
-	LateStops bool
-}
-
-// OptionsFor are the options for a runtime with these traits.
-func OptionsFor(t runtimes.Traits, quiet time.Duration) Options {
-	return Options{Quiet: quiet, NewestFirst: t.NewestFirst, RemovalRaces: t.RemovalRaces, LateStops: t.LateStops}
-}
-
 // limit ends a hung script.
 const limit = 10 * time.Minute
 
 // A recording is Record at work. A single goroutine owns it.
 type recording struct {
 	*crikit.Client
-	ctx  context.Context
-	o    Options
-	seen int // events of earlier steps
+	ctx context.Context
+	// traits: without NewestFirst the containers of a payload are told by name; with RemovalRaces
+	// such a payload's removed container, without LateStops the lateness of a STOPPED is left out.
+	traits runtimes.Traits
+	quiet  time.Duration
+	seen   int // events of earlier steps
 	// removes is the name of a container removed while running.
 	removes string
 	names   map[string]string // by ID
@@ -126,10 +111,11 @@ func (r *recording) events() []*runtimeapi.ContainerEventResponse {
 	return slices.Clone(r.raw)
 }
 
-// Record runs the script. It leaves nothing on the runtime in any case, unless the runtime does not
-// let go.
-func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, error) {
-	r := &recording{Client: client, ctx: ctx, o: o, names: map[string]string{}}
+// Record runs the script on a runtime with these traits. A step is over when the stream is silent
+// for the time quiet, after a long step for half as long as the step took. Record leaves nothing on
+// the runtime in any case, unless the runtime does not let go.
+func Record(ctx context.Context, client *crikit.Client, traits runtimes.Traits, quiet time.Duration) (Transcript, error) {
+	r := &recording{Client: client, ctx: ctx, traits: traits, quiet: quiet, names: map[string]string{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the script did not end within %v", limit))
 	defer cancel()
 	r.ctx = ctx
@@ -163,7 +149,7 @@ func Record(ctx context.Context, client *crikit.Client, o Options) (Transcript, 
 // settle waits until the stream is quiet after a step that began at the given time. Events of slow
 // calls are slow too.
 func (r *recording) settle(began time.Time) error {
-	quiet := max(r.o.Quiet, time.Since(began)/2)
+	quiet := max(r.quiet, time.Since(began)/2)
 	for count := -1; count != len(r.events()); {
 		count = len(r.events())
 		select {
@@ -216,7 +202,7 @@ func (r *recording) tellEvents(anyOrder bool) {
 		kind := strings.TrimSuffix(strings.TrimPrefix(e.ContainerEventType.String(), "CONTAINER_"), "_EVENT")
 		var line strings.Builder
 		fmt.Fprintf(&line, "event %s %s", kind, r.nameOf(e.ContainerId))
-		racing := r.o.RemovalRaces && kind == "STOPPED" && r.removes != "" && r.nameOf(e.ContainerId) == r.removes
+		racing := r.traits.RemovalRaces && kind == "STOPPED" && r.removes != "" && r.nameOf(e.ContainerId) == r.removes
 		switch {
 		case racing:
 			line.WriteString(" {beside the removal}")
@@ -226,7 +212,7 @@ func (r *recording) tellEvents(anyOrder bool) {
 		for _, s := range e.ContainersStatuses {
 			if s.Id == e.ContainerId && kind == "STOPPED" && !racing {
 				fmt.Fprintf(&line, " exit code %d %s", s.ExitCode, s.Reason)
-				if r.o.LateStops && s.FinishedAt > 0 && time.Duration(e.CreatedAt-s.FinishedAt) >= lag {
+				if r.traits.LateStops && s.FinishedAt > 0 && time.Duration(e.CreatedAt-s.FinishedAt) >= lag {
 					line.WriteString(", after finished_at")
 				}
 			}
@@ -257,7 +243,7 @@ func (r *recording) payload(e *runtimeapi.ContainerEventResponse) string {
 	for _, s := range e.ContainersStatuses {
 		words = append(words, r.nameOf(s.Id)+"="+strings.TrimPrefix(s.State.String(), "CONTAINER_"))
 	}
-	if !r.o.NewestFirst {
+	if !r.traits.NewestFirst {
 		slices.Sort(words[1:])
 	}
 	return strings.Join(words, " ")

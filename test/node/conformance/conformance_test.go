@@ -110,7 +110,7 @@ func recordFake(t *testing.T, r runtimes.Runtime) Transcript {
 	if _, err := client.Images().PullImage(t.Context(), pull); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Record(t.Context(), client, OptionsFor(r.Traits, 250*time.Millisecond))
+	got, err := Record(t.Context(), client, r.Traits, 250*time.Millisecond)
 	if err != nil {
 		t.Fatalf("%v, after\n%s", err, got)
 	}

@@ -139,7 +139,7 @@ func (r *recording) runs(pod *crikit.Pod, name string, args ...string) string {
 	began := time.Now()
 	id := r.starts(pod, name, args...)
 	select {
-	case <-time.After(max(r.o.Quiet/2, time.Since(began))):
+	case <-time.After(max(r.quiet/2, time.Since(began))):
 	case <-r.ctx.Done():
 	}
 	return id
@@ -154,7 +154,7 @@ func (r *recording) starts(pod *crikit.Pod, name string, args ...string) string 
 
 // ends runs a container that outlives the event of its start.
 func (r *recording) ends(pod *crikit.Pod, name string, code int32) {
-	id := r.starts(pod, name, "sleep", (3 * r.o.Quiet).String(), fmt.Sprint(code))
+	id := r.starts(pod, name, "sleep", (3 * r.quiet).String(), fmt.Sprint(code))
 	status, err := r.WaitState(r.ctx, id, runtimeapi.ContainerState_CONTAINER_EXITED)
 	r.called("end", err)
 	if err == nil {
@@ -210,7 +210,7 @@ func (r *recording) statuses(pod *crikit.Pod) {
 
 // refusals makes impossible requests.
 func (r *recording) refusals(o *objects) {
-	exited := r.starts(o.pod, "exited", "sleep", (3 * r.o.Quiet).String()) // for the event of its start
+	exited := r.starts(o.pod, "exited", "sleep", (3 * r.quiet).String()) // for the event of its start
 	if _, err := r.WaitState(r.ctx, exited, runtimeapi.ContainerState_CONTAINER_EXITED); err != nil {
 		r.called("end", err)
 	}

@@ -42,8 +42,6 @@ type Options struct {
 	CgroupParent string
 	// Image is the reference of the workload image.
 	Image string
-	// Annotations are those of every pod.
-	Annotations map[string]string
 }
 
 // A Client makes and inspects pods on a runtime.

@@ -25,11 +25,22 @@ func OnFake(t testing.TB, profile string, seed uint64) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	client, err := Dial(Options{Endpoint: "unix://" + Serve(t, rt), Namespace: "mine", Image: fakeruntime.WorkloadImage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// Serve serves a fake runtime until the end of the test, and returns its socket.
+func Serve(t testing.TB, rt *fakeruntime.Runtime) (socket string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "crikit-") // short, as socket paths must be
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(dir, "cri.sock")
+	socket = filepath.Join(dir, "cri.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -41,16 +52,11 @@ func OnFake(t testing.TB, profile string, seed uint64) *Client {
 			t.Errorf("the fake runtime: %v", err)
 		}
 	})
-	client, err := Dial(Options{Endpoint: "unix://" + socket, Namespace: "mine", Image: fakeruntime.WorkloadImage})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		client.Close()
 		cancel()
 		served.Wait()
 		rt.Close()
 		os.RemoveAll(dir)
 	})
-	return client
+	return socket
 }

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -33,7 +34,7 @@ type Pod struct {
 func (c *Client) RunPod(ctx context.Context, uid, name string, attempt uint32) (*Pod, error) {
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: c.Namespace, Uid: uid, Attempt: attempt},
-		Labels:   c.podLabels(uid, name), Annotations: c.Annotations,
+		Labels:   c.podLabels(uid, name),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    c.CgroupParent,
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces()},
@@ -72,8 +73,6 @@ type Spec struct {
 	Command string
 	// Image is the container's image. Empty: the client's image.
 	Image string
-	// Annotations are the container's.
-	Annotations map[string]string
 	// Security is the security context; Create adds the namespaces. Nil: the image's default.
 	Security *runtimeapi.LinuxContainerSecurityContext
 }
@@ -93,7 +92,7 @@ func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error
 		// CRI-O checks signatures by the name that the user gave
 		Image:  &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: image},
 		Args:   spec.Args,
-		Labels: labels, Annotations: spec.Annotations,
+		Labels: labels,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.Memory},
 			SecurityContext: security,
@@ -111,12 +110,17 @@ func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error
 	return answer.ContainerId, nil
 }
 
-// Start starts a created container.
-func (c *Client) Start(ctx context.Context, id string) error {
-	if _, err := c.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
-		return fmt.Errorf("crikit: start container %s: %w", id, err)
+// done makes a call without an answer.
+func done[Q, A any](ctx context.Context, what string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) error {
+	if _, err := call(ctx, request); err != nil {
+		return fmt.Errorf("crikit: %s: %w", what, err)
 	}
 	return nil
+}
+
+// Start starts a created container.
+func (c *Client) Start(ctx context.Context, id string) error {
+	return done(ctx, "start container "+id, c.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: id})
 }
 
 // CreateAndStart does both.
@@ -130,35 +134,22 @@ func (c *Client) CreateAndStart(ctx context.Context, pod *Pod, spec Spec) (strin
 
 // Stop stops a container: a signal, and a kill after the grace.
 func (c *Client) Stop(ctx context.Context, id string, grace time.Duration) error {
-	request := &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: int64(grace.Seconds())}
-	if _, err := c.StopContainer(ctx, request); err != nil {
-		return fmt.Errorf("crikit: stop container %s: %w", id, err)
-	}
-	return nil
+	return done(ctx, "stop container "+id, c.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: int64(grace.Seconds())})
 }
 
 // Remove removes a container.
 func (c *Client) Remove(ctx context.Context, id string) error {
-	if _, err := c.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
-		return fmt.Errorf("crikit: remove container %s: %w", id, err)
-	}
-	return nil
+	return done(ctx, "remove container "+id, c.RemoveContainer, &runtimeapi.RemoveContainerRequest{ContainerId: id})
 }
 
 // StopPod stops a sandbox and its containers.
-func (c *Client) StopPod(ctx context.Context, sandboxID string) error {
-	if _, err := c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
-		return fmt.Errorf("crikit: stop sandbox %s: %w", sandboxID, err)
-	}
-	return nil
+func (c *Client) StopPod(ctx context.Context, id string) error {
+	return done(ctx, "stop sandbox "+id, c.StopPodSandbox, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 }
 
 // RemovePod removes a sandbox and its containers.
-func (c *Client) RemovePod(ctx context.Context, sandboxID string) error {
-	if _, err := c.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandboxID}); err != nil {
-		return fmt.Errorf("crikit: remove sandbox %s: %w", sandboxID, err)
-	}
-	return nil
+func (c *Client) RemovePod(ctx context.Context, id string) error {
+	return done(ctx, "remove sandbox "+id, c.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
 }
 
 // Delete stops and removes a sandbox.

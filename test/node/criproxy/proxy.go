@@ -7,17 +7,17 @@
 // # Model
 //
 // The proxy listens on a unix socket and forwards every call of every method to another, message by
-// message, without decoding any. A Fault picks calls or replies, by method, place, bytes and count,
-// and applies a single action. Faults come and go while calls run; several act in the order of
-// Inject. Freeze stops the bytes of all connections without closing any, like a hung peer.
+// message, without decoding any: future methods and fields pass too. A call has one request, as all
+// of the CRI do. A Fault picks replies, by method, bytes and count, and applies a single action.
+// Faults come and go while calls run; several act in the order of Inject.
 //
 // Without a fault the proxy is transparent with an exception: grpc buffers on both sides, so the
 // runtime notices an idle client some 64 KiB later.
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use. Run owns the server; it returns after every call has
-// ended and nothing started runs.
+// All methods are safe for concurrent use, but Up, Down and Close with each other. Close returns
+// after every call has ended and nothing started runs.
 //
 // # Errors
 //
@@ -40,7 +40,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -55,125 +54,119 @@ var reconnectAtOnce = grpc.ConnectParams{
 	MinConnectTimeout: time.Second,
 }
 
-// Config says between which sockets the proxy stands.
-type Config struct {
-	// Listen is the path of the socket to make.
-	Listen string
-	// Target is the path of the runtime's socket, which need not exist yet.
-	Target string
+// A Fault selects replies of the runtime, and an action.
+type Fault struct {
+	// Method is a method's bare name, ListContainers. Empty: every method.
+	Method string
+	// Match picks replies by their bytes, one at a time. Nil: all.
+	Match func(reply []byte) bool
+	// Times is how often the fault acts. 0: until Remove.
+	Times int
+	// Do is the action.
+	Do Action
+}
+
+// An Action is Hold, Delay, Drop, Truncate, Stall, Fail or Cut.
+type Action any
+
+type (
+	// Hold keeps the call itself from the runtime until the fault is removed.
+	Hold struct{}
+	// Delay holds each reply for a time, and what is behind it on the stream.
+	Delay struct{ For time.Duration }
+	// Drop swallows the message of a stream.
+	Drop struct{}
+	// Truncate drops the last byte of the reply. The frame stays whole, so the decoding fails.
+	Truncate struct{}
+	// Stall keeps the reply, and everything behind it on the same stream, until the fault is
+	// removed. The runtime goes on undisturbed.
+	Stall struct{}
+	// Fail ends the call with the status. The runtime has done its work.
+	Fail struct {
+		Code    codes.Code
+		Message string
+	}
+	// Cut closes the client's connection, and so every call on it. With MidMessage half of the reply
+	// is written first.
+	Cut struct{ MidMessage bool }
+)
+
+// An Injected fault is in force until Remove.
+type Injected struct {
+	fault Fault
+	proxy *Proxy
+	gone  chan struct{} // closed by Remove: releases what is held
+	hits  int           // owned by the proxy's mutex
+}
+
+// Hits is how often the fault has acted.
+func (i *Injected) Hits() int {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	return i.hits
+}
+
+// Remove ends the fault and delivers all messages held. Further calls have no effect.
+func (i *Injected) Remove() {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	if at := slices.Index(i.proxy.faults, i); at >= 0 {
+		i.proxy.faults = slices.Delete(i.proxy.faults, at, at+1)
+		close(i.gone)
+	}
 }
 
 // A Proxy forwards calls.
 type Proxy struct {
-	config Config
-	ready  chan struct{} // closed once the socket is bound
-	server *grpc.Server
-	target *grpc.ClientConn // set by Run before the first call
-	work   sync.WaitGroup   // serves and forwards
+	listen string
+	target *grpc.ClientConn
+	server *grpc.Server   // nil: down
+	work   sync.WaitGroup // serves and forwards
 
-	mu       sync.Mutex   // owns the fields below
-	listener net.Listener // nil: down
-	conns    map[*conn]bool
-	faults   []*Injected
-	calls    map[string]int
-	frozen   chan struct{} // closed by Thaw; nil: not frozen
+	mu     sync.Mutex // owns the fields below
+	faults []*Injected
+	calls  map[string]int
 }
 
-// New returns a proxy and starts nothing.
-func New(c Config) (*Proxy, error) {
-	if c.Listen == "" || c.Target == "" || c.Listen == c.Target {
-		return nil, fmt.Errorf("criproxy: Listen %q and Target %q must be two different socket paths", c.Listen, c.Target)
+// Start returns a proxy that listens on the socket with the path listen, which it makes, and
+// forwards to the target, which need not exist yet.
+func Start(listen, target string) (*Proxy, error) {
+	conn, err := grpc.NewClient("unix:"+target,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(rawCodec{})),
+		grpc.WithConnectParams(reconnectAtOnce))
+	if err != nil {
+		return nil, fmt.Errorf("criproxy: dial %s: %w", target, err)
 	}
-	p := &Proxy{
-		config: c, ready: make(chan struct{}), conns: map[*conn]bool{}, calls: map[string]int{},
-	}
-	p.server = grpc.NewServer(
-		grpc.ForceServerCodecV2(rawCodec{}),
-		grpc.UnknownServiceHandler(p.handle),
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.WaitForHandlers(true),
-	)
-	return p, nil
+	p := &Proxy{listen: listen, target: conn, calls: map[string]int{}}
+	return p, p.Up()
 }
 
 // Endpoint is the proxy's address for clients.
-func (p *Proxy) Endpoint() string { return "unix://" + p.config.Listen }
+func (p *Proxy) Endpoint() string { return "unix://" + p.listen }
 
-// Ready is closed once the socket is bound.
-func (p *Proxy) Ready() <-chan struct{} { return p.ready }
-
-// Run serves until ctx ends. A Proxy runs once.
-func (p *Proxy) Run(ctx context.Context) error {
-	target, err := grpc.NewClient("unix:"+p.config.Target,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		grpc.WithConnectParams(reconnectAtOnce))
-	if err != nil {
-		return fmt.Errorf("criproxy: dial %s: %w", p.config.Target, err)
-	}
-	defer target.Close()
-	p.target = target
-	if err := p.Up(); err != nil {
-		return err
-	}
-	close(p.ready)
-	<-ctx.Done()
-	p.Clear()
-	p.Thaw()
-	p.Down()
-	p.server.Stop()
-	p.work.Wait()
-	return nil
-}
-
-// Up binds the socket and serves, unless the proxy is up.
+// Up binds the socket and serves, after Down.
 func (p *Proxy) Up() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.listener != nil {
-		return nil
-	}
-	bound, err := net.Listen("unix", p.config.Listen)
+	bound, err := net.Listen("unix", p.listen)
 	if err != nil {
-		return fmt.Errorf("criproxy: listen on %s: %w", p.config.Listen, err)
+		return fmt.Errorf("criproxy: listen on %s: %w", p.listen, err)
 	}
-	l := &listener{bound, p}
-	p.listener = l
-	p.work.Go(func() { _ = p.server.Serve(l) }) // ends with Down
+	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(p.handle),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true))
+	p.server = server
+	p.work.Go(func() { _ = server.Serve(listener{bound}) }) // ends with Down
 	return nil
 }
 
 // Down closes the socket and every connection: to the client the runtime is away until Up.
-func (p *Proxy) Down() {
-	p.mu.Lock()
-	if p.listener != nil {
-		p.listener.Close()
-	}
-	p.listener = nil
-	open := slices.Collect(maps.Keys(p.conns))
-	p.mu.Unlock()
-	for _, c := range open {
-		c.Close()
-	}
-}
+func (p *Proxy) Down() { p.server.Stop() }
 
-// Freeze stops the bytes of every connection, without closing any, until Thaw.
-func (p *Proxy) Freeze() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.frozen == nil {
-		p.frozen = make(chan struct{})
-	}
-}
-
-// Thaw ends a Freeze, if any.
-func (p *Proxy) Thaw() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.frozen != nil {
-		close(p.frozen)
-	}
-	p.frozen = nil
+// Close ends the proxy.
+func (p *Proxy) Close() {
+	p.Clear()
+	p.Down()
+	p.work.Wait()
+	_ = p.target.Close()
 }
 
 // Calls is how many calls of each method have begun, by bare name.
@@ -183,171 +176,13 @@ func (p *Proxy) Calls() map[string]int {
 	return maps.Clone(p.calls)
 }
 
-var (
-	// errCut ends a call on a closed connection.
-	errCut     = status.Error(codes.Unavailable, "criproxy: cut")
-	errDropped = errors.New("criproxy: the reply is dropped")
-)
-
-// A call is a forwarded call.
-type call struct {
-	proxy  *Proxy
-	method string // its bare name
-	conn   *conn
-	ctx    context.Context
-}
-
-// handle forwards a call, which ends with the last reply.
-func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
-	method, ok := grpc.MethodFromServerStream(down)
-	if !ok {
-		return status.Error(codes.Internal, "criproxy: a call without a method")
-	}
-	ctx, cancel := context.WithCancel(down.Context())
-	defer cancel()
-	from, _ := peer.FromContext(ctx) // set by a server
-	c := &call{proxy: p, method: path.Base(method), conn: from.Addr.(*conn), ctx: ctx}
-	p.mu.Lock()
-	p.calls[c.method]++
-	p.mu.Unlock()
-	if err := c.before(); err != nil {
-		return err
-	}
-	if headers, ok := metadata.FromIncomingContext(ctx); ok {
-		ctx = metadata.NewOutgoingContext(ctx, headers)
-	}
-	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-	up, err := p.target.NewStream(ctx, desc, method, grpc.ForceCodecV2(rawCodec{}))
-	if err != nil {
-		return err
-	}
-	// Both end with the streams, which end when this handler returns.
-	p.work.Go(func() {
-		for {
-			var request frame
-			if err := down.RecvMsg(&request); err != nil {
-				_ = up.CloseSend()
-				return
-			}
-			if up.SendMsg(&request) != nil {
-				return // the replies' end says why
-			}
-		}
-	})
-	replies, ended := make(chan reply), make(chan error, 1)
-	p.work.Go(func() {
-		ended <- c.pump(up, down, replies)
-		close(replies)
-	})
-	if err := deliver(ctx, replies, func(r reply) error {
-		if r.cut != nil {
-			r.cut.half.Store(true)
-		}
-		return down.SendMsg(&frame{r.data})
-	}); err != nil {
-		return err
-	}
-	down.SetTrailer(up.Trailer())
-	return <-ended
-}
-
-// before applies the faults on the call itself.
-func (c *call) before() error {
-	for _, injected := range c.proxy.matching(c.method, OnCall, nil) {
-		var held <-chan time.Time
-		switch do := injected.fault.Do.(type) {
-		case Fail:
-			return status.Error(do.Code, do.Message)
-		case Cut:
-			c.conn.Close()
-			return errCut
-		case Delay:
-			held = time.After(do.For)
-		}
-		select {
-		case <-held: // never, if stalled
-		case <-injected.gone:
-		case <-c.ctx.Done():
-			return c.ctx.Err()
-		}
-	}
-	return nil
-}
-
-// pump puts the runtime's replies through the faults, until they end.
-func (c *call) pump(up grpc.ClientStream, down grpc.ServerStream, out chan<- reply) error {
-	for dropped, passed := 0, 0; ; {
-		var got frame
-		if err := up.RecvMsg(&got); errors.Is(err, io.EOF) {
-			if dropped > 0 && passed == 0 {
-				<-c.ctx.Done() // without its only reply, a call hangs
-			}
-			return nil
-		} else if err != nil {
-			return err
-		}
-		// With the first reply; to ask earlier would block.
-		if headers, err := up.Header(); err == nil && len(headers) > 0 {
-			_ = down.SetHeader(headers)
-		}
-		r, err := c.disturbed(got.data)
-		if errors.Is(err, errDropped) {
-			dropped++
-			continue
-		} else if err != nil {
-			return err
-		}
-		passed++
-		select {
-		case out <- r:
-		case <-c.ctx.Done():
-			return c.ctx.Err()
-		}
-	}
-}
-
-// disturbed puts a reply through the faults.
-func (c *call) disturbed(data []byte) (reply, error) {
-	r := reply{data: data, due: time.Now()}
-	for _, injected := range c.proxy.matching(c.method, OnReply, data) {
-		switch do := injected.fault.Do.(type) {
-		case Drop:
-			return r, errDropped
-		case Delay:
-			r.due = r.due.Add(do.For)
-		case Truncate:
-			r.data = data[:max(0, len(data)-1)]
-		case Stall:
-			r.gate = injected.gone
-		case Fail:
-			return r, status.Error(do.Code, do.Message)
-		case Cut:
-			if !do.MidMessage {
-				c.conn.Close()
-				return r, errCut
-			}
-			r.cut = c.conn
-		}
-	}
-	return r, nil
-}
-
 // Inject puts a fault in force, behind all others.
-func (p *Proxy) Inject(f Fault) (*Injected, error) {
-	switch f.Do.(type) {
-	case Delay, Stall, Fail, Cut:
-	case Drop, Truncate:
-		if f.On == OnCall {
-			return nil, fmt.Errorf("criproxy: %T acts on messages: set On to OnReply", f.Do)
-		}
-	default:
-		return nil, errors.New("criproxy: the fault does nothing: set Do")
-	}
+func (p *Proxy) Inject(f Fault) *Injected {
 	injected := &Injected{fault: f, proxy: p, gone: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults = append(p.faults, injected)
-	return injected, nil
+	return injected
 }
 
 // Clear removes every fault.
@@ -360,15 +195,143 @@ func (p *Proxy) Clear() {
 	p.faults = nil
 }
 
-// matching returns the faults for a message, in order, and counts their hits.
-func (p *Proxy) matching(method string, on Point, message []byte) (found []*Injected) {
+// matching returns the faults for a reply, or for a call itself, in order, and counts their hits.
+func (p *Proxy) matching(method string, onCall bool, reply []byte) (found []*Injected) {
 	p.mu.Lock()
-	faults := slices.Clone(p.faults)
-	p.mu.Unlock()
-	for _, i := range faults {
-		if i.takes(method, on, message) {
+	defer p.mu.Unlock()
+	for _, i := range p.faults {
+		f := i.fault
+		if _, hold := f.Do.(Hold); hold != onCall || f.Method != "" && f.Method != method || f.Times > 0 && i.hits >= f.Times {
+			continue
+		}
+		if f.Match == nil || f.Match(reply) {
+			i.hits++
 			found = append(found, i)
 		}
 	}
 	return found
+}
+
+// A reply is on its way to the client.
+type reply struct {
+	frame
+	gates []<-chan struct{} // not before their closes
+	half  bool              // cut in the middle
+	last  bool              // not a reply, but the end of the call with err
+	err   error
+}
+
+// handle forwards a call.
+func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
+	full, _ := grpc.MethodFromServerStream(down)
+	method := path.Base(full)
+	ctx, cancel := context.WithCancel(down.Context())
+	defer cancel()
+	p.mu.Lock()
+	p.calls[method]++
+	p.mu.Unlock()
+	for _, hold := range p.matching(method, true, nil) {
+		select {
+		case <-hold.gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	var request frame
+	if err := down.RecvMsg(&request); err != nil {
+		return err
+	}
+	up, err := p.target.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, full)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(up.SendMsg(&request), up.CloseSend()); err != nil && !errors.Is(err, io.EOF) { // the replies' end says why
+		return err
+	}
+	from, _ := peer.FromContext(ctx) // set by a server
+	client := from.Addr.(*conn)
+	replies := make(chan reply)
+	p.work.Go(func() {
+		for more := true; more; {
+			r, dropped := p.receive(up, method, client)
+			if dropped {
+				continue
+			}
+			more = !r.last
+			select {
+			case replies <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return deliver(ctx, replies, func(r reply) error {
+		if r.half {
+			client.half.Store(true)
+		}
+		return down.SendMsg(&r.frame)
+	})
+}
+
+// receive takes the runtime's next reply, and puts it through the faults.
+func (p *Proxy) receive(up grpc.ClientStream, method string, client *conn) (r reply, dropped bool) {
+	if err := up.RecvMsg(&r.frame); errors.Is(err, io.EOF) {
+		return reply{last: true}, false
+	} else if err != nil {
+		return reply{last: true, err: err}, false
+	}
+	for _, injected := range p.matching(method, false, r.data) {
+		switch do := injected.fault.Do.(type) {
+		case Drop:
+			return r, true
+		case Delay:
+			due := make(chan struct{})
+			time.AfterFunc(do.For, func() { close(due) })
+			r.gates = append(r.gates, due)
+		case Truncate:
+			r.data = r.data[:max(0, len(r.data)-1)]
+		case Stall:
+			r.gates = append(r.gates, injected.gone)
+		case Fail:
+			return reply{last: true, err: status.Error(do.Code, do.Message)}, false
+		case Cut:
+			if !do.MidMessage {
+				_ = client.Close()
+				return reply{last: true, err: status.Error(codes.Unavailable, "criproxy: cut")}, false
+			}
+			r.half = true
+		}
+	}
+	return r, false
+}
+
+// deliver sends replies in their order until the last. It owns those that are held; a client that
+// reads slowly holds none: the runtime notices.
+func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error {
+	var waiting []reply
+	for {
+		var gate <-chan struct{}
+		if len(waiting) > 0 {
+			switch r := waiting[0]; {
+			case len(r.gates) > 0:
+				gate = r.gates[0]
+			case r.last:
+				return r.err
+			default:
+				if err := send(r); err != nil {
+					return err
+				}
+				waiting = waiting[1:]
+				continue
+			}
+		}
+		select {
+		case r := <-in:
+			waiting = append(waiting, r)
+		case <-gate:
+			waiting[0].gates = waiting[0].gates[1:]
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

@@ -9,14 +9,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -26,53 +28,38 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait; no test asserts a duration.
 const patience = 30 * time.Second
 
-// A stub is a runtime with events written by the test. Version answers with the client's headers.
-type stub struct {
+// A rig is a runtime with events written by the test, a proxy in front and a client.
+type rig struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	events chan *runtimeapi.ContainerEventResponse // closed: the stream ends
-	sent   chan struct{}                           // a value for each event written to the stream
-	asked  chan *runtimeapi.ListContainersRequest
+	events chan string // their IDs; closed: the stream ends
+	asked  atomic.Int64
+	proxy  *Proxy
+	client runtimeapi.RuntimeServiceClient
 }
 
-func (s *stub) Version(ctx context.Context, r *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	headers, _ := metadata.FromIncomingContext(ctx)
-	return &runtimeapi.VersionResponse{Version: r.Version, RuntimeName: fmt.Sprint(headers.Get("x-test"), headers.Get("content-type"))}, nil
-}
-
-func (s *stub) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	select {
-	case s.asked <- r:
-	default:
-	}
+func (r *rig) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	r.asked.Add(1)
 	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "one"}, {Id: "two"}}}, nil
 }
 
-func (s *stub) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *rig) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	return nil, status.Error(codes.NotFound, "no such container")
 }
 
-func (s *stub) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (r *rig) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	for {
 		select {
-		case event, ok := <-s.events:
+		case id, ok := <-r.events:
 			if !ok {
 				return status.Error(codes.ResourceExhausted, "no more events")
 			}
-			if err := stream.Send(event); err != nil {
+			if err := stream.Send(&runtimeapi.ContainerEventResponse{ContainerId: id}); err != nil {
 				return err
 			}
-			s.sent <- struct{}{}
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}
 	}
-}
-
-// A rig is a stub with a proxy in front and a client.
-type rig struct {
-	*stub
-	proxy  *Proxy
-	client runtimeapi.RuntimeServiceClient
 }
 
 func newRig(t *testing.T) *rig {
@@ -83,68 +70,51 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &stub{
-		events: make(chan *runtimeapi.ContainerEventResponse),
-		sent:   make(chan struct{}, 1<<16),
-		asked:  make(chan *runtimeapi.ListContainersRequest, 16),
-	}
-	listener, err := net.Listen("unix", filepath.Join(dir, "runtime.sock"))
+	r := &rig{events: make(chan string)}
+	runtime, listen := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "proxy.sock")
+	listener, err := net.Listen("unix", runtime)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(server, s)
+	runtimeapi.RegisterRuntimeServiceServer(server, r)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener) }()
 	t.Cleanup(func() { server.Stop(); <-served })
-
-	proxy, err := New(Config{Listen: filepath.Join(dir, "proxy.sock"), Target: filepath.Join(dir, "runtime.sock")})
-	if err != nil {
+	if r.proxy, err = Start(listen, runtime); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ran := make(chan error, 1)
-	go func() { ran <- proxy.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ran; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	select {
-	case <-proxy.Ready():
-	case err := <-ran:
-		t.Fatal(err)
-	}
-	return &rig{stub: s, proxy: proxy, client: dial(t, proxy)}
-}
-
-func dial(t *testing.T, proxy *Proxy) runtimeapi.RuntimeServiceClient {
-	t.Helper()
-	conn, err := grpc.NewClient("unix:"+proxy.config.Listen,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnectAtOnce))
+	t.Cleanup(r.proxy.Close)
+	conn, err := grpc.NewClient("unix:"+listen, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnectAtOnce))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return runtimeapi.NewRuntimeServiceClient(conn)
+	r.client = runtimeapi.NewRuntimeServiceClient(conn)
+	return r
 }
 
-func (r *rig) inject(t *testing.T, f Fault) *Injected {
+// list makes a call within a time.
+func (r *rig) list(t *testing.T, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	_, err := r.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	return err
+}
+
+// reconnects waits until the client has found the proxy again by its own means.
+func (r *rig) reconnects(t *testing.T) {
 	t.Helper()
-	injected, err := r.proxy.Inject(f)
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(patience); r.list(t, patience) != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the client has not reconnected")
+		}
 	}
-	return injected
 }
 
-// A reader is an open event stream.
-type reader struct {
-	grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
-}
-
-func (r *rig) subscribe(t *testing.T) reader {
+// subscribe returns a function that reads the IDs of the next n events, fewer at the end of the
+// stream, and the end's code.
+func (r *rig) subscribe(t *testing.T) func(n int) ([]string, codes.Code) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -152,98 +122,168 @@ func (r *rig) subscribe(t *testing.T) reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reader{stream}
-}
-
-// emit sends events from the runtime, and waits until all are sent.
-func (r *rig) emit(t *testing.T, ids ...string) {
-	t.Helper()
-	for _, id := range ids {
-		select {
-		case r.events <- &runtimeapi.ContainerEventResponse{ContainerId: id}:
-		case <-time.After(patience):
-			t.Errorf("the runtime could not send %s", id)
-			return
+	return func(n int) (got []string, code codes.Code) {
+		for len(got) < n {
+			event, err := stream.Recv()
+			if err != nil {
+				return got, status.Code(err)
+			}
+			got = append(got, event.ContainerId)
 		}
-		select {
-		case <-r.sent:
-		case <-time.After(patience):
-			t.Errorf("the runtime's send of %s hung", id)
-			return
-		}
+		return got, codes.OK
 	}
 }
 
-// read returns the IDs of the next n events.
-func (r reader) read(t *testing.T, n int) []string {
-	t.Helper()
-	var ids []string
-	for range n {
-		event, err := r.Recv()
-		if err != nil {
-			t.Fatalf("after %q: %v", ids, err)
+// emit sends events from the runtime until the test ends, or the stream.
+func (r *rig) emit(t *testing.T, ids []string) (sent chan struct{}) {
+	sent = make(chan struct{})
+	go func() {
+		defer close(sent)
+		for _, id := range ids {
+			select {
+			case r.events <- id:
+			case <-t.Context().Done():
+				return
+			}
 		}
-		ids = append(ids, event.ContainerId)
-	}
-	return ids
+	}()
+	t.Cleanup(func() { <-sent })
+	return sent
 }
 
-func ids(n int) []string {
-	var out []string
+func ids(n int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprintf("c%d", i))
 	}
 	return out
 }
 
-func code(err error) codes.Code { return status.Code(err) }
-
-func brief(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func TestTransparent(t *testing.T) {
 	r := newRig(t)
-	ctx := metadata.AppendToOutgoingContext(brief(t, patience), "x-test", "kept")
-	version, err := r.client.Version(ctx, &runtimeapi.VersionRequest{Version: "v1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if version.Version != "v1" || version.RuntimeName != "[kept] [application/grpc]" {
-		t.Errorf("answer %v: the request or its headers were lost", version)
-	}
-	if _, err := r.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{}); code(err) != codes.NotFound {
+	if _, err := r.client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{}); status.Code(err) != codes.NotFound {
 		t.Errorf("error %v, want the runtime's NotFound", err)
 	}
-	if _, err := r.client.StreamContainers(ctx, &runtimeapi.StreamContainersRequest{}); err != nil {
-		t.Errorf("opening a stream that the runtime lacks: %v, want the error at the first message", err)
-	}
-	if _, err := r.client.Status(ctx, &runtimeapi.StatusRequest{}); code(err) != codes.Unimplemented {
+	if _, err := r.client.Status(t.Context(), &runtimeapi.StatusRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("error %v, want the runtime's Unimplemented", err)
 	}
-	stream := r.subscribe(t)
-	want := ids(100)
-	go r.emit(t, want...)
-	if got := stream.read(t, 100); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("events %v, want all in order", got)
-	}
+	read := r.subscribe(t)
+	<-r.emit(t, ids(100))
 	close(r.events)
-	if _, err := stream.Recv(); code(err) != codes.ResourceExhausted {
-		t.Errorf("the stream ended with %v, want the runtime's status", err)
+	got, code := read(101)
+	if diff := cmp.Diff(ids(100), got); diff != "" || code != codes.ResourceExhausted {
+		t.Errorf("the stream ended with %v, want the runtime's status; events (-want +got):\n%s", code, diff)
 	}
-	if got := r.proxy.Calls(); got["Version"] != 1 || got["GetContainerEvents"] != 1 {
+	if got := r.proxy.Calls(); got["ContainerStatus"] != 1 || got["GetContainerEvents"] != 1 {
 		t.Errorf("calls %v", got)
 	}
 }
 
-func waitUntil(t *testing.T, true func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !true(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not come true")
+// TestStreamFaults compares the events that a client reads of five.
+func TestStreamFaults(t *testing.T) {
+	named := func(event string) func([]byte) bool {
+		return func(m []byte) bool { return strings.Contains(string(m), event) }
+	}
+	for _, tt := range []struct {
+		name  string
+		fault Fault
+		want  []string
+		end   codes.Code
+		hits  int
+	}{
+		{"drop one", Fault{Match: named("c2"), Do: Drop{}}, []string{"c0", "c1", "c3", "c4"}, codes.OK, 1},
+		{"drop the first two", Fault{Times: 2, Do: Drop{}}, []string{"c2", "c3", "c4"}, codes.OK, 2},
+		{"a delay keeps the order", Fault{Times: 1, Do: Delay{For: 50 * time.Millisecond}}, ids(5), codes.OK, 1},
+		{"another method's fault", Fault{Method: "Version", Do: Drop{}}, ids(5), codes.OK, 0},
+		{"truncate", Fault{Match: named("c2"), Do: Truncate{}}, ids(2), codes.Internal, 1},
+		{"fail", Fault{Match: named("c2"), Do: Fail{codes.Aborted, "so told"}}, ids(2), codes.Aborted, 1},
+		{"cut", Fault{Match: named("c2"), Do: Cut{}}, nil, codes.Unavailable, 1},
+		{"cut in the middle", Fault{Match: named("c2"), Do: Cut{MidMessage: true}}, nil, codes.Unavailable, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			if tt.fault.Method == "" {
+				tt.fault.Method = "GetContainerEvents"
+			}
+			injected := r.proxy.Inject(tt.fault)
+			read := r.subscribe(t)
+			r.emit(t, ids(5))
+			n := 5
+			if tt.end == codes.OK {
+				n = len(tt.want)
+			}
+			got, code := read(n)
+			if tt.want == nil {
+				got = nil // what was under way at the cut may be lost
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" || code != tt.end {
+				t.Errorf("the end %v, want %v; events (-want +got):\n%s", code, tt.end, diff)
+			}
+			if got := injected.Hits(); got != tt.hits {
+				t.Errorf("hits %d, want %d", got, tt.hits)
+			}
+			r.reconnects(t)
+		})
+	}
+}
+
+// TestStall: the runtime can go on while the client is told nothing, and all is
+// told in order once the fault is removed.
+func TestStall(t *testing.T) {
+	r := newRig(t)
+	stall := r.proxy.Inject(Fault{Times: 1, Do: Stall{}})
+	read := r.subscribe(t)
+	const many = 5000 // far above grpc's buffers
+	select {
+	case <-r.emit(t, ids(many)):
+	case <-time.After(patience):
+		t.Fatal("a stalled client stops the runtime")
+	}
+	stall.Remove()
+	stall.Remove()
+	got, _ := read(many)
+	if diff := cmp.Diff(ids(many), got); diff != "" {
+		t.Errorf("after the stall (-want +got):\n%s", diff)
+	}
+}
+
+// TestCallHangs checks that a held call and a held answer last until their deadline, and go on
+// after the fault.
+func TestCallHangs(t *testing.T) {
+	r := newRig(t)
+	for _, do := range []Action{Hold{}, Stall{}} {
+		injected, before := r.proxy.Inject(Fault{Method: "ListContainers", Do: do}), r.asked.Load()
+		if err := r.list(t, 50*time.Millisecond); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("%T: error %v, want DeadlineExceeded", do, err)
+		}
+		answered := make(chan error)
+		go func() { answered <- r.list(t, patience) }()
+		for injected.Hits() < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		if _, hold := do.(Hold); hold != (r.asked.Load() == before) {
+			t.Errorf("%T: the runtime was asked %d times", do, r.asked.Load()-before)
+		}
+		injected.Remove()
+		if err := <-answered; err != nil {
+			t.Errorf("after the %T: %v", do, err)
 		}
 	}
+}
+
+func TestDownAndUp(t *testing.T) {
+	r := newRig(t)
+	read := r.subscribe(t)
+	r.emit(t, ids(1))
+	read(1)
+	r.proxy.Down()
+	if _, code := read(1); code != codes.Unavailable {
+		t.Errorf("the stream ended with %v, want Unavailable", code)
+	}
+	if err := r.list(t, patience); status.Code(err) != codes.Unavailable {
+		t.Errorf("while down: error %v, want Unavailable", err)
+	}
+	if err := r.proxy.Up(); err != nil {
+		t.Fatal(err)
+	}
+	r.reconnects(t)
 }

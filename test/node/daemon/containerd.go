@@ -11,32 +11,22 @@ import (
 	"strings"
 	"text/template"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
-	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// containerd is the family of all its versions.
-type containerd struct{}
-
-func (containerd) dirs() []string { return []string{"cni/bin", "cni/conf", "s"} }
-
-func (containerd) socket() string { return "c.sock" }
-
-func (containerd) logs() string { return "" }
-
-func (containerd) command(c Config) *exec.Cmd {
-	return exec.Command(c.Components.Containerd(), "--config", filepath.Join(c.Base, "config.toml"))
-}
-
-func (containerd) archive(c Config) string { return filepath.Join(c.Base, "image.tar") }
-
-func (f containerd) pack(c Config) error {
-	return image.PackFile(f.archive(c), c.Components.Workload(), c.Image)
-}
-
-func (f containerd) load(ctx context.Context, c Config) error {
-	return Import(ctx, c.Components, "unix://"+filepath.Join(c.Base, f.socket()), f.archive(c))
+var containerd = family{
+	socket: "c.sock", dirs: "cni/bin cni/conf s",
+	command: func(c Config) *exec.Cmd {
+		return exec.Command(c.Components.Program("containerd"), "--config", filepath.Join(c.Base, "config.toml"))
+	},
+	files: containerdFiles,
+	pack:  func(c Config) error { return image.PackFile(c.Base+"/image.tar", c.Components.Workload(), c.Image) },
+	load: func(ctx context.Context, c Config) error {
+		return Import(ctx, c.Components, "unix://"+c.Base+"/c.sock", c.Base+"/image.tar")
+	},
 }
 
 // Import loads an image archive into the CRI's namespace of a running containerd, of any origin.
@@ -44,42 +34,26 @@ func Import(ctx context.Context, set components.Set, endpoint, archive string) e
 	args := []string{
 		"-a", strings.TrimPrefix(endpoint, "unix://"), "--connect-timeout", "2s", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs",
 	}
-	out, err := exec.CommandContext(ctx, set.Ctr(), append(args, archive)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, set.Program("ctr"), append(args, archive)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("import the workload image: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
-func (containerd) files(c Config) (map[string]string, error) {
-	v := versionOf(c.Components.Runtime)
+func containerdFiles(c Config) (map[string]string, error) {
+	before := func(version string) bool { return semver.Compare(c.Components.Runtime.Version, version) < 0 }
 	cri := "io.containerd.cri.v1.runtime"
-	if v.before(2, 0) {
+	if before("v2.0.0") {
 		cri = "io.containerd.grpc.v1.cri"
 	}
 	var out strings.Builder
 	err := configTemplate.Execute(&out, map[string]any{
-		"Base": c.Base, "Image": c.Image, "Shim": c.Components.Shim(), "Runc": c.Components.Runc(),
-		"One": v.before(2, 0), "CRI": cri,
-		"BinDirs": !v.before(2, 1), "SocketDir": !v.before(2, 3),
+		"Base": c.Base, "Image": c.Image, "Shim": c.Components.Program("containerd-shim-runc-v2"), "Runc": c.Components.Runc(),
+		"One": before("v2.0.0"), "CRI": cri,
+		"BinDirs": !before("v2.1.0"), "SocketDir": !before("v2.3.0"),
 	})
 	return map[string]string{"config.toml": out.String()}, err
-}
-
-// version is the beginning of a runtime's version.
-type version struct{ major, minor int }
-
-// versionOf returns the version of a runtime; without a runtime, the newest.
-func versionOf(r runtimes.Runtime) version {
-	v := version{major: 1 << 20}
-	if _, err := fmt.Sscanf(r.Version, "v%d.%d", &v.major, &v.minor); err != nil {
-		return version{major: 1 << 20}
-	}
-	return v
-}
-
-func (v version) before(major, minor int) bool {
-	return v.major < major || v.major == major && v.minor < minor
 }
 
 // configTemplate keeps all of containerd's state, sockets and mounts under a directory, so that two
@@ -126,8 +100,6 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
   disable_apparmor = true
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
-  enable_unprivileged_ports = false
-  enable_unprivileged_icmp = false
 {{- if .One}}
   [plugins.'{{.CRI}}'.containerd]
     snapshotter = 'overlayfs'

@@ -20,47 +20,35 @@ import (
 
 // crio is CRI-O. The image is an OCI layout in the directory of the image's name, found by CRI-O's
 // own PullImage from its working directory: no registry, no other tool.
-type crio struct{}
-
-func (crio) dirs() []string {
-	return []string{"attach", "auth", "cdi", "cni/bin", "cni/conf", "conf.d", "exits", "hooks", "keys", "log", "ns", "pol.d", "root", "runroot", "tmp"}
-}
-
-func (crio) socket() string { return "crio.sock" }
-
-func (crio) logs() string { return "log" }
-
-func (crio) command(c Config) *exec.Cmd {
-	cmd := exec.Command(c.Components.CRIO(), "--config", filepath.Join(c.Base, "crio.conf"), "--config-dir", filepath.Join(c.Base, "conf.d"))
-	cmd.Env = []string{
-		"CONTAINER_REGISTRIES_CONF=" + filepath.Join(c.Base, "registries.conf"),
-		"CONTAINERS_STORAGE_CONF=" + filepath.Join(c.Base, "storage.conf"),
-		"TMPDIR=" + filepath.Join(c.Base, "tmp"),
-	}
-	return cmd
-}
-
-func (crio) pack(c Config) error {
-	name, tag, ok := strings.Cut(c.Image, ":")
-	if !ok || name == "" || strings.Contains(tag, "/") {
-		return fmt.Errorf("the name of the image %q must be one with a tag, as in name:1", c.Image)
-	}
-	return image.PackLayout(filepath.Join(c.Base, name), c.Components.Workload(), c.Image)
-}
-
-func (f crio) load(ctx context.Context, c Config) error {
-	client, err := crikit.Dial(crikit.Options{Endpoint: "unix://" + filepath.Join(c.Base, f.socket())})
-	if err != nil {
+var crio = family{
+	socket: "crio.sock", logs: "log",
+	dirs:  "attach auth cdi cni/bin cni/conf conf.d exits hooks keys log ns pol.d root runroot tmp",
+	files: crioFiles,
+	command: func(c Config) *exec.Cmd {
+		cmd := exec.Command(c.Components.Program("crio"), "--config", filepath.Join(c.Base, "crio.conf"), "--config-dir", filepath.Join(c.Base, "conf.d"))
+		cmd.Env = []string{
+			"CONTAINER_REGISTRIES_CONF=" + filepath.Join(c.Base, "registries.conf"),
+			"CONTAINERS_STORAGE_CONF=" + filepath.Join(c.Base, "storage.conf"),
+			"TMPDIR=" + filepath.Join(c.Base, "tmp"),
+		}
+		return cmd
+	},
+	pack: func(c Config) error {
+		name, _, _ := strings.Cut(c.Image, ":")
+		return image.PackLayout(filepath.Join(c.Base, name), c.Components.Workload(), c.Image)
+	},
+	load: func(ctx context.Context, c Config) error {
+		client, err := crikit.Dial(crikit.Options{Endpoint: "unix://" + filepath.Join(c.Base, "crio.sock")})
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		_, err = client.Images().PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: c.Image}})
 		return err
-	}
-	defer client.Close()
-	if _, err := client.Images().PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: c.Image}}); err != nil {
-		return fmt.Errorf("pull the workload image: %w", err)
-	}
-	return nil
+	},
 }
 
-func (crio) files(c Config) (map[string]string, error) {
+func crioFiles(c Config) (map[string]string, error) {
 	conmon, err := components.Conmon()
 	if err != nil {
 		return nil, err
@@ -73,7 +61,7 @@ func (crio) files(c Config) (map[string]string, error) {
 	}
 	var out strings.Builder
 	err = crioTemplate.Execute(&out, map[string]any{
-		"Base": c.Base, "Image": c.Image, "Entrypoint": image.Entrypoint, "Pinns": c.Components.Pinns(), "Runc": c.Components.Runc(), "Conmon": conmon,
+		"Base": c.Base, "Image": c.Image, "Entrypoint": image.Entrypoint, "Pinns": c.Components.Program("pinns"), "Runc": c.Components.Runc(), "Conmon": conmon,
 		"Events": c.Components.Runtime.Traits.Events,
 	})
 	files["crio.conf"] = out.String()

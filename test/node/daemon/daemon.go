@@ -8,8 +8,8 @@
 // A Daemon is a containerd or a CRI-O that may be started, stopped, killed and started again; its
 // root, state, sockets and shims stay under Config.Base, and pods outlive it as on a node. It is
 // ready when the workload image is loaded (first start) and a list is answered (every start). A
-// family holds a runtime's particulars. Package sweep tears a Daemon down for good, by directory
-// and cgroup.
+// family holds a runtime's particulars. What a Daemon leaves goes with the namespaces of its run
+// (package unshare).
 //
 // # Concurrency
 //
@@ -29,7 +29,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,7 +37,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
 // maxBase bounds the length of the directory's path, in bytes: a shim's socket adds 67, and the
@@ -52,45 +51,38 @@ type Config struct {
 	Components components.Set
 	// Image is the name under which the workload is loaded as an image.
 	Image string
-	// Owner is the run of the runtime: the runtime and its shims start in the owner's cgroup. Its
-	// zero value: none.
-	Owner sweep.Target
 }
 
-// A family is the configuration of all versions of a runtime.
-type family interface {
-	// dirs are the directories below Config.Base.
-	dirs() []string
+// A family is what all versions of a runtime have in common.
+type family struct {
+	// socket is the name of the CRI socket below Config.Base, dirs are the directories there.
+	socket, dirs string
+	// logs is the directory for logs of containers without a log path, empty if there is none.
+	logs string
 	// files are the files below Config.Base, by name.
-	files(Config) (map[string]string, error)
+	files func(Config) (map[string]string, error)
 	// pack writes the workload image for load.
-	pack(Config) error
-	// socket is the name of the CRI socket below Config.Base.
-	socket() string
-	// logs is the directory below Config.Base for logs of containers without a log path, empty if
-	// there is none.
-	logs() string
+	pack func(Config) error
 	// command starts the runtime.
-	command(Config) *exec.Cmd
+	command func(Config) *exec.Cmd
 	// load loads the workload image. It fails until the runtime is ready.
-	load(context.Context, Config) error
+	load func(context.Context, Config) error
 }
 
 func familyOf(r runtimes.Runtime) family {
 	if r.Family == runtimes.CRIO {
-		return crio{}
+		return crio
 	}
-	return containerd{}
+	return containerd
 }
 
 // A Daemon is a private runtime.
 type Daemon struct {
 	config Config
 	family family
+	loaded bool
 
-	mu      sync.Mutex     // guards the fields below
-	process *child.Process // nil before the first start
-	loaded  bool
+	process atomic.Pointer[child.Process] // nil before the first start
 }
 
 // New writes the configuration and the image, and starts nothing.
@@ -99,7 +91,7 @@ func New(c Config) (*Daemon, error) {
 		return nil, fmt.Errorf("daemon: the directory %q must be absolute and at most %d bytes, or the sockets under it cannot be bound", c.Base, maxBase)
 	}
 	d := &Daemon{config: c, family: familyOf(c.Components.Runtime)}
-	for _, dir := range d.family.dirs() {
+	for dir := range strings.FieldsSeq(d.family.dirs) {
 		if err := os.MkdirAll(filepath.Join(c.Base, dir), 0o711); err != nil {
 			return nil, fmt.Errorf("daemon: %w", err)
 		}
@@ -119,11 +111,8 @@ func New(c Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Runtime returns the daemon's runtime.
-func (d *Daemon) Runtime() runtimes.Runtime { return d.config.Components.Runtime }
-
 // Endpoint is the address of the CRI socket.
-func (d *Daemon) Endpoint() string { return "unix://" + d.socket() }
+func (d *Daemon) Endpoint() string { return "unix://" + filepath.Join(d.config.Base, d.family.socket) }
 
 // LogPath is where the runtime's log goes, over all its starts.
 func (d *Daemon) LogPath() string { return filepath.Join(d.config.Base, "runtime.log") }
@@ -131,28 +120,22 @@ func (d *Daemon) LogPath() string { return filepath.Join(d.config.Base, "runtime
 // Logs is the runtime's directory for logs of containers without a log path, empty if there is
 // none. A kubelet removes such a container's log.
 func (d *Daemon) Logs() string {
-	if d.family.logs() == "" {
+	if d.family.logs == "" {
 		return ""
 	}
-	return filepath.Join(d.config.Base, d.family.logs())
+	return filepath.Join(d.config.Base, d.family.logs)
 }
-
-func (d *Daemon) socket() string { return filepath.Join(d.config.Base, d.family.socket()) }
 
 // PID is the daemon's process ID, or 0 while down.
 func (d *Daemon) PID() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.aliveLocked() {
-		return 0
+	if p := d.process.Load(); p != nil && p.Alive() {
+		return p.PID()
 	}
-	return d.process.PID()
+	return 0
 }
 
 // Alive reports whether the process runs.
 func (d *Daemon) Alive() bool { return d.PID() != 0 }
-
-func (d *Daemon) aliveLocked() bool { return d.process != nil && d.process.Alive() }
 
 // Start starts the runtime and waits for its readiness or the end of ctx.
 func (d *Daemon) Start(ctx context.Context) error {
@@ -167,9 +150,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 
 // spawn starts the runtime without waiting.
 func (d *Daemon) spawn() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.aliveLocked() {
+	if d.Alive() {
 		return errors.New("daemon: already started")
 	}
 	log, err := os.OpenFile(d.LogPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -182,14 +163,11 @@ func (d *Daemon) spawn() error {
 	cmd.Dir = d.config.Base
 	// runc is looked for on PATH in some code paths, configured or not.
 	cmd.Env = append(append(os.Environ(), cmd.Env...), "PATH="+d.config.Components.RuncDir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	if err := d.config.Owner.Enter(cmd); err != nil {
-		return fmt.Errorf("daemon: %w", err)
-	}
 	process, err := child.Spawn(cmd)
 	if err != nil {
 		return fmt.Errorf("daemon: start the runtime: %w", err)
 	}
-	d.process = process
+	d.process.Store(process)
 	return nil
 }
 
@@ -221,13 +199,10 @@ func (d *Daemon) ready(ctx context.Context) error {
 // Stop sends the signal and waits until the process is gone. Containers and shims live on. The end
 // of ctx kills the process.
 func (d *Daemon) Stop(ctx context.Context, signal syscall.Signal) error {
-	d.mu.Lock()
-	process, alive := d.process, d.aliveLocked()
-	d.mu.Unlock()
-	if !alive {
+	if !d.Alive() {
 		return nil
 	}
-	if err := process.End(ctx, signal); err != nil {
+	if err := d.process.Load().End(ctx, signal); err != nil {
 		return fmt.Errorf("daemon: stop the runtime: %w", err)
 	}
 	return nil

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image packs a static program into an OCI image without a registry: an archive for the
-// import by a runtime's own tools, or a directory, from which CRI-O pulls.
+// Package image packs a static program into an image without a registry: docker's archive for the
+// import by a runtime's own tools, or a directory in OCI's layout, from which CRI-O pulls.
 //
 // # Model
 //
@@ -24,6 +24,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -48,29 +49,21 @@ func PackLayout(dir, path, ref string) error {
 	if err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
-	return to.AppendImage(img, layout.WithAnnotations(map[string]string{
-		"org.opencontainers.image.ref.name": ref[strings.LastIndexByte(ref, ':')+1:], // for CRI-O
-		"io.containerd.image.name":          ref,
-	}))
+	tag := ref[strings.LastIndexByte(ref, ':')+1:]
+	return to.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag}))
 }
 
 // PackFile packs the program at path into an archive at out.
-func PackFile(out, path, ref string) (err error) {
-	dir, err := os.MkdirTemp("", "image-")
+func PackFile(out, path, ref string) error {
+	tag, err := name.NewTag(ref)
 	if err != nil {
-		return err
+		return fmt.Errorf("image: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	if err := PackLayout(dir, path, ref); err != nil {
-		return err
-	}
-	file, err := os.Create(out)
+	img, err := imageOf(path)
 	if err != nil {
-		return fmt.Errorf("image: write the archive: %w", err)
+		return fmt.Errorf("image: %w", err)
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	archive := tar.NewWriter(file)
-	return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close())
+	return tarball.WriteToFile(out, tag, img)
 }
 
 // imageOf returns the image of the program at path.
@@ -95,19 +88,21 @@ func imageOf(path string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	return New(layer, v1.Config{Entrypoint: []string{Entrypoint}, Cmd: []string{"pause"}, Env: []string{"PATH=/"}})
+}
+
+// New returns an image of a layer, for Linux on this machine's architecture.
+func New(layer v1.Layer, config v1.Config) (v1.Image, error) {
 	base := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	img, err := mutate.AppendLayers(mutate.ConfigMediaType(base, types.OCIConfigJSON), layer)
 	if err != nil {
 		return nil, err
 	}
-	config, err := img.ConfigFile()
+	file, err := img.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config = v1.Config{
-		Entrypoint: []string{Entrypoint}, Cmd: []string{"pause"}, Env: []string{"PATH=/"},
-	}
-	return mutate.ConfigFile(img, config)
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, config
+	return mutate.ConfigFile(img, file)
 }

@@ -18,6 +18,8 @@ package runtimes
 import (
 	"fmt"
 	"strings"
+
+	"golang.org/x/mod/semver"
 )
 
 // A Family is a program, whatever its version.
@@ -192,15 +194,12 @@ func Of(runtimeName, version string) Runtime {
 		if minorOf(r.Version) == minor {
 			return r
 		}
-		if !found || strings.HasPrefix(minor, "1.") && strings.HasPrefix(minorOf(r.Version), "1.") {
+		if !found || strings.HasPrefix(minor, "v1.") && strings.HasPrefix(minorOf(r.Version), "v1.") {
 			nearest, found = r, true
 		}
 	}
 	return nearest
 }
 
-// minorOf returns "2.4" of "v2.4.2+unknown".
-func minorOf(version string) string {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	return strings.Join(parts[:min(2, len(parts))], ".")
-}
+// minorOf returns "v2.4" of "v2.4.2" and "2.4.2+unknown".
+func minorOf(version string) string { return semver.MajorMinor("v" + strings.TrimPrefix(version, "v")) }

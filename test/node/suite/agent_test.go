@@ -58,7 +58,6 @@ func (n *Node) NewAgent(settings ...func(*worker.Config)) *Agent {
 	cmd := exec.Command(cmp.Or(*another, self))
 	cmd.Env = append(os.Environ(), envAgent+"=1")
 	cmd.Stderr = log
-	t.Check(n.target.Enter(cmd))
 	a.Child, err = child.Run(a.name, cmd)
 	t.Check(err)
 	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
@@ -126,12 +125,12 @@ func (a *Agent) take(n worker.News) {
 func (a *Agent) Signal(s syscall.Signal) { a.n.t.Check(a.Process.Signal(s)) }
 
 // Stats returns the state of the generator.
-func (a *Agent) Stats() (worker.Progress, error) {
+func (a *Agent) Stats() worker.Progress {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	news, err := child.Ask[worker.News](a.n.t.ctx, a.Calls, "News", true)
+	news := must[worker.News](a, "News", true)
 	a.take(news)
-	return news.Progress, err
+	return news.Progress
 }
 
 // must returns an answer of the agent; an error ends the scenario.
@@ -141,25 +140,8 @@ func must[A any](a *Agent, method string, argument any) A {
 	return answer
 }
 
-// MustStats returns Stats; an error ends the scenario.
-func (a *Agent) MustStats() worker.Progress {
-	stats, err := a.Stats()
-	a.n.t.Check(err)
-	return stats
-}
-
 // Cache returns the agent's cache, in the form of Truth: the pods of the run.
-func (a *Agent) Cache() ([]bench.Pod, error) {
-	pods, err := child.Ask[[]bench.Pod](a.n.t.ctx, a.Calls, "Cache", true)
-	return a.n.bare(pods), err
-}
-
-// MustCache returns Cache; an error ends the scenario.
-func (a *Agent) MustCache() []bench.Pod {
-	pods, err := a.Cache()
-	a.n.t.Check(err)
-	return pods
-}
+func (a *Agent) Cache() []bench.Pod { return a.n.bare(must[[]bench.Pod](a, "Cache", true)) }
 
 // bare leaves out pods of others, and what two correct observers may differ in.
 func (n *Node) bare(pods []bench.Pod) []bench.Pod {
@@ -170,9 +152,9 @@ func (n *Node) bare(pods []bench.Pod) []bench.Pod {
 	return pods
 }
 
-// MustEvents returns the agent's events so far.
-func (a *Agent) MustEvents() []bench.Delivery {
-	a.MustStats()
+// Events returns the agent's events so far.
+func (a *Agent) Events() []bench.Delivery {
+	a.Stats()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.events)
@@ -187,7 +169,11 @@ func (a *Agent) Newer(uid string) []bench.Pod {
 func (a *Agent) Waits() []time.Duration { return must[worker.Report](a, "Report", true).Waits }
 
 // Metrics returns the agent's metrics.
-func (a *Agent) Metrics() (map[string]float64, error) { return worker.Metrics(a.n.t.ctx, a.Calls) }
+func (a *Agent) Metrics() map[string]float64 {
+	metrics, err := worker.Metrics(a.n.t.ctx, a.Calls)
+	a.n.t.Check(err)
+	return metrics
+}
 
 // settle bounds the wait for a state, on a machine however slow.
 const settle = 4 * time.Minute
@@ -195,11 +181,10 @@ const settle = 4 * time.Minute
 // WaitState waits until the agent's stream is in the state.
 func (a *Agent) WaitState(state pleg.StreamState) time.Duration {
 	return a.n.t.Eventually(settle, a.name+" reaches "+state.String(), func() error {
-		stats, err := a.Stats()
-		if err == nil && stats.State != state {
-			err = fmt.Errorf("the state is %s", stats.State)
+		if now := a.Stats().State; now != state {
+			return fmt.Errorf("the state is %s", now)
 		}
-		return err
+		return nil
 	})
 }
 
@@ -221,11 +206,7 @@ func (a *Agent) Converge() time.Duration {
 		if err != nil {
 			return err
 		}
-		held, err := a.Cache()
-		if err != nil {
-			return err
-		}
-		if pods, lines := bench.Compare(held, truth, 3); pods > 0 {
+		if pods, lines := bench.Compare(a.Cache(), truth, 3); pods > 0 {
 			return fmt.Errorf("%d pods differ, the first: %s", pods, strings.Join(lines, "; "))
 		}
 		return nil
@@ -238,16 +219,12 @@ func (a *Agent) Converge() time.Duration {
 func (a *Agent) WaitEvent(state bench.State, id string) bench.Delivery {
 	var found bench.Delivery
 	a.n.t.Eventually(settle, fmt.Sprintf("%s delivers %s of %s", a.name, state, id), func() error {
-		if _, err := a.Stats(); err != nil {
-			return err
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		i := slices.IndexFunc(a.events, func(e bench.Delivery) bool { return e.State == state && e.ID == id })
+		events := a.Events()
+		i := slices.IndexFunc(events, func(e bench.Delivery) bool { return e.State == state && e.ID == id })
 		if i < 0 {
-			return fmt.Errorf("not among %d events", len(a.events))
+			return fmt.Errorf("not among %d events", len(events))
 		}
-		found = a.events[i]
+		found = events[i]
 		return nil
 	})
 	return found

@@ -10,8 +10,8 @@
 // disturbs them, and compares the agent's cache with the runtime's own lists. Figures are measured,
 // never asserted tightly: bounds only end hangs.
 //
-// The test binary is three processes: the supervisor, which sweeps whatever is left (package
-// sweep), the suite as its child, and the agents.
+// The test binary is the supervisor and the first process of the suite's namespaces (package
+// unshare), the suite, and the agents.
 //
 // # Concurrency
 //

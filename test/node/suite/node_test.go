@@ -25,7 +25,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
 )
 
 // A Node is a runtime with a proxy and a client.
@@ -40,7 +39,6 @@ type Node struct {
 	Traits runtimes.Traits
 
 	t      *T
-	target sweep.Target
 	agents int
 }
 
@@ -50,24 +48,21 @@ const startLimit = 2 * time.Minute
 // NewNode starts a runtime, or uses the runtime in place, with a proxy in front. Everything goes
 // away with the scenario.
 func (t *T) NewNode() *Node {
-	n := &Node{t: t, target: sweep.Target{Dir: t.Dir}, Traits: t.env.kind.Traits}
-	if run.Cgroup != "" {
-		n.target.Cgroup = run.Cgroup + "/" + filepath.Base(t.Dir)
-	}
+	n := &Node{t: t, Traits: t.env.kind.Traits}
 	socket, cgroup := *endpoint, ""
 	if socket == "" {
-		private, err := daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image, Owner: n.target})
+		private, err := daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image})
 		t.Check(err)
 		n.Daemon = private
-		t.Cleanup(n.tearDown)
+		t.Cleanup(n.stopForGood)
 		ctx, cancel := context.WithTimeout(t.ctx, startLimit)
 		defer cancel()
 		t.Check(private.Start(ctx))
-		socket, cgroup = private.Endpoint(), "/"+n.target.Cgroup
+		socket, cgroup = private.Endpoint(), "/"+filepath.Base(t.Dir)
 	}
 	client, err := crikit.Dial(crikit.Options{
 		Endpoint: socket, Image: t.env.image, CgroupParent: cgroup,
-		Namespace: fmt.Sprintf("%s-%s", filepath.Base(run.Dir), filepath.Base(t.Dir)),
+		Namespace: fmt.Sprintf("%s-%s", filepath.Base(run.dir), filepath.Base(t.Dir)),
 	})
 	t.Check(err)
 	n.Client = client
@@ -75,29 +70,10 @@ func (t *T) NewNode() *Node {
 	version, err := client.RuntimeServiceClient.Version(t.ctx, &runtimeapi.VersionRequest{})
 	t.Check(err)
 	t.env.version = display(version)
-	n.startProxy(socket)
-	return n
-}
-
-func (n *Node) startProxy(target string) {
-	t := n.t
-	proxy, err := criproxy.New(criproxy.Config{Listen: filepath.Join(t.Dir, "p.sock"), Target: strings.TrimPrefix(target, "unix://")})
+	n.Proxy, err = criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://"))
 	t.Check(err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.ctx))
-	ran := make(chan error, 1)
-	go func() { ran <- proxy.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ran; err != nil {
-			t.Errorf("the proxy: %v", err)
-		}
-	})
-	select {
-	case <-proxy.Ready():
-	case err := <-ran:
-		t.Fatalf("the proxy: %v", err)
-	}
-	n.Proxy = proxy
+	t.Cleanup(n.Proxy.Close)
+	return n
 }
 
 // removePods removes the scenario's pods, and first starts a runtime left down.
@@ -116,19 +92,12 @@ func (n *Node) removePods() {
 	}
 }
 
-// tearDown stops and sweeps the runtime.
-func (n *Node) tearDown() {
+// stopForGood stops the runtime. What that leaves goes with the run.
+func (n *Node) stopForGood() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
 	defer cancel()
 	if err := n.Daemon.Stop(ctx, syscall.SIGTERM); err != nil {
 		n.t.Errorf("stop the runtime: %v", err)
-	}
-	for _, left := range n.target.Left() {
-		n.t.Logf("left after the runtime's stop, now swept: %s", left)
-	}
-	// The directory itself goes with the run's, after the logs were kept.
-	if err := n.target.SweepButFiles(ctx); err != nil {
-		n.t.Errorf("%v", err)
 	}
 }
 
@@ -256,8 +225,7 @@ func (n *Node) Record() *recorder {
 			r.message(message)
 			return false
 		}
-		_, err := n.Proxy.Inject(criproxy.Fault{Method: eventStream, Match: tap, Do: criproxy.Drop{}})
-		n.t.Check(err)
+		n.Proxy.Inject(criproxy.Fault{Method: eventStream, Match: tap, Do: criproxy.Drop{}})
 		return r
 	}
 	ctx, cancel := context.WithCancel(n.t.ctx)

@@ -24,13 +24,13 @@ func lifecycle(t *T) {
 	for round := range t.Size(10, 3) {
 		oneLife(t, n, a, fmt.Sprintf("life%d", round))
 	}
-	events = a.MustEvents()
+	events = a.Events()
 	t.latencies(events)
 	t.waits(a)
-	g := a.MustStats()
+	g := a.Stats()
 	t.Figure("events", "%d", len(events))
 	t.Figure("missed", "%d", g.Missed)
-	if held := a.MustCache(); len(held) != 0 {
+	if held := a.Cache(); len(held) != 0 {
 		t.Errorf("every pod is gone, and the cache holds %v", held)
 	}
 }
@@ -47,7 +47,7 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 			t.Errorf("the runtime says that %s exited with %d, want %d", id, code, codes)
 		}
 		a.WaitEvent(bench.Exited, id)
-		held := bench.Find(a.MustCache(), pod.UID, id)
+		held := bench.Find(a.Cache(), pod.UID, id)
 		if held.State != bench.Exited || held.ExitCode != code {
 			t.Errorf("after ContainerDied of %s the cache says %v, want exit code %d", id, held, code)
 		}
@@ -86,7 +86,7 @@ func oneLife(t *T, n *Node, a *Agent, name string) {
 	took := a.Converge()
 	t.Logf("%s: the pod was gone from the cache after %v", name, took.Round(time.Millisecond))
 
-	events := a.MustEvents()
+	events := a.Events()
 	for what, id := range map[string]string{
 		"exit 0": zero, "exit 3": three, "killed": killed, "OOM killed": oom, "restarted": again, "sandbox": pod.SandboxID,
 	} {

@@ -30,7 +30,7 @@ func recovery(t *T) {
 		after := n.NewAgent()
 		event := after.WaitEvent(bench.Exited, id)
 		t.Figure("restart→Watch", "%dms", since(began, event.At).Milliseconds())
-		held := bench.Find(after.MustCache(), pod.UID, id)
+		held := bench.Find(after.Cache(), pod.UID, id)
 		if held.State != bench.Exited || held.ExitCode != code || (code == 0) != (held.Reason == "Completed") {
 			t.Errorf("the restarted agent holds %v, want exit code %d", held, code)
 		}

@@ -52,9 +52,9 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 	var down, connected, converged []time.Duration
 	round, missedUp := 0, 0
 	for ; goOn(round); round++ {
-		began := a.MustStats()
+		began := a.Stats()
 		t.Sleep(up)
-		before := a.MustStats()
+		before := a.Stats()
 		if missed := before.Missed - began.Missed; up > 0 && n.Traits.Events {
 			missedUp += missed
 			t.noneMissed(a, missed, ", while the runtime was up")
@@ -80,9 +80,9 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 			a.Converge()
 			converged = append(converged, time.Since(ready))
 		})
-		after := a.MustStats()
+		after := a.Stats()
 		t.Logf("round %d: witness %v; connected after %v, converged after %v; missed %d→%d", round,
-			bench.Find(a.MustCache(), pod.UID, witness), connected[round], converged[round], before.Missed, after.Missed)
+			bench.Find(a.Cache(), pod.UID, witness), connected[round], converged[round], before.Missed, after.Missed)
 		errors := after.ConnectErrors - before.ConnectErrors
 		if n.Traits.Events && (after.Connects != before.Connects+1 || errors == 0) {
 			t.Errorf("round %d: connects %d→%d, %d errors, want one more connection after at least one error",
@@ -94,7 +94,7 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 	}
 	l.Stop()
 	a.Converge()
-	stats := a.MustStats()
+	stats := a.Stats()
 	t.Figure("restarts", "%d", round)
 	t.Figure("changes", "%d", l.Stats().Changes)
 	t.Figure("down", "%s", quantiles(down))
@@ -102,14 +102,14 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 	t.Figure("ready→converged", "%s", quantiles(converged))
 	t.Figure("missed while up", "%d", missedUp)
 	t.Figure("missed", "%d", stats.Missed)
-	t.latencies(a.MustEvents())
+	t.latencies(a.Events())
 	t.waits(a)
 }
 
 // waitErrors waits until the agent counts that many failed connections.
 func (a *Agent) waitErrors(count int) {
 	a.n.t.Eventually(settle, fmt.Sprintf("%s counts %d failed connections", a.name, count), func() error {
-		if got := a.MustStats().ConnectErrors; got < count {
+		if got := a.Stats().ConnectErrors; got < count {
 			return fmt.Errorf("it counts %d", got)
 		}
 		return nil

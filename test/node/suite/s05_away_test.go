@@ -29,19 +29,19 @@ func away(t *T) {
 	pod := n.Pod("pod")
 	id, pid := n.Mortal(pod, "c", 5)
 	a.WaitEvent(bench.Running, id)
-	before := a.MustStats()
+	before := a.Stats()
 	n.StopRuntime(syscall.SIGTERM)
 	a.WaitState(pleg.StreamBackoff)
 	stopped := time.Now()
 	n.End(id, pid)
 	a.waitErrors(before.ConnectErrors + 6)
 	t.Sleep(gone - time.Since(stopped))
-	attempts := a.MustStats().ConnectErrors - before.ConnectErrors
-	if health := a.MustStats().Health; health != "" {
+	attempts := a.Stats().ConnectErrors - before.ConnectErrors
+	if health := a.Stats().Health; health != "" {
 		t.Errorf("a runtime that was away for %v makes the agent unhealthy below its threshold of 3 minutes: %s", gone, health)
 	}
 	isSandbox := func(i bench.Item) bool { return i.Sandbox }
-	if held := slices.DeleteFunc(bench.ItemsOf(a.MustCache(), pod.UID), isSandbox); len(held) != 1 || held[0].ID != id {
+	if held := slices.DeleteFunc(bench.ItemsOf(a.Cache(), pod.UID), isSandbox); len(held) != 1 || held[0].ID != id {
 		t.Errorf("while the runtime was away the last status was lost: %v", held)
 	}
 	back := time.Now()

@@ -45,7 +45,7 @@ func stale(t *T) {
 		}
 	}
 	a.Converge()
-	if held := a.MustCache(); len(held) != 0 {
+	if held := a.Cache(); len(held) != 0 {
 		t.Errorf("every pod is gone, and the cache holds %d", len(held))
 	}
 	sent, found := raw.soFar()
@@ -56,8 +56,8 @@ func stale(t *T) {
 			newer++
 		}
 	}
-	events := a.MustEvents()
-	stats := a.MustStats()
+	events := a.Events()
+	stats := a.Stats()
 	t.Figure("rounds", "%d", ran)
 	t.Figure("containers", "%d", containers)
 	t.Figure("raw events", "%d", sent)

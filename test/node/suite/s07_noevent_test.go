@@ -38,7 +38,7 @@ func noEvent(t *T) {
 	}
 	silent, pid := n.Mortal(pod, "silent", 9)
 	a.WaitEvent(bench.Running, silent)
-	before := a.MustStats()
+	before := a.Stats()
 	n.StopRuntime(syscall.SIGKILL)
 	if n.Traits.Events {
 		a.WaitState(pleg.StreamBackoff)
@@ -49,14 +49,14 @@ func noEvent(t *T) {
 	died := a.WaitEvent(bench.Exited, silent)
 	a.Converge()
 	t.Figure("exit while down→Watch", "%dms after its start, by a %s", since(back, died.At).Milliseconds(), cause(died))
-	held := bench.Find(a.MustCache(), pod.UID, silent)
+	held := bench.Find(a.Cache(), pod.UID, silent)
 	t.Figure("told as", "%d %s", held.ExitCode, held.Reason)
 	a.WaitConnected()
 	if !n.Traits.Events {
 		return // nothing is unheard where nothing is promised
 	}
 	t.Eventually(settle, "the exit while the runtime was down is counted as unheard", func() error {
-		if now := a.MustStats(); now.Unheard <= before.Unheard || now.Missed != before.Missed {
+		if now := a.Stats(); now.Unheard <= before.Unheard || now.Missed != before.Missed {
 			return fmt.Errorf("unheard %d, before %d; missed %d, before %d", now.Unheard, before.Unheard, now.Missed, before.Missed)
 		}
 		return nil
@@ -69,7 +69,7 @@ func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 	t := n.t
 	id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
 	t.Check(err)
-	before := a.MustStats()
+	before := a.Stats()
 	if err := n.Start(t.ctx, id); err == nil {
 		t.Fatalf("a container with a command that does not exist started")
 	}
@@ -81,7 +81,7 @@ func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 	}
 	after := before
 	t.Eventually(settle, "the failed start is counted as missed", func() error {
-		if after = a.MustStats(); after.Missed != before.Missed+1 {
+		if after = a.Stats(); after.Missed != before.Missed+1 {
 			return fmt.Errorf("missed %d, before %d", after.Missed, before.Missed)
 		}
 		return nil
@@ -96,7 +96,7 @@ func (n *Node) failedStart(a *Agent, pod *crikit.Pod) {
 // failedCreate: a bad command that fails in CreateContainer leaves no container to find.
 func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
 	t := n.t
-	before := a.MustStats()
+	before := a.Stats()
 	if id, err := n.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"}); err == nil {
 		t.Fatalf("a container with a command that does not exist was created: %s", id)
 	}
@@ -107,7 +107,7 @@ func (n *Node) failedCreate(a *Agent, pod *crikit.Pod) {
 			t.Errorf("a container that could not be created left %v", i)
 		}
 	}
-	if now := a.MustStats(); now.Missed != before.Missed {
+	if now := a.Stats(); now.Missed != before.Missed {
 		t.Errorf("missed %d→%d by a container that could not be created", before.Missed, now.Missed)
 	}
 	t.Figure("failed create", "leaves nothing")
@@ -119,7 +119,7 @@ func (a *Agent) waitPeriod(d time.Duration) {
 		return // polling goes on
 	}
 	a.n.t.Eventually(settle, fmt.Sprintf("the relist period reaches %v", d), func() error {
-		if got := a.MustStats().RelistPeriod; got < d {
+		if got := a.Stats().RelistPeriod; got < d {
 			return fmt.Errorf("it is %v", got)
 		}
 		return nil

@@ -52,21 +52,21 @@ func stalled(t *T) {
 
 	// The consumer stops reading: Watch is full after 16 events.
 	must[bool](a, "Consume", false)
-	before := a.MustStats()
+	before := a.Stats()
 	l.undisturbed("Watch not read", time.Duration(t.Size(30, 8))*time.Second)
 	t.Eventually(settle, "Watch of size 16 is full", func() error {
-		if now := a.MustStats(); now.Owed == before.Owed {
+		if now := a.Stats(); now.Owed == before.Owed {
 			return fmt.Errorf("%d claims came", now.Claims-before.Claims)
 		}
 		return nil
 	})
-	t.Figure("events meanwhile", "%d", a.MustStats().Claims-before.Claims)
-	if health := a.MustStats().Health; health != "" {
+	t.Figure("events meanwhile", "%d", a.Stats().Claims-before.Claims)
+	if health := a.Stats().Health; health != "" {
 		t.Errorf("a Watch that is not read makes the agent unhealthy: %s", health)
 	}
 	must[bool](a, "Consume", true)
 	t.Eventually(settle, "the debt is paid", func() error {
-		if s := a.MustStats(); s.OwedPods > 0 {
+		if s := a.Stats(); s.OwedPods > 0 {
 			return fmt.Errorf("%d pods are owed", s.OwedPods)
 		}
 		return nil

@@ -51,7 +51,7 @@ func replay(t *T) {
 	// Longer than the grace, in which a claim may still wait for its read.
 	t.Sleep(5 * time.Second)
 	a.Converge()
-	events := a.MustEvents()
+	events := a.Events()
 	for _, id := range old {
 		if told := types(events, id); len(told) > 0 {
 			t.Errorf("%s was gone before the agent came, and it told %v", id, told)
@@ -64,7 +64,7 @@ func replay(t *T) {
 			}
 		}
 	}
-	g := a.MustStats()
+	g := a.Stats()
 	t.Figure("history", "%v", time.Since(began).Round(time.Second))
 	t.Figure("old IDs", "%d", len(old))
 	t.Figure("claims replayed", "%d", g.ReplayedClaims)

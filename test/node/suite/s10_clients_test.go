@@ -51,10 +51,10 @@ func clients(t *T) {
 	var finals []map[string]end
 	for _, a := range agents {
 		a.Converge()
-		if held := a.MustCache(); len(held) != 0 {
+		if held := a.Cache(); len(held) != 0 {
 			t.Errorf("%s: every pod is gone, and the cache holds %d", a.name, len(held))
 		}
-		finals = append(finals, ends(a.MustEvents()))
+		finals = append(finals, ends(a.Events()))
 	}
 	both, one := compareEnds(t, finals[0], finals[1])
 	t.Figure("changes", "%d", l.Stats().Changes)
@@ -62,7 +62,7 @@ func clients(t *T) {
 	t.Figure("IDs told to both", "%d", both)
 	t.Figure("to one", "%d", one)
 	for i, a := range agents {
-		g := a.MustStats()
+		g := a.Stats()
 		t.Figure(fmt.Sprintf("agent %d", i+1), "claims %d, missed %d", g.Claims, g.Missed)
 		if !n.Traits.SharedStream { // there each agent hears a part of the events, and finds the rest
 			t.noneMissed(a, g.Missed, "")
@@ -70,7 +70,7 @@ func clients(t *T) {
 	}
 	var all []bench.Delivery
 	for _, a := range agents {
-		all = append(all, a.MustEvents()...)
+		all = append(all, a.Events()...)
 	}
 	t.latencies(all)
 	t.Figure("GetNewerThan", "%s", quantiles(agents[0].Waits()))

@@ -27,7 +27,6 @@ func static(t *T) {
 	runs := n.Container(pod, "c", "sleep", "1h")
 	a.WaitEvent(bench.Running, runs)
 
-	stop := n.watchCache(a, uid)
 	var seen []time.Duration
 	rounds := t.Size(20, 8)
 	var gone, goneContainers []string
@@ -65,8 +64,7 @@ func static(t *T) {
 		a.WaitEvent(bench.Removed, old.SandboxID)
 		a.Converge()
 	}
-	stop()
-	events := a.MustEvents()
+	events := a.Events()
 	for _, id := range append(gone, goneContainers...) {
 		if count := types(events, id); count[bench.Exited] != 1 || count[bench.Removed] != 1 {
 			t.Errorf("%s: events %v, want one Died and one Removed", id, count)
@@ -83,38 +81,4 @@ func static(t *T) {
 	t.Figure("ready→GetNewerThan", "%s", quantiles(seen))
 	t.latencies(events)
 	t.waits(a)
-}
-
-// watchCache samples the agent's cache and fails the scenario when a gone ID comes back. The
-// returned function ends it.
-func (n *Node) watchCache(a *Agent, uid string) func() {
-	ctx, cancel := context.WithCancel(n.t.ctx)
-	var all sync.WaitGroup
-	all.Go(func() {
-		shown, gone := map[string]bool{}, map[string]bool{}
-		for ctx.Err() == nil {
-			held, err := a.Cache()
-			if err != nil {
-				return
-			}
-			now := map[string]bool{}
-			for _, i := range bench.ItemsOf(held, uid) {
-				now[i.ID] = true
-			}
-			for id := range now {
-				if gone[id] {
-					n.t.Errorf("%s came back in the cache after it was gone", id)
-					return
-				}
-				shown[id] = true
-			}
-			for id := range shown {
-				if !now[id] {
-					gone[id] = true
-				}
-			}
-			time.Sleep(2 * time.Millisecond)
-		}
-	})
-	return func() { cancel(); all.Wait() }
 }

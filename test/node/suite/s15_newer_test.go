@@ -34,9 +34,9 @@ func newer(t *T) {
 		n.Container(pod, "c", "sleep", "1h")
 	}
 	phase := func(name string, wait time.Duration, bounded bool) {
-		before := a.MustStats()
+		before := a.Stats()
 		defer func() {
-			after := a.MustStats()
+			after := a.Stats()
 			t.Figure("missed "+name, "%d, and creations %d, removals %d, unheard %d, reconnects %d", after.Missed-before.Missed,
 				after.MissedCreations-before.MissedCreations, after.MissedRemovals-before.MissedRemovals,
 				after.Unheard-before.Unheard, after.Reconnects-before.Reconnects)
@@ -61,12 +61,10 @@ func newer(t *T) {
 	l := n.StartLoad(4, 3, 500*time.Millisecond)
 	phase("under load", length, true)
 
-	hold, err := n.Proxy.Inject(criproxy.Fault{Method: eventStream, Do: criproxy.Stall{}})
-	t.Check(err)
+	hold := n.Proxy.Inject(criproxy.Fault{Method: eventStream, Do: criproxy.Stall{}})
 	phase("stream stalled", length, true)
 	hold.Remove()
-	slow, err := n.Proxy.Inject(criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}})
-	t.Check(err)
+	slow := n.Proxy.Inject(criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}})
 	phase("statuses slow", length, true)
 	slow.Remove()
 	if n.Daemon != nil {

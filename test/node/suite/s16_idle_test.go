@@ -11,7 +11,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 )
 
 // idle compares the costs of the agent and the runtime on an idle node, with the stream and by
@@ -31,10 +31,10 @@ func idle(t *T) {
 	calls := map[string]int{}
 	spent := map[string]time.Duration{}
 	if n.Daemon != nil {
-		before, err := sweep.CPUTime(n.Daemon.PID())
+		before, err := daemon.CPUTime(n.Daemon.PID())
 		t.Check(err)
 		t.Sleep(length)
-		after, err := sweep.CPUTime(n.Daemon.PID())
+		after, err := daemon.CPUTime(n.Daemon.PID())
 		t.Check(err)
 		t.Figure("no agent", "runtime %.1fms CPU in %v", millis(after-before), length)
 	}
@@ -71,10 +71,10 @@ func idle(t *T) {
 
 // cpu is the CPU time of the agent and the runtime's daemon so far; 0 for a foreign daemon.
 func (n *Node) cpu(a *Agent) (ofAgent, ofRuntime time.Duration) {
-	ofAgent, err := sweep.CPUTime(a.PID())
+	ofAgent, err := daemon.CPUTime(a.PID())
 	n.t.Check(err)
 	if n.Daemon != nil {
-		ofRuntime, err = sweep.CPUTime(n.Daemon.PID())
+		ofRuntime, err = daemon.CPUTime(n.Daemon.PID())
 		n.t.Check(err)
 	}
 	return ofAgent, ofRuntime

@@ -23,7 +23,7 @@ const envUpdate = "NODE_E2E_UPDATE"
 // runtime, with which the ordinary tests compare the fake runtime.
 func conform(t *T) {
 	n := t.NewNode()
-	got, err := conformance.Record(t.ctx, n.Client, conformance.OptionsFor(n.Traits, 800*time.Millisecond))
+	got, err := conformance.Record(t.ctx, n.Client, n.Traits, 800*time.Millisecond)
 	t.Logf("the transcript:\n%s", got)
 	t.Check(err)
 	lines := 0

@@ -30,7 +30,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
 
 // envAgent makes this program an agent.
@@ -45,8 +45,8 @@ var (
 	results  = flag.String("results", "", "directory for figures.md and the logs of failures (default build/node/results)")
 
 	run struct { // set before the first scenario
-		sweep.Target
 		ctx     context.Context // ends with the run
+		dir     string          // for the scenarios' own, with a short name
 		root    string          // of the repository
 		results string
 	}
@@ -57,17 +57,29 @@ func TestMain(m *testing.M) {
 		os.Exit(beAgent())
 	}
 	flag.Parse()
-	os.Exit(sweep.Main(*endpoint == "", func(target sweep.Target) int {
+	all := func() int {
 		var stop context.CancelFunc
-		run.Target = target
 		run.ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		code := m.Run()
 		if run.ctx.Err() != nil {
-			return sweep.ExitInterrupted
+			return unshare.ExitInterrupted
 		}
 		return code
-	}))
+	}
+	if *endpoint == "" {
+		run.dir = unshare.Dir()
+		os.Exit(unshare.Main(all))
+	}
+	// The suite starts nothing but agents, which end with their input.
+	var err error
+	if run.dir, err = os.MkdirTemp("/tmp", "in-place-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(unshare.ExitCannotRun)
+	}
+	code := all()
+	os.RemoveAll(run.dir)
+	os.Exit(code)
 }
 
 // beAgent answers the calls of the suite until its input ends.
@@ -193,7 +205,7 @@ func TestNode(t *testing.T) {
 func prepare(t *testing.T, name string) *env {
 	t.Helper()
 	e := &env{image: cmp.Or(*imageRef, image.DefaultRef)}
-	options := components.Options{Root: run.root, Runtime: name, Own: true, Log: t.Output()}
+	options := components.Options{Root: run.root, Runtime: name, Log: t.Output()}
 	if *endpoint != "" {
 		version, err := versionOf(*endpoint)
 		if err != nil {
@@ -260,7 +272,7 @@ const limit = 15 * time.Minute
 // run runs a scenario as a test, and adds its row to the table of figures.
 func (e *env) run(t *testing.T, s Scenario) {
 	began := time.Now()
-	st := &T{T: t, Dir: filepath.Join(run.Dir, e.letter+s.Name[:2]), name: s.Name, env: e}
+	st := &T{T: t, Dir: filepath.Join(run.dir, e.letter+s.Name[:2]), name: s.Name, env: e}
 	t.Cleanup(func() { // the last
 		outcome := "PASS"
 		if t.Failed() {

@@ -10,8 +10,8 @@
 //		[-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP]
 //		[-runtime crio] [-out DIR] [VARIANT...]
-//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-logs 10s]
-//		[-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-idle 5m] [-profile DIR]
+//		[-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
 // Variants are stock-1.36.3, evented-1.36.3, stock-1.37.1, evented-1.37.1 and,
 // on request, gate-1.36.3 and gate-1.37.1 (stock with EventedPLEG), and those of 1.38.0-alpha.0.
@@ -22,7 +22,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -35,6 +34,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/upstream"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
 
 func main() {
@@ -45,15 +45,23 @@ func main() {
 		}
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	all := func() int {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err := run(ctx, os.Args[1:])
+		if err == nil {
+			return 0
+		}
 		fmt.Fprintln(os.Stderr, "kubelet-e2e:", err)
 		if errors.As(err, new(usageError)) {
-			os.Exit(2)
+			return 2
 		}
-		os.Exit(1)
+		return 1
 	}
+	if len(os.Args) > 1 && slices.Contains([]string{"scenarios", "compare", "upstream"}, os.Args[1]) {
+		os.Exit(unshare.Main(all))
+	}
+	os.Exit(all())
 }
 
 // usageError is an error of the caller: its exit status is 2, where a failure's is 1.
@@ -118,29 +126,24 @@ func (c *common) variants(names []string) ([]scene.Variant, error) {
 	return list, err
 }
 
-// play plays on each of the variants, one after the other or together.
-func play[T any](c *common, list []scene.Variant, on func(scene.Variant) (*T, error)) ([]*T, error) {
-	all, errs := make([]*T, len(list)), make([]error, len(list))
+// play plays on each of the variants, one after the other or together, and writes the results.
+func play(c *common, list []scene.Variant, on func(scene.Variant) (*scene.Column, error)) error {
+	all, errs := make([]*scene.Column, len(list)), make([]error, len(list))
 	var done sync.WaitGroup
 	for i, v := range list {
-		done.Go(func() { all[i], errs[i] = on(v) })
+		done.Go(func() {
+			if all[i], errs[i] = on(v); errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", v.Name, errs[i])
+			}
+		})
 		if !c.together {
 			done.Wait()
 		}
 	}
 	done.Wait()
-	return slices.DeleteFunc(all, func(t *T) bool { return t == nil }), errors.Join(errs...)
-}
-
-// rows returns a function that writes a row of a table in Markdown, a column a kubelet.
-func rows[T any](out io.Writer, all []T) func(name string, cell func(T) string) {
-	return func(name string, cell func(T) string) {
-		fmt.Fprintf(out, "| %s |", name)
-		for _, column := range all {
-			fmt.Fprintf(out, " %s |", cell(column))
-		}
-		fmt.Fprintln(out)
-	}
+	fmt.Println()
+	scene.WriteTable(os.Stdout, slices.DeleteFunc(all, func(c *scene.Column) bool { return c == nil }))
+	return errors.Join(errs...)
 }
 
 // preview is a version played only on request: not all of its modules are available everywhere.

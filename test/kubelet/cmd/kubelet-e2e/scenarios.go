@@ -9,14 +9,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/bits"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 )
 
@@ -39,22 +37,11 @@ func scenarios(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	size := scene.Size{Pods: *pods, Again: *again}
-	list := scene.Scenarios(size)
-	if flags.api != "" {
-		list = scene.APIScenarios(size)
-	}
-	if list, err = choose(list, *only); err != nil {
+	list, err := choose(scene.Scenarios(scene.Size{Pods: *pods, Again: *again}, flags.api != ""), *only)
+	if err != nil {
 		return err
 	}
-	sums, err := play(flags, kubelets, func(v scene.Variant) (*scene.Summary, error) {
-		return playAll(ctx, v, list, *long)
-	})
-	summaries(os.Stdout, sums)
-	for _, s := range sums {
-		err = errors.Join(err, s.Err())
-	}
-	return err
+	return play(flags, kubelets, func(v scene.Variant) (*scene.Column, error) { return playAll(ctx, v, list, *long) })
 }
 
 // choose returns the requested scenarios, by default all.
@@ -71,14 +58,13 @@ func choose(list []scene.Scenario, only string) ([]scene.Scenario, error) {
 	return slices.DeleteFunc(list, func(s scene.Scenario) bool { return !slices.Contains(names, s.Name) }), nil
 }
 
-// playAll plays the scenarios, once or for the duration, on a separate node. Failures are in the
-// summary; the error is about unplayable scenarios.
-func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long time.Duration) (sum *scene.Summary, err error) {
+// playAll plays the scenarios, once or for the duration, on a separate node.
+func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long time.Duration) (report *scene.Column, err error) {
 	w, err := scene.NewWorld(ctx, v)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", v.Name, err)
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() { report, err = w.Report(), errors.Join(err, w.Summary.Err(), w.Close()) }()
 	say := func(what string, took time.Duration, verdict string) {
 		fmt.Printf("%s %-16s %-22s %6.1fs  %s\n", time.Now().UTC().Format(time.TimeOnly), v.Name, what, took.Seconds(), verdict)
 	}
@@ -93,10 +79,10 @@ func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long t
 				continue
 			}
 			start := time.Now()
-			worst, err := w.Play(ctx, s)
+			worst, err := w.Play(s)
 			switch {
 			case ctx.Err() != nil:
-				return &w.Summary, context.Cause(ctx)
+				return nil, context.Cause(ctx)
 			case errors.Is(err, errors.ErrUnsupported):
 				say(s.Name, 0, "not here: "+err.Error())
 			case err != nil:
@@ -105,62 +91,17 @@ func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long t
 				say(s.Name, time.Since(start), fmt.Sprintf("ok, exits to status at most %d ms", worst.Milliseconds()))
 			}
 		}
-		level, err := w.EndRound(ctx)
-		verdict := fmt.Sprintf("%d goroutines, %d of ours; RSS %.0f MiB, heap %.0f MiB", level.Goroutines, level.Ours, mib(level.RSS), mib(level.Heap))
+		level, err := w.EndRound()
+		verdict := fmt.Sprintf("%d goroutines, %d of ours; RSS %.0f MiB, heap %.0f MiB", level.Goroutines, level.Ours, level.RSS, level.Heap)
 		if err != nil {
 			verdict = "FAILED: " + err.Error()
 		}
 		say(fmt.Sprintf("round %d", round), time.Since(began), verdict)
 		if ctx.Err() != nil {
-			return &w.Summary, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		if time.Now().After(end) {
-			return &w.Summary, nil
+			return nil, nil
 		}
 	}
-}
-
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
-
-// summaries writes the summaries as Markdown, a column a kubelet.
-func summaries(out io.Writer, all []*scene.Summary) {
-	row := rows(out, all)
-	number := func(name string, of func(*scene.Summary) int) {
-		row(name, func(s *scene.Summary) string { return fmt.Sprint(of(s)) })
-	}
-	times := func(name string, of func(*scene.Summary) []time.Duration) {
-		row(name, func(s *scene.Summary) string {
-			q := bench.Summarize(of(s))
-			return fmt.Sprintf("%d: %.0f / %.0f / %.0f", q.Count, q.P50.Seconds()*1e3, q.P99.Seconds()*1e3, q.Max.Seconds()*1e3)
-		})
-	}
-	fmt.Fprintln(out)
-	row("", func(s *scene.Summary) string { return s.Variant })
-	row("---", func(*scene.Summary) string { return "---:" })
-	number("rounds", func(s *scene.Summary) int { return s.Rounds })
-	number("scenarios", func(s *scene.Summary) int { return s.Scenarios })
-	number("failed", func(s *scene.Summary) int { return s.Failed })
-	number("of these, wrong statuses", func(s *scene.Summary) int { return s.WrongStatuses })
-	number("of these, double starts", func(s *scene.Summary) int { return s.DoubleStarts })
-	number("container starts", func(s *scene.Summary) int { return s.Starts })
-	number("container exits", func(s *scene.Summary) int { return s.Exits })
-	number("container removals", func(s *scene.Summary) int { return s.Removals })
-	number("ended, and running for the runtime for ever", func(s *scene.Summary) int { return s.Forgotten })
-	number("runtime kills", func(s *scene.Summary) int { return s.RuntimeKills })
-	number("kubelet kills", func(s *scene.Summary) int { return s.KubeletKills })
-	number("events received", func(s *scene.Summary) int { return s.Events })
-	number("missed while something was taken away", func(s *scene.Summary) int { return s.Missed - s.MissedUndisturbed })
-	number("missed otherwise", func(s *scene.Summary) int { return s.MissedUndisturbed })
-	times("exits to status: number, p50 / p99 / worst ms", func(s *scene.Summary) []time.Duration { return s.Undisturbed })
-	times("the same while something was taken away", func(s *scene.Summary) []time.Duration { return s.Disturbed })
-	number("rounds that leaked goroutines", func(s *scene.Summary) int { return s.Leaks })
-	row("goroutines after the first / last / worst round", func(s *scene.Summary) string {
-		return fmt.Sprintf("%d / %d / %d", s.First.Goroutines, s.Last.Goroutines, s.Peak.Goroutines)
-	})
-	row("RSS, MiB, likewise", func(s *scene.Summary) string {
-		return fmt.Sprintf("%.0f / %.0f / %.0f", mib(s.First.RSS), mib(s.Last.RSS), mib(s.Peak.RSS))
-	})
-	row("heap in use, MiB, likewise", func(s *scene.Summary) string {
-		return fmt.Sprintf("%.0f / %.0f / %.0f", mib(s.First.Heap), mib(s.Last.Heap), mib(s.Peak.Heap))
-	})
 }

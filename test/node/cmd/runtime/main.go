@@ -6,7 +6,7 @@
 // Command runtime runs a private container runtime with runc and the workload image, built from the
 // module registry, until interrupted: a real runtime for pleg-bench on a machine without any. It
 // has the requirements of the node e2e tests, and leaves as little behind: its processes, mounts,
-// sockets and files go at its end.
+// sockets and files go at its end (package unshare).
 //
 //	runtime                the default one
 //	runtime crio           another one
@@ -31,7 +31,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
-	"github.com/evented-pleg/evented-pleg/test/node/sweep"
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
 
 func main() {
@@ -50,27 +50,27 @@ func main() {
 		fmt.Fprintln(os.Stderr, "runtime:", err)
 		os.Exit(2)
 	}
-	os.Exit(sweep.Main(true, func(target sweep.Target) int {
-		if err := run(name, flags.Args()[min(1, flags.NArg()):], target); err != nil {
+	os.Exit(unshare.Main(func() int {
+		if err := run(name, flags.Args()[min(1, flags.NArg()):]); err != nil {
 			fmt.Fprintln(os.Stderr, "runtime:", err)
-			return sweep.ExitFailed
+			return unshare.ExitFailed
 		}
 		return 0
 	}))
 }
 
-func run(name string, command []string, target sweep.Target) (err error) {
+func run(name string, command []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root, err := components.FindRoot()
 	if err != nil {
 		return err
 	}
-	set, err := components.Build(ctx, components.Options{Root: root, Runtime: name, Own: true, Log: os.Stderr})
+	set, err := components.Build(ctx, components.Options{Root: root, Runtime: name, Log: os.Stderr})
 	if err != nil {
 		return err
 	}
-	private, err := daemon.New(daemon.Config{Base: target.Dir, Components: set, Image: image.DefaultRef, Owner: target})
+	private, err := daemon.New(daemon.Config{Base: unshare.Dir(), Components: set, Image: image.DefaultRef})
 	if err != nil {
 		return err
 	}

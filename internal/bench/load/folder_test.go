@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestFolders checks that the owner of a folder is known, and that nothing else of a folder whose
+// owner has ended is removed than locks and logs.
+func TestFolders(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	mine, err := MakeScratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := MakeLogs(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, foreign := mine.Path+"-dead", mine.Path+"-foreign"
+	deadLogs := logs.Path + "-dead"
+	precious, log := filepath.Join(deadLogs, "precious.txt"), filepath.Join(foreign, "b.log")
+	if err := errors.Join(os.Mkdir(dead, 0o755), os.Mkdir(foreign, 0o755), os.Mkdir(deadLogs, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dead, lockName), filepath.Join(deadLogs, lockName), filepath.Join(deadLogs, "a.log"), precious, log} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]Owner{mine.Path: OwnerLives, logs.Path: OwnerLives, dead: OwnerEnded, deadLogs: OwnerEnded, foreign: OwnerUnknown} {
+		if got := ownerOf(dir); got != want {
+			t.Errorf("the owner of %s %s, want that it %s", dir, got, want)
+		}
+	}
+	another, err := MakeScratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := removeLogs(deadLogs); err == nil {
+		t.Error("a folder that holds something else was removed")
+	}
+	for _, dir := range []string{foreign, "", ".", "/", "pleg-bench-logs-relative"} {
+		if err := removeLogs(dir); err != nil {
+			t.Errorf("%q: %v", dir, err)
+		}
+	}
+	for path, want := range map[string]bool{mine.Path: true, dead: false, log: true, precious: true, filepath.Join(deadLogs, "a.log"): false} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", path, err, want)
+		}
+	}
+	if err := errors.Join(os.Remove(precious), removeLogs(deadLogs), removeLogs(deadLogs), mine.Remove(), another.Remove(), logs.Remove()); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{mine.Path, logs.Path, deadLogs} {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
+	}
+}

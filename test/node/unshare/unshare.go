@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package unshare runs a program in namespaces of its own, which end with everything in them.
+//
+// # Model
+//
+// A run is a directory, a cgroup of the same name, and namespaces for process IDs, mounts and
+// cgroups:
+//
+//	supervisor            makes directory and cgroup, removes both in the end
+//	  └─ first process    of the namespaces: mounts, reaps
+//	       └─ program     with everything that it starts, containers too
+//
+// All three are one program. At any end of the first process the kernel ends every process of the
+// namespaces and removes their mounts; it ends with the program, and with the supervisor. The run's
+// cgroup is the root of all cgroups that the program sees, so that a runtime makes its own below,
+// wherever it means to put them. Files are shared: clients elsewhere reach the sockets.
+//
+// # Concurrency
+//
+// Runs are independent of each other.
+//
+// # Errors
+//
+// The supervisor prints them. Its exit status is the program's, or one of this package.
+package unshare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where runs live, and the prefix of their directories and cgroups: short, as socket paths must be,
+// and nobody else's.
+const (
+	parent = "/tmp"
+	prefix = "pleg-e2e-"
+)
+
+// Exit codes. The program uses them too.
+const (
+	ExitFailed      = 1
+	ExitCannotRun   = 2
+	ExitInterrupted = 130
+)
+
+const (
+	// grace is how long an interrupted program may take to end by itself.
+	grace = 30 * time.Second
+	// envDir names the run's directory in its namespaces.
+	envDir = "NODE_E2E_DIR"
+)
+
+// Dir is the directory of the run, empty outside any.
+func Dir() string { return os.Getenv(envDir) }
+
+// Main runs main in namespaces of its own, by this program with the same arguments, and returns
+// the exit code.
+func Main(main func() int) int {
+	runtime.LockOSThread() // the children depend on the thread that makes them
+	switch {
+	case Dir() == "":
+		return supervise(parent)
+	case os.Getpid() == 1:
+		return first()
+	}
+	runtime.UnlockOSThread()
+	return main()
+}
+
+func supervise(parent string) int {
+	// a reader of our output that has gone must not end us
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if err := preflight(os.Geteuid(), cgroups, "/proc"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return ExitCannotRun
+	}
+	removeAbandoned(parent)
+	code := ExitCannotRun
+	dir, err := newDir(parent)
+	if err == nil {
+		err = MakeCgroup(filepath.Base(dir))
+	}
+	if err == nil {
+		code, err = start(dir)
+	}
+	if err = errors.Join(err, remove(dir)); err != nil {
+		fmt.Fprintln(os.Stderr, "unshare:", err)
+		return max(code, ExitFailed)
+	}
+	return code
+}
+
+// start runs the first process, until an interrupt.
+func start(dir string) (code int, err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	self, err := os.Executable()
+	if err != nil {
+		return ExitCannotRun, err
+	}
+	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), envDir+"="+dir)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
+		// A group of its own: a terminal's Ctrl-C reaches this process alone.
+		Setpgid: true,
+	}
+	cmd.Cancel = func() error {
+		fmt.Fprintln(os.Stderr, "unshare: interrupted: cleaning up")
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
+	cmd.WaitDelay = grace // then a kill
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		return ExitCannotRun, err
+	}
+	if code = cmd.ProcessState.ExitCode(); code < 0 {
+		return ExitFailed, fmt.Errorf("the run was ended: %v", cmd.ProcessState)
+	}
+	return code, nil
+}
+
+// first is the work of the first process of the namespaces.
+func first() int {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if err := enter(filepath.Base(Dir())); err != nil {
+		fmt.Fprintln(os.Stderr, "unshare:", err)
+		return ExitCannotRun
+	}
+	status, err := Reap(os.Args, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "unshare:", err)
+		return ExitFailed
+	case status.Signaled():
+		fmt.Fprintf(os.Stderr, "unshare: the program was ended by %v\n", status.Signal())
+		return ExitFailed
+	}
+	return status.ExitStatus()
+}
+
+// enter puts this process into the run's cgroup, and gives it the mounts of its namespaces.
+func enter(cgroup string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make the mounts private: %w", err)
+	}
+	if err := EnterCgroup(cgroup); err != nil {
+		return err
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	if err := MountCgroups(); err != nil {
+		return err
+	}
+	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "") // with containers
+}
+
+// Reap runs a program from the first process of a namespace, passes SIGTERM on, reaps what is
+// orphaned meanwhile, and returns how the program ended. The program has the namespaces of the
+// calling thread.
+func Reap(argv []string, attr *os.ProcAttr) (status syscall.WaitStatus, err error) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	program, err := os.StartProcess(argv[0], argv, attr)
+	if err != nil {
+		return status, err
+	}
+	go func() { // ends with the process
+		for s := range signals {
+			_ = program.Signal(s)
+		}
+	}()
+	for {
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err != nil && !errors.Is(err, syscall.EINTR) {
+			return status, err
+		}
+		if pid == program.Pid && err == nil {
+			return status, nil
+		}
+	}
+}
+
+// newDir makes a run's directory, locked before it is named, until this process ends: a named
+// directory without a lock is of a supervisor that was killed.
+func newDir(parent string) (string, error) {
+	made, err := os.MkdirTemp(parent, "new-"+prefix)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(parent, strings.TrimPrefix(filepath.Base(made), "new-"))
+	_, err = lock(made)
+	// Containers of any user pass through.
+	return dir, errors.Join(err, os.Chmod(made, 0o711), os.Rename(made, dir))
+}
+
+// lock locks a directory until the file is closed, or fails at once.
+func lock(dir string) (fd int, err error) {
+	if fd, err = syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err != nil {
+		return fd, err
+	}
+	return fd, syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+// removeAbandoned removes the files of killed supervisors.
+func removeAbandoned(parent string) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, prefix+"*")) // the pattern is good
+	for _, dir := range dirs {
+		fd, err := lock(dir)
+		if err == nil {
+			fmt.Fprintln(os.Stderr, "unshare: an abandoned run:", dir)
+			err = remove(dir)
+		}
+		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+			fmt.Fprintln(os.Stderr, "unshare:", err)
+		}
+		_ = syscall.Close(fd)
+	}
+}
+
+// remove removes what a run leaves when its namespaces are gone: its cgroup and its directory.
+func remove(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return errors.Join(removeCgroup(filepath.Base(dir)), os.RemoveAll(dir))
+}
