@@ -21,10 +21,8 @@ import (
 
 func main() {
 	seeds := flag.Int("seeds", 6000, "histories of the first tier for each mutation")
-	run := flag.String("run", "", "only the mutations whose name, or file, contains this")
-	skip := flag.Int("skip", 0, "leave out that many, to go on where a run was stopped")
+	run := flag.String("run", "", "only the mutations whose name, or file, contains this, such as 'acks: '")
 	scripts := flag.Bool("scripts", false, "only play the scripts that name a mutation against it: each must convict it")
-	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage); flag.PrintDefaults() }
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "mutate: what is %q? It takes flags only; -help explains them\n", flag.Arg(0))
@@ -32,11 +30,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	survived, err := work(ctx, *run, *skip, func(w *workshop, chosen []mutation) (int, error) {
+	survived, err := work(ctx, *run, func(w *workshop, chosen []mutation) (int, error) {
 		if *scripts {
 			return w.playScripts(ctx, chosen)
 		}
-		return w.tryAll(ctx, chosen, *seeds, *skip)
+		return w.tryAll(ctx, chosen, *seeds)
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -47,23 +45,9 @@ func main() {
 	}
 }
 
-const usage = `mutate breaks pleg, cache and embed/ledger on purpose, one way at a time, and says which tests notice.
-
-  go run ./internal/mutate                       all of them: half an hour
-  go run ./internal/mutate -run 'acks: '         those about own calls
-  go run ./internal/mutate -skip 45              all but the first 45, which were tried before
-  go run ./internal/mutate -scripts              whether each script still convicts what it names: half a minute
-  go run ./internal/mutate -scripts -run waits   likewise, for the mutations of such a name
-
-It exits with 1 if a mutation survives, or a script does not bite, and with 2 if it could not find out.
-`
-
-// allMutations returns all of them, in the order in which they are tried.
-func allMutations() []mutation { return slices.Concat(ledgerMutations, mutations) }
-
-// work chooses mutations by a part of their name or file, skips some, and hands them to do, with a
-// place to build them in.
-func work(ctx context.Context, run string, skip int, do func(*workshop, []mutation) (int, error)) (int, error) {
+// work chooses mutations by a part of their name or file, and hands them to do, with a place to
+// build them in.
+func work(ctx context.Context, run string, do func(*workshop, []mutation) (int, error)) (int, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return 0, err
@@ -73,32 +57,26 @@ func work(ctx context.Context, run string, skip int, do func(*workshop, []mutati
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	var chosen []mutation
-	for _, m := range allMutations() {
-		if strings.Contains(m.name, run) || strings.Contains(m.file, run) {
-			chosen = append(chosen, m)
-		}
-	}
-	if skip < 0 || skip >= len(chosen) {
-		return 0, fmt.Errorf("-skip %d of the %d mutations whose name or file contains %q leaves none", skip, len(chosen), run)
+	chosen := slices.DeleteFunc(allMutations(), func(m mutation) bool { return !strings.Contains(m.name, run) && !strings.Contains(m.file, run) })
+	if len(chosen) == 0 {
+		return 0, fmt.Errorf("-run %s: no mutation has such a name or file", run)
 	}
 	w, err := newWorkshop(root, dir)
 	if err != nil {
 		return 0, err
 	}
-	return do(w, chosen[skip:])
+	return do(w, chosen)
 }
 
-// tryAll applies the mutations in turn and returns the number of survivors. Skipped is the number
-// of mutations left out before these.
-func (w *workshop) tryAll(ctx context.Context, chosen []mutation, seeds, skipped int) (survived int, err error) {
+// tryAll applies the mutations in turn and returns the number of survivors.
+func (w *workshop) tryAll(ctx context.Context, chosen []mutation, seeds int) (survived int, err error) {
 	var failed []error // of the failed attempts: the others are tried
 	start := time.Now()
 	for i, m := range chosen {
 		began := time.Now()
 		by, err := w.try(ctx, m, seeds)
 		if ctx.Err() != nil {
-			return survived, fmt.Errorf("stopped after %d mutations, of which %d survived: go on with -skip %d", i, survived, skipped+i)
+			return survived, fmt.Errorf("stopped after %d mutations, of which %d survived", i, survived)
 		}
 		verdict := "caught by " + by
 		switch {
