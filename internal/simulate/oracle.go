@@ -33,7 +33,6 @@ type oracle struct {
 	store    Store
 	begun    time.Time
 	settings *settings
-	only     []string // the counting kinds of violation; nil: all
 
 	lied atomic.Bool // lying, for those who hold other mutexes
 
@@ -87,7 +86,7 @@ func (o *oracle) fail(kind, format string, args ...any) {
 	if o.stood.Load() && slices.Contains(ofInstants, kind) {
 		return
 	}
-	if o.violation == nil && (o.only == nil || slices.Contains(o.only, kind)) {
+	if o.violation == nil {
 		o.violation = &Violation{Kind: kind, What: fmt.Sprintf(format, args...), At: time.Since(o.begun)}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,10 +16,8 @@ import (
 var updateFlag = flag.Bool("update", false, "rewrite the expect events and expect cache lines of the scripts with what happened; read the diff before you commit it")
 
 // TestScripts runs testdata/*.txtar: prose, a file "history" that must run without a violation and
-// as it expects, and for some a file "published" that names the kinds of violation of which the
-// published algorithm is guilty in the same history; "expect" stands for an expectation that fails.
-// Those that have a file "mutations" name the deliberate faults of internal/mutate that they
-// convict, one a line; mutate -scripts checks that they do.
+// as it expects. Those that have a file "mutations" name the deliberate faults of internal/mutate
+// that they convict, one a line; mutate -scripts checks that they do.
 func TestScripts(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) < 20 {
@@ -37,13 +34,9 @@ func runScript(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	var history History
-	published := ""
 	for _, f := range a.Files {
-		switch f.Name {
-		case "history":
+		if f.Name == "history" {
 			history = strings.Split(strings.TrimRight(string(f.Data), "\n"), "\n")
-		case "published":
-			published = strings.TrimSpace(string(f.Data))
 		}
 	}
 	if len(history) == 0 {
@@ -59,14 +52,6 @@ func runScript(t *testing.T, name string) {
 	}
 	if r.Err != nil {
 		t.Error(r.Err)
-	}
-	if published == "" {
-		return
-	}
-	kinds := strings.Fields(published)
-	r = inBubble(t, history, Options{Strict: true, Trace: true, Published: true, Only: kinds})
-	if r.Violation == nil && (r.Err == nil || !slices.Contains(kinds, "expect")) {
-		t.Errorf("the published algorithm gets away with it, want %s (error %v)", published, r.Err)
 	}
 }
 

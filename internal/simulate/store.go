@@ -43,29 +43,19 @@ type System interface {
 
 var _ System = (*pleg.Generator[Status])(nil)
 
-// statuses is a cache of any status, of package cache or of the published algorithm.
-type statuses[S any] interface {
-	Get(uid cache.UID) (*S, error)
-	GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) (*S, error)
-	AsOf(uid cache.UID) time.Time
-	Global() time.Time
-	UIDs() []cache.UID
-	Waiting() int
-}
-
 // view shows a cache as a Store.
 type view[S any] struct {
-	statuses[S]
+	*cache.Cache[S]
 	items func(*S) []pleg.Item
 }
 
 func (v view[S]) Get(uid cache.UID) ([]pleg.Item, error) {
-	s, err := v.statuses.Get(uid)
+	s, err := v.Cache.Get(uid)
 	return v.shown(s, err)
 }
 
 func (v view[S]) GetNewerThan(ctx context.Context, uid cache.UID, t time.Time) ([]pleg.Item, error) {
-	s, err := v.statuses.GetNewerThan(ctx, uid, t)
+	s, err := v.Cache.GetNewerThan(ctx, uid, t)
 	return v.shown(s, err)
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
-	"github.com/evented-pleg/evented-pleg/internal/published"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -20,7 +19,6 @@ type toySide struct {
 	w     *world
 	cache *cache.Cache[Status]
 	line  callLine
-	old   *published.Cache[Status] // in place of cache, for the published algorithm
 }
 
 func newToySide(w *world) (side, error) {
@@ -30,15 +28,8 @@ func newToySide(w *world) (side, error) {
 		return nil, err
 	}
 	r.latency, r.torn, r.delta = s.latency, s.torn, s.delta
-	t := &toySide{toy: r, w: w}
-	empty := func(uid cache.UID) *Status { return &Status{UID: uid} }
-	if w.opts.Published {
-		t.old = published.NewCache(empty)
-		w.store = view[Status]{t.old, itemsOf}
-	} else {
-		t.cache = cache.New(empty)
-		w.store = view[Status]{t.cache, itemsOf}
-	}
+	t := &toySide{toy: r, w: w, cache: cache.New(func(uid cache.UID) *Status { return &Status{UID: uid} })}
+	w.store = view[Status]{t.cache, itemsOf}
 	w.oracle = newOracle(w.truth, w.store, s)
 	r.upset = w.upset
 	return t, nil
@@ -49,9 +40,6 @@ func (t *toySide) system(w *world) (System, *ledger, error) {
 	l := newLedger(w.truth, s.workers, w.oracle.fail)
 	l.doubt = w.oracle.doubtful
 	b := &boundary[Status]{ledger: l, source: t.toy, stream: t.toy}
-	if t.old != nil {
-		return published.New(b, b, t.old, s.base, s.capacity), l, nil
-	}
 	wall := func() time.Time {
 		t.toy.mu.Lock()
 		defer t.toy.mu.Unlock()

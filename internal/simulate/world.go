@@ -26,12 +26,8 @@ func (h History) String() string { return strings.Join(h, "\n") + "\n" }
 type Options struct {
 	// Strict makes senseless commands errors.
 	Strict bool
-	// Published runs the algorithm of the enhancement in place of the generator.
-	Published bool
 	// Update makes expect events and expect cache record instead of compare.
 	Update bool
-	// Only, if not nil, are the counting kinds of violation.
-	Only []string
 	// Trace records Watch's events and the expectations.
 	Trace bool
 	// Record records the outcome.
@@ -160,9 +156,6 @@ func (w *world) begin() error {
 	} else {
 		w.side, err = newToySide(w)
 	}
-	if err == nil {
-		w.oracle.only = w.opts.Only
-	}
 	return err
 }
 
@@ -213,14 +206,12 @@ func (w *world) start() error {
 	if err != nil {
 		return err
 	}
-	if !w.opts.Published {
-		l.watch(&w.settings, sys.Stats, w.store)
-		for _, uid := range w.truth.UIDs() {
-			l.wanted(uid, time.Now()) // the cache may have waiters, or outdated content
-		}
-		for _, x := range w.waiters {
-			l.wanted(x.pod, x.t)
-		}
+	l.watch(&w.settings, sys.Stats, w.store)
+	for _, uid := range w.truth.UIDs() {
+		l.wanted(uid, time.Now()) // the cache may have waiters, or outdated content
+	}
+	for _, x := range w.waiters {
+		l.wanted(x.pod, x.t)
 	}
 	w.oracle.started(sys, l)
 	l.outcome = w.outcome
@@ -281,7 +272,7 @@ func (w *world) settle() error {
 
 // reconnected checks that the stream is up soon after the runtime offers it.
 func (w *world) reconnected() {
-	if w.settings.generic || w.opts.Published || !w.side.offersEvents() {
+	if w.settings.generic || !w.side.offersEvents() {
 		return
 	}
 	for range 210 { // three steady delays: a stream may have sent something before another break
