@@ -30,65 +30,34 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// pageSize is the size of a long list's buffers, a size kept by gRPC's pool.
-const pageSize = 1 << 20
-
-// pages collects the items of a list into pooled buffers.
+// pages are a long message in buffers of gRPC's pool, which keeps none larger than pageSize.
 type pages struct {
 	out mem.BufferSlice
-	buf *[]byte
-	b   []byte
+	buf *[]byte // the last one, not in out yet
 }
 
-// newPages expects total bytes.
-func newPages(total int) *pages {
-	p := &pages{}
-	p.open(min(total, pageSize))
-	return p
-}
+const pageSize = 1 << 20
 
-func (p *pages) open(size int) {
-	p.buf = mem.DefaultBufferPool().Get(size)
-	p.b = (*p.buf)[:0]
-}
-
-// room makes sure that size bytes can be appended to p.b without growing it.
-func (p *pages) room(size int) {
-	if len(p.b)+size > cap(p.b) && len(p.b) > 0 {
-		p.flush()
-		p.open(max(pageSize, size))
+// room returns the last buffer, with room for size bytes. The caller appends, and stores the result
+// in buf.
+func (p *pages) room(size int) []byte {
+	if p.buf == nil || len(*p.buf)+size > cap(*p.buf) {
+		next := 4 * size
+		if p.buf != nil {
+			next = pageSize
+		}
+		p.done()
+		p.buf = mem.DefaultBufferPool().Get(max(next, size))
+		*p.buf = (*p.buf)[:0]
 	}
+	return *p.buf
 }
 
-// add appends an item as field num; put writes the item, in size bytes at most.
-func (p *pages) add(num protowire.Number, size int, put func([]byte) []byte) {
-	p.room(size)
-	b, start := begin(p.b, num)
-	p.b = end(put(b), start)
-}
-
-// addRow appends an item of two parts and a state as field 1: add for the many items without
-// faults.
-func (p *pages) addRow(blob, tail []byte, stateField protowire.Number, state int64) {
-	size := len(blob) + len(tail)
-	p.room(size + rowMargin)
-	if state != 0 {
-		size += 2 // field numbers and states are small
-	}
-	b := protowire.AppendTag(p.b, 1, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(size))
-	b = append(b, blob...)
-	b = append(b, tail...)
-	p.b = appendInt(b, stateField, state)
-}
-
-func (p *pages) flush() {
-	*p.buf = p.b
-	p.out = append(p.out, mem.NewBuffer(p.buf, mem.DefaultBufferPool()))
-}
-
+// done returns the whole message.
 func (p *pages) done() mem.BufferSlice {
-	p.flush()
+	if p.buf != nil {
+		p.out = append(p.out, mem.NewBuffer(p.buf, mem.DefaultBufferPool()))
+	}
 	return p.out
 }
 

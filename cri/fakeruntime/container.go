@@ -4,9 +4,11 @@
 package fakeruntime
 
 import (
+	"bytes"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // A ContainerSpec describes a container for [Runtime.AddContainer]. Every field can be left zero.
@@ -37,8 +39,7 @@ type container struct {
 	imageRef            string
 	labels, annotations map[string]string // nil once encoded
 	blob                []byte            // runtime.v1.Container without its state
-	tail                *tail             // the parts shared with others; nil: nothing
-	extra               []byte            // more fields of the status of a container made by a call; nil: as a kubelet makes them
+	tail                *tail             // more constant fields; those of the direct methods' objects are shared
 	resources           []byte            // field 16 of the status, encoded; nil: none set
 	user                []byte            // field 18 of the status, encoded; nil: the profile's runtime does not tell
 	createdAt           int64
@@ -108,97 +109,55 @@ var commonAnnotations = map[string]string{
 
 // encode builds the blob from the fields, and drops the maps.
 func (c *container) encode() {
-	b := make([]byte, 0, 1024)
-	b = appendString(b, 1, c.id)
-	b = appendString(b, 2, c.sb.id)
-	b, start := begin(b, 3)
-	b = appendString(b, 1, c.name)
-	b = appendInt(b, 2, int64(c.attempt))
-	b = end(b, start)
-	b, start = begin(b, 4)
-	b = appendString(b, 1, c.image)
-	b = appendString(b, 18, c.userImage)
-	b = end(b, start)
-	b = appendString(b, 5, c.imageRef)
-	b = appendInt(b, 7, c.createdAt)
-	b = appendMap(b, 8, c.labels)
-	b = appendMap(b, 9, c.annotations)
-	b = appendString(b, 10, c.imageRef)
+	c.blob = encode(&runtimeapi.Container{
+		Id: c.id, PodSandboxId: c.sb.id, Metadata: &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
+		Image: &runtimeapi.ImageSpec{Image: c.image, UserSpecifiedImage: c.userImage}, ImageRef: c.imageRef, ImageId: c.imageRef,
+		CreatedAt: c.createdAt,
+	})
+	c.blob = bytes.Clone(appendMap(appendMap(c.blob, 8, c.labels), 9, c.annotations))
 	c.labelUID = c.labels[labelPodUID]
 	c.labels, c.annotations = nil, nil
-	c.blob = append(make([]byte, 0, len(b)), b...)
+}
+
+// message returns the list's item.
+func (c *container) message() *runtimeapi.Container {
+	return decode[runtimeapi.Container](c.appendItem(nil, c.state))
 }
 
 // appendItem writes the fields of a runtime.v1.Container.
 func (c *container) appendItem(b []byte, state State) []byte {
 	b = append(b, c.blob...)
-	b = append(b, c.tail.item()...)
+	b = append(b, c.tail.item...)
 	return appendInt(b, 6, state.enum())
 }
 
 // appendStatus writes the fields of a runtime.v1.ContainerStatus.
 func (c *container) appendStatus(b []byte, v view) []byte {
 	b = appendRenumbered(b, c.blob, &containerToStatus)
-	b = append(b, c.tail.status()...)
+	b = append(b, c.tail.status...)
 	b = appendInt(b, 3, v.state.enum())
 	b = appendInt(b, 5, v.startedAt)
 	b = appendInt(b, 6, v.finishedAt)
 	b = appendInt(b, 7, int64(v.exitCode))
 	b = appendString(b, 10, v.reason)
 	b = appendString(b, 11, v.message)
-	if c.extra != nil {
-		b = append(b, c.extra...)
-	} else {
-		b = c.appendKubeletExtra(b)
-	}
 	b = append(b, c.resources...)
 	return append(b, c.user...)
 }
 
-// appendKubeletExtra writes a kubelet's mounts and log path of a container.
-func (c *container) appendKubeletExtra(b []byte) []byte {
-	for _, m := range [...]struct {
-		path, under, file string
-		readonly          bool
-	}{
-		{"/etc/hosts", "/etc-hosts", "", false},
-		{"/dev/termination-log", "/containers/", c.name, false},
-		{"/var/run/secrets/kubernetes.io/serviceaccount", "/volumes/kubernetes.io~projected/kube-api-access", "", true},
-	} {
-		var start, path int
-		b, start = begin(b, 14)
-		b = appendString(b, 1, m.path)
-		b, path = begin(b, 2)
-		b = append(b, "/var/lib/kubelet/pods/"...)
-		b = append(b, c.sb.uid...)
-		b = append(b, m.under...)
-		b = append(b, m.file...)
-		b = end(b, path)
-		if m.readonly {
-			b = appendInt(b, 3, 1)
-		}
-		b = end(b, start)
-	}
-	b, start := begin(b, 15)
-	b = append(b, "/var/log/pods/"...)
-	b = append(b, c.sb.namespace...)
-	b = append(b, '_')
-	b = append(b, c.sb.name...)
-	b = append(b, '_')
-	b = append(b, c.sb.uid...)
-	b = append(b, '/')
-	b = append(b, c.name...)
-	b = append(b, '/')
-	b = strconv.AppendUint(b, uint64(c.attempt), 10)
-	b = append(b, ".log"...)
-	return end(b, start)
+// kubeletMounts are like those of a kubelet for a container.
+var kubeletMounts = []*runtimeapi.Mount{
+	{ContainerPath: "/etc/hosts", HostPath: "/var/lib/kubelet/pods/pod/etc-hosts"},
+	{ContainerPath: "/dev/termination-log", HostPath: "/var/lib/kubelet/pods/pod/containers/c/0"},
+	{ContainerPath: "/var/run/secrets/kubernetes.io/serviceaccount", HostPath: "/var/lib/kubelet/pods/pod/volumes/kubernetes.io~projected/kube-api-access", Readonly: true},
 }
 
 // The methods of listed.
-func (c *container) current() State                          { return c.state }
-func (c *container) encoded() (blob, tail []byte)            { return c.blob, c.tail.item() }
-func (c *container) fields() (s, labels, t protowire.Number) { return 6, 8, 5 }
-func (c *container) podLabel() string                        { return c.labelUID }
+func (c *container) current() State                         { return c.state }
+func (c *container) encoded() (blob, tail []byte)           { return c.blob, c.tail.item }
+func (c *container) fields() (state, text protowire.Number) { return 6, 5 }
+func (c *container) labelMap() map[string]string            { return c.message().Labels }
+func (c *container) podLabel() string                       { return c.labelUID }
 func (c *container) appendIDs(b []byte) []byte {
 	return appendString(appendString(b, 1, c.id), 2, c.sb.id)
 }

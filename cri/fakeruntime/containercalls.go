@@ -56,7 +56,7 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 	if cfg.GetLogPath() != "" {
 		c.logPath = path.Join(sb.logDir, cfg.GetLogPath())
 	}
-	c.extra = statusExtra(cfg, c.logPath)
+	c.tail = &tail{status: encode(&runtimeapi.ContainerStatus{Mounts: cfg.GetMounts(), StopSignal: cfg.GetStopSignal(), LogPath: c.logPath})}
 	if old := rt.containerNamed(c); old != nil && p.NamesReturned {
 		return old, nil, nil
 	}
@@ -69,7 +69,7 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 	if c.user, err = p.userOf(cfg.GetLinux().GetSecurityContext()); err != nil {
 		return nil, nil, err
 	}
-	if c.program, err = programOf(cfg, mapIn(sb.blob, 6)); err != nil {
+	if c.program, err = programOf(cfg, sb.message().Annotations); err != nil {
 		return nil, nil, invalid("CreateContainer: container %q: %v", c.name, err)
 	}
 	if c.program.missing && p.CreateFails {
@@ -101,15 +101,6 @@ func (p Profile) userOf(sc *runtimeapi.LinuxContainerSecurityContext) ([]byte, e
 		slices.Sort(user.SupplementalGroups)
 	}
 	return proto.Marshal(&runtimeapi.ContainerStatus{User: &runtimeapi.ContainerUser{Linux: user}})
-}
-
-// statusExtra are the constant fields of a ContainerStatus alone. It is not nil.
-func statusExtra(cfg *runtimeapi.ContainerConfig, logPath string) []byte {
-	b, err := proto.Marshal(&runtimeapi.ContainerStatus{Mounts: cfg.GetMounts(), StopSignal: cfg.GetStopSignal(), LogPath: logPath})
-	if err != nil || b == nil {
-		return []byte{} // an unencodable message did not arrive as a message either
-	}
-	return b
 }
 
 // mergeResources returns encoded resources with what a change sets. A limit of memory without one
@@ -270,24 +261,4 @@ func (s *service) running(id string) (*container, <-chan struct{}, error) {
 		return nil, nil, status.Errorf(codes.FailedPrecondition, "container %q is %v, not running", c.id, c.state)
 	}
 	return c, s.rt.incarnation, nil
-}
-
-func virtual(method string) error {
-	return status.Errorf(codes.Unimplemented, "%s: containers are virtual: there is no process to talk to", method)
-}
-
-func (s *service) Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
-	return nil, virtual("Exec")
-}
-
-func (s *service) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	return nil, virtual("Attach")
-}
-
-func (s *service) PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
-	return nil, virtual("PortForward")
-}
-
-func (s *service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
-	return nil, virtual("CheckpointContainer")
 }

@@ -59,7 +59,7 @@ func (bad corruption) spoil(b []byte, stateField, textField protowire.Number) []
 func (rt *Runtime) orphan(call uint64) *container {
 	g := ids{seed: hashOf(rt.cfg.Seed, "orphan", call)}
 	sb := &sandbox{id: g.hex64(), name: "orphan", namespace: "default", uid: g.uid()}
-	c := &container{id: g.hex64(), name: "orphan", sb: sb, image: WorkloadImage, imageRef: WorkloadImage, createdAt: 1}
+	c := &container{id: g.hex64(), name: "orphan", sb: sb, tail: &tail{}, image: WorkloadImage, imageRef: WorkloadImage, createdAt: 1}
 	c.labels = c.withPodLabels(nil)
 	c.encode()
 	return c

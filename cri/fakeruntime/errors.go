@@ -57,26 +57,23 @@ func (rt *Runtime) usable(method string) error {
 
 // onSandbox serves a direct method: it calls do with the sandbox, under the lock.
 func (rt *Runtime) onSandbox(method, id string, do func(*sandbox) error) error {
-	rt.lock()
-	defer rt.mu.Unlock()
-	if err := rt.usable(method); err != nil {
-		return err
-	}
-	if sb := rt.store.sandboxes[id]; sb != nil {
-		return do(sb)
-	}
-	return fmt.Errorf("fakeruntime: %s: %w: sandbox %q", method, ErrNotFound, id)
+	return on(rt, method, "sandbox", rt.store.sandboxes, id, do)
 }
 
 // onContainer is onSandbox for a container.
 func (rt *Runtime) onContainer(method, id string, do func(*container) error) error {
+	return on(rt, method, "container", rt.store.containers, id, do)
+}
+
+func on[T any](rt *Runtime, method, kind string, items map[string]T, id string, do func(T) error) error {
 	rt.lock()
 	defer rt.mu.Unlock()
 	if err := rt.usable(method); err != nil {
 		return err
 	}
-	if c := rt.store.containers[id]; c != nil {
-		return do(c)
+	item, ok := items[id]
+	if !ok {
+		return fmt.Errorf("fakeruntime: %s: %w: %s %q", method, ErrNotFound, kind, id)
 	}
-	return fmt.Errorf("fakeruntime: %s: %w: container %q", method, ErrNotFound, id)
+	return do(item)
 }

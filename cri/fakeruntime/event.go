@@ -215,7 +215,7 @@ func (rt *Runtime) encodeEvent(p payload, broken parts) []byte {
 		if p.c == nil && p.kind == eventDeleted {
 			created = zeroStamp
 		}
-		b = p.sb.appendStatus(b, p.sb.state, created, true)
+		b = p.sb.appendStatus(b, p.sb.state, created)
 		b = end(b, start)
 	}
 	if !broken.noStatuses {

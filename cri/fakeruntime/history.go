@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"slices"
 	"time"
 )
 
@@ -95,26 +96,22 @@ type Change struct {
 	Event Emission
 }
 
-// history keeps the last changes in a ring that grows up to its limit. The runtime's mutex guards
-// it.
+// history keeps the last changes. The runtime's mutex guards it.
 type history struct {
 	limit   int // < 0: none
 	changes []Change
-	head    int    // index of the oldest in changes
-	first   uint64 // its Seq
+	first   uint64 // Seq of the oldest
 }
 
 func (h *history) next() uint64 { return h.first + uint64(len(h.changes)) }
 
 func (h *history) add(c Change) uint64 {
 	c.Seq = h.next()
-	if h.limit >= 0 && len(h.changes) >= h.limit {
-		h.changes[h.head] = c
-		h.head = (h.head + 1) % len(h.changes)
-		h.first++
-		return c.Seq
-	}
 	h.changes = append(h.changes, c)
+	if h.limit >= 0 && len(h.changes) > h.limit {
+		h.changes = h.changes[1:] // the next growth drops it
+		h.first++
+	}
 	return c.Seq
 }
 
@@ -123,7 +120,7 @@ func (h *history) at(seq uint64) *Change {
 	if seq < h.first || seq >= h.next() {
 		return nil
 	}
-	return &h.changes[(h.head+int(seq-h.first))%len(h.changes)]
+	return &h.changes[seq-h.first]
 }
 
 // History returns the changes with Seq ≥ since, oldest first, and the Seq of the next change. If
@@ -133,14 +130,6 @@ func (rt *Runtime) History(since uint64) (changes []Change, next uint64) {
 	rt.lock()
 	defer rt.mu.Unlock()
 	h := &rt.history
-	next = h.next()
-	since = max(since, h.first)
-	if since >= next {
-		return nil, next
-	}
-	changes = make([]Change, 0, next-since)
-	for seq := since; seq < next; seq++ {
-		changes = append(changes, *h.at(seq))
-	}
-	return changes, next
+	since = min(max(since, h.first), h.next())
+	return slices.Clone(h.changes[since-h.first:]), h.next()
 }

@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"math/bits"
@@ -28,17 +29,13 @@ type ids struct {
 // hex64 returns the next container or sandbox ID: 64 hexadecimal digits.
 func (g *ids) hex64() string {
 	g.n++
-	var raw [32]byte
+	var raw []byte
 	x := mix(g.n ^ g.seed)
 	for i := range 4 {
-		for j := range 8 {
-			raw[i*8+j] = byte(x >> (56 - 8*j))
-		}
+		raw = binary.BigEndian.AppendUint64(raw, x)
 		x = mix(x ^ bits.RotateLeft64(g.seed, i+1))
 	}
-	var out [64]byte
-	hex.Encode(out[:], raw[:])
-	return string(out[:])
+	return hex.EncodeToString(raw)
 }
 
 // uid returns the next pod UID, in the form of a UUID.

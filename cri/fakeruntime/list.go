@@ -19,9 +19,10 @@ type listed interface {
 	current() State
 	// encoded returns the two parts of the item that never change, which lack the state.
 	encoded() (blob, tail []byte)
-	// fields are the numbers of the state, of the labels and of a text without meaning.
-	fields() (state, labels, text protowire.Number)
+	// fields are the numbers of the state and of a text without meaning.
+	fields() (state, text protowire.Number)
 	podLabel() string
+	labelMap() map[string]string
 	appendIDs(b []byte) []byte
 	appendItem(b []byte, state State) []byte
 }
@@ -110,9 +111,7 @@ func matches[T listed](selector map[string]string, item T) bool {
 			return true
 		}
 	}
-	blob, _ := item.encoded()
-	_, field, _ := item.fields()
-	labels := mapIn(blob, field)
+	labels := item.labelMap()
 	for k, want := range selector {
 		if have, ok := labels[k]; !ok || have != want {
 			return false
@@ -121,8 +120,8 @@ func matches[T listed](selector map[string]string, item T) bool {
 	return true
 }
 
-// rowMargin exceeds the additions of a fault or the state to an item, tag and length included.
-const rowMargin = 96
+// rowMargin exceeds the additions of the state to an item, tag and length included.
+const rowMargin = 32
 
 // containerPage writes a message with the containers in field 1. Faults are applied once a call, to
 // its first page.
@@ -143,17 +142,21 @@ func (rt *Runtime) sandboxPage(rows []row[*sandbox], first bool, method string, 
 
 // page writes a message with the items in field 1; the fault strikes the victim.
 func page[T listed](rows []row[T], bad corruption, victim int) mem.BufferSlice {
-	total := 0
-	for _, r := range rows {
-		blob, tail := r.item.encoded()
-		total += len(blob) + len(tail) + rowMargin
-	}
-	p := newPages(total)
+	var out pages
 	for i, r := range rows {
 		blob, tail := r.item.encoded()
-		stateField, _, textField := r.item.fields()
+		stateField, textField := r.item.fields()
+		size := len(blob) + len(tail)
+		if r.state.enum() != 0 {
+			size += 2 // field numbers and states are small
+		}
+		b := out.room(size + rowMargin)
 		if i != victim {
-			p.addRow(blob, tail, stateField, r.state.enum())
+			b = protowire.AppendTag(b, 1, protowire.BytesType)
+			b = protowire.AppendVarint(b, uint64(size))
+			b = append(b, blob...)
+			b = append(b, tail...)
+			*out.buf = appendInt(b, stateField, r.state.enum())
 			continue
 		}
 		states := []State{r.state}
@@ -161,15 +164,16 @@ func page[T listed](rows []row[T], bad corruption, victim int) mem.BufferSlice {
 			states = append(states, otherState(r.state))
 		}
 		for _, state := range states {
-			p.add(1, len(blob)+len(tail)+rowMargin, func(b []byte) []byte {
-				if bad.nilFields {
-					return appendInt(r.item.appendIDs(b), stateField, state.enum())
-				}
-				return bad.spoil(r.item.appendItem(b, state), stateField, textField)
-			})
+			item := bad.spoil(r.item.appendItem(nil, state), stateField, textField)
+			if bad.nilFields {
+				item = appendInt(r.item.appendIDs(nil), stateField, state.enum())
+			}
+			b = protowire.AppendTag(b, 1, protowire.BytesType)
+			b = protowire.AppendBytes(b, item)
 		}
+		*out.buf = b // a doubled item may have outgrown its page
 	}
-	return p.done()
+	return out.done()
 }
 
 func otherState(s State) State {

@@ -27,13 +27,12 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 		return nil, invalid("RunPodSandbox: config.metadata needs name, uid and namespace, and has %q, %q and %q", meta.GetName(), meta.GetUid(), meta.GetNamespace())
 	}
 	rt := s.rt
-	namespaces := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	options := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	sb := &sandbox{
 		name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
 		handler: req.GetRuntimeHandler(), labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(),
-		hostNetwork: namespaces.GetNetwork() == runtimeapi.NamespaceMode_NODE,
-		pid:         int64(namespaces.GetPid()),
-		ipc:         int64(namespaces.GetIpc()),
+		hostNetwork: options.GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		tail:        &tail{status: encode(&runtimeapi.PodSandboxStatus{Linux: namespaces(options)})},
 		logDir:      cfg.GetLogDirectory(),
 	}
 	if !slices.Contains(handlers, sb.handler) {
@@ -116,13 +115,7 @@ func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePo
 		return ev, err
 	})
 	if err == nil && gone != nil {
-		select {
-		case <-gone:
-		case <-ctx.Done():
-			return nil, status.FromContextError(ctx.Err()).Err()
-		case <-life:
-			return nil, status.Error(codes.Unavailable, brokenStream)
-		}
+		err = until(ctx, life, gone)
 	}
 	return &runtimeapi.RemovePodSandboxResponse{}, err
 }

@@ -4,9 +4,11 @@
 package fakeruntime
 
 import (
+	"bytes"
 	"maps"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // A PodSpec describes a pod for [Runtime.AddPod]. Every field can be left zero.
@@ -27,10 +29,9 @@ type sandbox struct {
 	handler                            string
 	labels, annotations                map[string]string // nil once encoded, if nothing but blob needs them
 	blob                               []byte            // runtime.v1.PodSandbox without its state
-	tail                               *tail             // the parts shared with others; nil: nothing
+	tail                               *tail             // more constant fields; those of the direct methods' objects are shared
 	createdAt                          int64
 	hostNetwork                        bool
-	pid, ipc                           int64 // namespace modes
 	logDir                             string
 
 	state      State
@@ -62,57 +63,48 @@ func (sb *sandbox) withPodLabels(extra map[string]string) map[string]string {
 
 // encode builds the blob from the fields, and drops the maps.
 func (sb *sandbox) encode() {
-	b := make([]byte, 0, 512)
-	b = appendString(b, 1, sb.id)
-	b, start := begin(b, 2)
-	b = appendString(b, 1, sb.name)
-	b = appendString(b, 2, sb.uid)
-	b = appendString(b, 3, sb.namespace)
-	b = appendInt(b, 4, int64(sb.attempt))
-	b = end(b, start)
-	b = appendInt(b, 4, sb.createdAt)
-	b = appendMap(b, 5, sb.labels)
-	b = appendMap(b, 6, sb.annotations)
-	b = appendString(b, 7, sb.handler)
+	sb.blob = encode(&runtimeapi.PodSandbox{
+		Id: sb.id, Metadata: &runtimeapi.PodSandboxMetadata{Name: sb.name, Uid: sb.uid, Namespace: sb.namespace, Attempt: sb.attempt},
+		CreatedAt: sb.createdAt, RuntimeHandler: sb.handler,
+	})
+	sb.blob = bytes.Clone(appendMap(appendMap(sb.blob, 5, sb.labels), 6, sb.annotations))
 	sb.labelUID = sb.labels[labelPodUID]
 	sb.labels, sb.annotations = nil, nil
-	sb.blob = append(make([]byte, 0, len(b)), b...)
+}
+
+// message returns the list's item.
+func (sb *sandbox) message() *runtimeapi.PodSandbox {
+	return decode[runtimeapi.PodSandbox](sb.appendItem(nil, sb.state))
 }
 
 // appendItem writes the fields of a runtime.v1.PodSandbox.
 func (sb *sandbox) appendItem(b []byte, state State) []byte {
 	b = append(b, sb.blob...)
-	b = append(b, sb.tail.item()...)
+	b = append(b, sb.tail.item...)
 	return appendInt(b, 3, state.enum())
 }
 
 // appendStatus writes the fields of a runtime.v1.PodSandboxStatus.
-func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64, withIP bool) []byte {
+func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64) []byte {
 	b = appendRenumbered(b, sb.blob, &sandboxToStatus)
-	b = append(b, sb.tail.status()...)
+	b = append(b, sb.tail.status...)
 	b = appendInt(b, 3, state.enum())
 	if createdAt != sb.createdAt {
 		b = appendInt(b, 4, createdAt) // the last of a repeated field counts
 	}
 	b, start := begin(b, 5)
-	if withIP {
-		b = appendString(b, 1, sb.ip)
-	}
-	b = end(b, start)
-	b, linux := begin(b, 6)
-	b, namespaces := begin(b, 1)
-	b, options := begin(b, 2)
-	if sb.hostNetwork {
-		b = appendInt(b, 1, 2) // NODE
-	}
-	b = appendInt(b, 2, sb.pid)
-	b = appendInt(b, 3, sb.ipc)
-	return end(end(end(b, options), namespaces), linux)
+	return end(appendString(b, 1, sb.ip), start)
+}
+
+// namespaces are the namespaces in a sandbox's status.
+func namespaces(o *runtimeapi.NamespaceOption) *runtimeapi.LinuxPodSandboxStatus {
+	return &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: o}}
 }
 
 // The methods of listed.
-func (sb *sandbox) current() State                          { return sb.state }
-func (sb *sandbox) encoded() (blob, tail []byte)            { return sb.blob, sb.tail.item() }
-func (sb *sandbox) fields() (s, labels, t protowire.Number) { return 3, 5, 7 }
-func (sb *sandbox) podLabel() string                        { return sb.labelUID }
-func (sb *sandbox) appendIDs(b []byte) []byte               { return appendString(b, 1, sb.id) }
+func (sb *sandbox) current() State                         { return sb.state }
+func (sb *sandbox) encoded() (blob, tail []byte)           { return sb.blob, sb.tail.item }
+func (sb *sandbox) fields() (state, text protowire.Number) { return 3, 7 }
+func (sb *sandbox) labelMap() map[string]string            { return sb.message().Labels }
+func (sb *sandbox) podLabel() string                       { return sb.labelUID }
+func (sb *sandbox) appendIDs(b []byte) []byte              { return appendString(b, 1, sb.id) }

@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// pidPerContainer is the namespace mode of a kubelet's pod.
-const pidPerContainer = 1
-
 // AddPod makes a ready sandbox, emits its events, and returns its ID.
 func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 	rt.lock()
@@ -31,7 +28,7 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	sb := &sandbox{
 		id: rt.ids.hex64(), uid: spec.UID, name: cmp.Or(spec.Name, fmt.Sprintf("pod-%06d", rt.ips)), namespace: cmp.Or(spec.Namespace, "default"),
-		pid: pidPerContainer, tail: rt.sandboxTail,
+		tail: rt.sandboxTail,
 	}
 	if sb.uid == "" {
 		sb.uid = rt.ids.uid()

@@ -210,12 +210,7 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 	rt.mu.Unlock()
 
 	if hangs {
-		select {
-		case <-ctx.Done():
-			return n, status.FromContextError(ctx.Err()).Err()
-		case <-life:
-			return n, status.Error(codes.Unavailable, brokenStream)
-		}
+		return n, until[struct{}](ctx, life, nil)
 	}
 	if err := wait(ctx, life, slow); err != nil {
 		return n, err
@@ -231,10 +226,13 @@ func wait(ctx context.Context, life <-chan struct{}, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	return until(ctx, life, time.After(d))
+}
+
+// until waits for a moment in a call, and fails if the caller or the runtime ends first.
+func until[T any](ctx context.Context, life <-chan struct{}, moment <-chan T) error {
 	select {
-	case <-timer.C:
+	case <-moment:
 		return nil
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()

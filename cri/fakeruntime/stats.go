@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -34,8 +33,7 @@ func memoryUsage(now int64, used uint64) *runtimeapi.MemoryUsage {
 
 // containerStats builds the stats of a running container. The caller holds the mutex.
 func (rt *Runtime) containerStats(c *container) *runtimeapi.ContainerStats {
-	var item runtimeapi.Container
-	_ = proto.Unmarshal(c.appendItem(nil, c.state), &item) // of our own making
+	item := c.message()
 	now := rt.stamp()
 	cores, bytes := 1_000_000+hashOf(1, c.id)%50_000_000, 1<<20+hashOf(2, c.id)%(64<<20)
 	if c.state != StateRunning {
@@ -52,8 +50,7 @@ func (rt *Runtime) containerStats(c *container) *runtimeapi.ContainerStats {
 // sandboxStats builds the stats of a sandbox and its running containers. The caller holds the
 // mutex.
 func (rt *Runtime) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
-	var item runtimeapi.PodSandbox
-	_ = proto.Unmarshal(sb.appendItem(nil, sb.state), &item) // of our own making
+	item := sb.message()
 	now := rt.stamp()
 	linux := &runtimeapi.LinuxPodSandboxStats{
 		Cpu: cpuUsage(now, 0, 0), Memory: memoryUsage(now, 1<<20), Process: &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: u64(1)},

@@ -52,7 +52,7 @@ func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method
 	}
 	b = end(b, start)
 	if req.GetVerbose() {
-		b = appendEntry(b, 2, "info", infoJSON(map[string]any{"sandboxID": c.sb.id, "pid": pidOf(c.id, c.state == StateRunning)}))
+		b = append(b, encode(&runtimeapi.ContainerStatusResponse{Info: map[string]string{"info": infoJSON(map[string]any{"sandboxID": c.sb.id, "pid": pidOf(c.id, c.state == StateRunning)})}})...)
 	}
 	return encoded(b), nil
 }
@@ -76,12 +76,12 @@ func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, meth
 	if bad.nilFields {
 		b = appendString(b, 1, sb.id)
 	} else {
-		b = sb.appendStatus(b, sb.state, sb.createdAt, true)
+		b = sb.appendStatus(b, sb.state, sb.createdAt)
 		b = bad.spoil(b, 3, 9)
 	}
 	b = end(b, start)
 	if req.GetVerbose() {
-		b = appendEntry(b, 2, "info", infoJSON(map[string]any{"pid": pidOf(sb.id, sb.state == StateReady)}))
+		b = append(b, encode(&runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": infoJSON(map[string]any{"pid": pidOf(sb.id, sb.state == StateReady)})}})...)
 	}
 	if p.StatusContainers {
 		for _, c := range sb.containers {
@@ -94,12 +94,9 @@ func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, meth
 	return encoded(b), nil
 }
 
-// infoJSON is the verbose part of a status.
+// infoJSON is the verbose part of a status, of texts and numbers.
 func infoJSON(info map[string]any) string {
-	b, err := json.Marshal(info)
-	if err != nil {
-		return "{}"
-	}
+	b, _ := json.Marshal(info)
 	return string(b)
 }
 

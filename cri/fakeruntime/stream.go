@@ -52,8 +52,6 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 				rt.finishSend(sub, ev, ErrDown)
 			}
 			return end
-		case stalled:
-			return s.hangOpen(stream, sub, life)
 		case ev != nil:
 			err := stream.SendMsg(&reply{padded(ev)})
 			if over, res := rt.finishSend(sub, ev, err); over {
@@ -61,8 +59,14 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 			}
 			continue
 		}
+		var gone <-chan struct{} // noticed by a stalled stream alone, which has nothing to send
+		if stalled {
+			gone = stream.Context().Done()
+		}
 		select {
 		case <-sub.wake:
+		case <-gone:
+			return status.FromContextError(stream.Context().Err()).Err()
 		case <-life:
 			return status.Error(codes.Unavailable, brokenStream)
 		case <-s.stop:
@@ -89,27 +93,6 @@ func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool,
 		return true, nil
 	}
 	return false, nil
-}
-
-// hangOpen keeps a stalled stream open until somebody else ends it.
-func (s *service) hangOpen(stream grpc.ServerStream, sub *subscriber, life <-chan struct{}) error {
-	for {
-		select {
-		case <-sub.wake:
-			s.rt.lock()
-			ended, end := sub.ended, sub.end
-			s.rt.mu.Unlock()
-			if ended {
-				return end
-			}
-		case <-stream.Context().Done():
-			return status.FromContextError(stream.Context().Err()).Err()
-		case <-life:
-			return status.Error(codes.Unavailable, brokenStream)
-		case <-s.stop:
-			return status.Error(codes.Unavailable, brokenStream)
-		}
-	}
 }
 
 // CutStreams ends every open event stream with the gRPC code; codes.OK ends them cleanly, so that

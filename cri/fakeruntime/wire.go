@@ -4,11 +4,15 @@
 package fakeruntime
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // The hot replies (lists, statuses, events) are written directly in the wire format of the CRI, for
@@ -50,21 +54,36 @@ func appendInt(b []byte, num protowire.Number, v int64) []byte {
 	return protowire.AppendVarint(b, uint64(v))
 }
 
-func appendEntry(b []byte, num protowire.Number, key, value string) []byte {
-	b, start := begin(b, num)
-	b = appendString(b, 1, key)
-	b = appendString(b, 2, value)
-	return end(b, start)
-}
-
+// appendMap appends a map in the order of its keys, far quicker than the generated encoder.
 func appendMap(b []byte, num protowire.Number, m map[string]string) []byte {
-	if len(m) == 0 {
-		return b
-	}
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		b = appendEntry(b, num, k, m[k])
+		var start int
+		b, start = begin(b, num)
+		b = appendString(b, 1, k)
+		b = end(appendString(b, 2, m[k]), start)
 	}
 	return b
+}
+
+// encode encodes a message without large maps. Equal messages have equal bytes.
+func encode(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("fakeruntime: a %T cannot be encoded: %v: names and labels must be UTF-8", m, err))
+	}
+	return b
+}
+
+// decode is the inverse of encode.
+func decode[M any, P interface {
+	*M
+	proto.Message
+}](b []byte) P {
+	m := P(new(M))
+	if err := proto.Unmarshal(b, m); err != nil {
+		panic(fmt.Sprintf("fakeruntime: a %T of our own is not valid: %v", m, err))
+	}
+	return m
 }
 
 // renumbering gives the new number of each field of a blob; 0 leaves it out.
@@ -94,69 +113,32 @@ func appendRenumbered(b, blob []byte, table *renumbering) []byte {
 	return b
 }
 
-// mapIn decodes the map field num of a blob.
-func mapIn(blob []byte, field protowire.Number) map[string]string {
-	out := map[string]string{}
-	for len(blob) > 0 {
-		num, typ, n := protowire.ConsumeTag(blob)
-		m := protowire.ConsumeFieldValue(num, typ, blob[n:])
-		if num == field {
-			entry, _ := protowire.ConsumeBytes(blob[n:])
-			k, v := entryIn(entry)
-			out[k] = v
-		}
-		blob = blob[n+m:]
-	}
-	return out
-}
-
-func entryIn(entry []byte) (k, v string) {
-	for len(entry) > 0 {
-		num, _, n := protowire.ConsumeTag(entry)
-		s, m := protowire.ConsumeBytes(entry[n:])
-		if num == 1 {
-			k = string(s)
-		} else {
-			v = string(s)
-		}
-		entry = entry[n+m:]
-	}
-	return k, v
-}
-
-// tail are the annotations of every object made by the direct methods, including padding to a real
-// object's size: encoded once for all of them, with the field number of the list item and with the
-// status's.
-type tail struct{ forItem, forStatus []byte }
-
-func (t *tail) item() []byte {
-	if t == nil {
-		return nil
-	}
-	return t.forItem
-}
-
-func (t *tail) status() []byte {
-	if t == nil {
-		return nil
-	}
-	return t.forStatus
-}
-
-func makeTail(itemField, statusField protowire.Number, annotations map[string]string) *tail {
-	return &tail{appendMap(nil, itemField, annotations), appendMap(nil, statusField, annotations)}
-}
+// tail is the part shared by all objects made by the direct methods, including padding to a real
+// object's size: encoded once as fields of the list item and once as fields of the status.
+type tail struct{ item, status []byte }
 
 const paddingKey = "fakeruntime.evented-pleg.io/padding"
 
 // makeTails encodes a typical pod without padding to see the missing size.
 func (rt *Runtime) makeTails() {
-	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "198.18.100.100", createdAt: 1 << 60, pid: pidPerContainer}
-	sb.labels = sb.withPodLabels(nil)
+	containerTail := func(annotations map[string]string) *tail {
+		return &tail{
+			encode(&runtimeapi.Container{Annotations: annotations}),
+			encode(&runtimeapi.ContainerStatus{Annotations: annotations, Mounts: kubeletMounts, LogPath: "/var/log/pods/default_pod/c/0.log"}),
+		}
+	}
+	sandboxTail := func(annotations map[string]string) *tail {
+		return &tail{
+			encode(&runtimeapi.PodSandbox{Annotations: annotations}),
+			encode(&runtimeapi.PodSandboxStatus{Annotations: annotations, Linux: namespaces(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER})}),
+		}
+	}
+	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "198.18.100.100", createdAt: 1 << 60}
+	sb.labels, sb.tail = sb.withPodLabels(nil), sandboxTail(nil)
 	sb.encode()
 	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: WorkloadImage, userImage: WorkloadImage, imageRef: sampleText(71), createdAt: 1 << 60, user: rt.rootUser}
 	c.labels, c.annotations = c.withPodLabels(nil), c.kubeletAnnotations()
-	c.tail = makeTail(9, 13, commonAnnotations)
+	c.tail = containerTail(commonAnnotations)
 	c.encode()
 	c.view = view{state: StateExited, startedAt: 1 << 60, finishedAt: 1 << 60}
 
@@ -167,16 +149,10 @@ func (rt *Runtime) makeTails() {
 		}
 		return m
 	}
-	rt.containerTail = makeTail(9, 13, padded(commonAnnotations, rt.cfg.ContainerBytes, len(c.appendStatus(nil, c.view))))
-	rt.sandboxTail = makeTail(6, 8, padded(map[string]string{}, rt.cfg.SandboxBytes, len(sb.appendStatus(nil, StateReady, sb.createdAt, true))))
+	rt.containerTail = containerTail(padded(commonAnnotations, rt.cfg.ContainerBytes, len(c.appendStatus(nil, c.view))))
+	rt.sandboxTail = sandboxTail(padded(map[string]string{}, rt.cfg.SandboxBytes, len(sb.appendStatus(nil, StateReady, sb.createdAt))))
 }
 
-func sampleText(n int) string {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = 'a' + byte(i%26)
-	}
-	return string(b)
-}
+func sampleText(n int) string { return strings.Repeat("x", n) }
 
 func itoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
