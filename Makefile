@@ -149,7 +149,7 @@ test-upstream: ## upstream's own node e2e tests on both kubelets, spec by spec (
 	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_BOUNDED),-bounded) $(if $(RUNTIME),-runtime $(RUNTIME)) $(UPSTREAM)
 
 .PHONY: test-fleet
-test-fleet: ## deploy/ and pleg-bench-fleet on a cluster of three nodes on this machine, with Prometheus
+test-fleet: ## deploy/ and pleg-bench fleet on a cluster of three nodes on this machine, with Prometheus
 	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
 	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestFleet$$'
 

@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	kubeerrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,18 +31,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeAPI is client-go's fake with kubelets. What a node does is the begin of its name.
+// fakeAPI is client-go's fake with the controllers and kubelets that a Job needs. What a node does
+// is the begin of its name.
 type fakeAPI struct {
 	*fake.Clientset
-	mu sync.Mutex // owns the fields below
+	mu   sync.Mutex // owns the fields below
+	job  *batch.Job
+	made int
 	// placed counts the pods that each node got; most is the largest number of pods at work.
-	placed map[string]int
-	most   int
-	logs   map[string]string
-	asking sync.Mutex // owns asked, the pod whose log is read
-	asked  string
-	life   sync.WaitGroup
-	ended  context.Context
+	placed  map[string]int
+	most    int
+	removed bool
+	noPods  bool
+	logs    map[string]string
+	asking  sync.Mutex // owns asked, the pod whose log is read
+	asked   string
+	life    sync.WaitGroup
+	ended   context.Context
 }
 
 var (
@@ -61,6 +68,7 @@ func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
 		n.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
 		must(a.Tracker().Add(n))
 	}
+	must(a.Tracker().Add(&core.Event{ObjectMeta: meta.ObjectMeta{Name: "e", Namespace: "default"}, Reason: "FailedCreate", Message: "violates PodSecurity"}))
 	react := func(verb, resource string, f func(kubetest.Action) (runtime.Object, error)) {
 		a.PrependReactor(verb, resource, func(action kubetest.Action) (bool, runtime.Object, error) {
 			a.mu.Lock()
@@ -69,25 +77,47 @@ func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
 			return true, o, err
 		})
 	}
-	react("create", "pods", func(action kubetest.Action) (runtime.Object, error) {
-		pod := action.(kubetest.CreateAction).GetObject().(*core.Pod).DeepCopy()
-		node := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
-		if strings.HasPrefix(node, "forbids") {
-			return nil, kubeerrors.NewForbidden(core.Resource("pods"), "", fmt.Errorf("violates PodSecurity"))
+	react("create", "jobs", func(action kubetest.Action) (runtime.Object, error) {
+		a.job = action.(kubetest.CreateAction).GetObject().(*batch.Job).DeepCopy()
+		a.job.Name = a.job.GenerateName + "x"
+		a.fill()
+		return a.job.DeepCopy(), nil
+	})
+	react("get", "jobs", func(kubetest.Action) (runtime.Object, error) {
+		if a.removed {
+			return nil, kubeerrors.NewNotFound(batch.Resource("jobs"), "x")
 		}
-		pod.Name, pod.Spec.NodeName, pod.Status.Phase = pod.GenerateName+node, node, core.PodPending
-		must(a.Tracker().Add(pod))
-		a.placed[node]++
-		a.most = max(a.most, len(a.pods()))
-		a.life.Go(func() { a.live(pod.Name, node) })
+		return a.job.DeepCopy(), nil
+	})
+	react("delete", "jobs", func(kubetest.Action) (runtime.Object, error) {
+		a.removed = true
+		for _, p := range a.pods() {
+			a.remove(&p)
+		}
+		return nil, nil
+	})
+	react("patch", "pods", func(action kubetest.Action) (runtime.Object, error) {
+		_, o, err := kubetest.ObjectReaction(a.Tracker())(action)
+		if err != nil {
+			return nil, err
+		}
+		pod := o.(*core.Pod)
+		terms := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		if len(pod.Spec.SchedulingGates) > 0 {
+			panic("a pod with a node is gated")
+		}
+		pod.Spec.NodeName = terms[0].MatchFields[0].Values[0]
+		must(a.Tracker().Update(podResource, pod, pod.Namespace))
+		a.placed[pod.Spec.NodeName]++
+		a.most = max(a.most, a.active())
+		a.life.Go(func() { a.live(pod.Name, pod.Spec.NodeName) })
 		return pod, nil
 	})
 	react("delete", "pods", func(action kubetest.Action) (runtime.Object, error) {
-		name := action.(kubetest.DeleteAction).GetName()
-		if p := a.pod(name); p == nil || a.node(p.Spec.NodeName, nil).Status.Conditions[0].Status == core.ConditionTrue {
-			return nil, a.Tracker().Delete(podResource, "default", name)
+		if p := a.pod(action.(kubetest.DeleteAction).GetName()); p != nil {
+			a.remove(p)
 		}
-		return nil, nil // its kubelet is away
+		return nil, nil
 	})
 	react("get", "pods/log", func(kubetest.Action) (runtime.Object, error) {
 		return &runtime.Unknown{Raw: []byte(a.logs[a.asked])}, nil
@@ -95,8 +125,8 @@ func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
 	return a
 }
 
-func (a *fakeAPI) connect(*runOptions) (coreclient.CoreV1Interface, error) {
-	return fakeCore{a.CoreV1(), a}, nil
+func (a *fakeAPI) cluster(*runOptions) (cluster, error) {
+	return cluster{fakeCore{a.CoreV1(), a}, a.BatchV1()}, nil
 }
 
 // fakeCore and fakePods remember whose log is read: the fake's action has no name.
@@ -121,7 +151,7 @@ func (p fakePods) GetLogs(name string, o *core.PodLogOptions) *rest.Request {
 	return p.PodInterface.GetLogs(name, o)
 }
 
-// pods returns the pods of the load.
+// pods returns the Job's pods.
 func (a *fakeAPI) pods() []core.Pod {
 	list, err := a.Tracker().List(podResource, core.SchemeGroupVersion.WithKind("Pod"), "default")
 	must(err)
@@ -149,41 +179,95 @@ func (a *fakeAPI) node(name string, change func(*core.Node)) *core.Node {
 	return n
 }
 
+func (a *fakeAPI) active() (n int) {
+	for _, p := range a.pods() {
+		if p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed && p.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// fill makes the pods that the Job may have.
+func (a *fakeAPI) fill() {
+	for !a.noPods && !a.removed && a.made < int(*a.job.Spec.Completions) && a.active() < int(*a.job.Spec.Parallelism) {
+		pod := &core.Pod{ObjectMeta: *a.job.Spec.Template.ObjectMeta.DeepCopy(), Spec: *a.job.Spec.Template.Spec.DeepCopy()}
+		pod.Name, pod.Namespace, pod.Status.Phase = fmt.Sprintf("%s-%d", a.job.Name, a.made), a.job.Namespace, core.PodPending
+		pod.Labels[batch.JobNameLabel] = a.job.Name
+		pod.Annotations = map[string]string{batch.JobCompletionIndexAnnotation: strconv.Itoa(a.made)}
+		a.made++
+		must(a.Tracker().Add(pod))
+	}
+}
+
+// remove removes a pod, unless its node's kubelet is away.
+func (a *fakeAPI) remove(pod *core.Pod) {
+	if node := pod.Spec.NodeName; node != "" && a.node(node, nil).Status.Conditions[0].Status != core.ConditionTrue {
+		pod.DeletionTimestamp = new(meta.Now())
+		must(a.Tracker().Update(podResource, pod, pod.Namespace))
+	} else {
+		must(a.Tracker().Delete(podResource, pod.Namespace, pod.Name))
+	}
+	a.fill()
+}
+
 // update changes a pod that is still there.
-func (a *fakeAPI) update(name string, set func(s *core.PodStatus)) {
+func (a *fakeAPI) update(name string, set func(p *core.Pod)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.pod(name); p != nil {
-		set(&p.Status)
+		set(p)
 		must(a.Tracker().Update(podResource, p, p.Namespace))
+		a.fill()
 	}
 }
 
 // live is the life of a pod on its node.
 func (a *fakeAPI) live(name, node string) {
 	kind, _, _ := strings.Cut(node, "-")
+	state := func(ready core.ConditionStatus, s core.ContainerState) func(*core.Pod) {
+		return func(p *core.Pod) {
+			p.Status.Phase = map[bool]core.PodPhase{true: core.PodPending, false: core.PodRunning}[s.Waiting != nil]
+			p.Status.ContainerStatuses = []core.ContainerStatus{{State: s}}
+			p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: ready}}
+		}
+	}
+	running := core.ContainerState{Running: &core.ContainerStateRunning{}}
 	if kind == "pulls" {
-		waiting := core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}
-		a.update(name, func(s *core.PodStatus) { s.ContainerStatuses = []core.ContainerStatus{{State: waiting}} })
+		a.update(name, state(core.ConditionFalse, core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}))
 		return
 	}
 	if bench.Sleep(a.ended, 2*time.Second) != nil {
 		return
 	}
-	a.update(name, func(s *core.PodStatus) { s.Phase = core.PodRunning })
-	if kind == "dead" && bench.Sleep(a.ended, 12*time.Second) == nil {
+	a.update(name, state(core.ConditionTrue, running))
+	kubelet := func(up core.ConditionStatus) {
 		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.node(node, func(n *core.Node) { n.Status.Conditions[0].Status = core.ConditionUnknown })
-		return
+		a.node(node, func(n *core.Node) {
+			n.Status.Conditions[0] = core.NodeCondition{Type: core.NodeReady, Status: up, LastTransitionTime: meta.Now()}
+		})
+		a.mu.Unlock()
+		a.update(name, state(map[bool]core.ConditionStatus{true: up, false: core.ConditionFalse}[up == core.ConditionTrue], running))
+	}
+	if kind == "dead" || kind == "back" {
+		if bench.Sleep(a.ended, 12*time.Second) != nil {
+			return
+		}
+		kubelet(core.ConditionUnknown)
+		if kind == "dead" || bench.Sleep(a.ended, 15*time.Second) != nil {
+			return
+		}
+		kubelet(core.ConditionTrue)
 	}
 	if kind == "hangs" || bench.Sleep(a.ended, 20*time.Second) != nil {
 		return
 	}
+	phase := core.PodSucceeded
+	if kind != "good" && kind != "back" {
+		phase = core.PodFailed
+	}
 	a.mu.Lock()
 	a.logs[name] = logOf(kind, node)
 	a.mu.Unlock()
-	a.update(name, func(s *core.PodStatus) {
-		s.Phase = map[bool]core.PodPhase{true: core.PodSucceeded, false: core.PodFailed}[kind == "good"]
-	})
+	a.update(name, func(p *core.Pod) { p.Status.Phase = phase })
 }

@@ -8,100 +8,236 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	kubeerrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
+// mostLog bounds the log read of each pod, in bytes. A result has some kilobytes.
+const mostLog = 1 << 20
+
+// Moments of a conductor.
 const (
-	// mostLog bounds the log read of each pod, in bytes. A result has some kilobytes.
-	mostLog = 1 << 20
-	// podEvery is how often a pod is looked at.
-	podEvery = 3 * time.Second
+	callIn = 20 * time.Second
+	// podEvery is how often the observed state of a pod is looked at, jobEvery how often the Job is
+	// read; settleIn is how long after its end pods may report.
+	podEvery = time.Second
+	jobEvery = 5 * time.Second
+	settleIn = 10 * time.Second
+	// returnIn is how long after its load a node without a kubelet may come back.
+	returnIn = 30 * time.Second
+	// podsIn is when a Job without any pod has failed.
+	podsIn = 20 * time.Second
 )
 
-// conductor puts a load on nodes, some at a time. In its turn a node gets a pod with the load; the
-// result is in the pod's log.
+// conductor runs a Job: it gives each pod its node, reads the results, and removes the Job.
+//
+// Each pod has a goroutine, which plays the turn of its node and hands the outcome to the goroutine
+// in run.
 type conductor struct {
-	api     coreclient.CoreV1Interface
+	cluster
 	options *runOptions
-	line    *cli.Line
-
-	mu     sync.Mutex // owns the fields below
+	// nodes are the names by completion index, ended those with an outcome. The goroutine in run owns
+	// ended and the report.
+	nodes  []string
+	ended  []bool
 	report *LoadReport
-	begun  int // turns
+	line   *cli.Line
+
+	pods     cache.Store // the Job's pods, as observed
+	outcomes chan outcome
+	work     sync.WaitGroup
+	begun    atomic.Int32 // turns
+	mu       sync.Mutex
+	away     map[string]time.Time // since when the kubelets of nodes do not answer; mu guards it
 }
 
-// run gives each node its turn, and enters the outcomes into the report. When ctx ends, so do the
-// turns. A pod refused by the API server ends all.
-func (c *conductor) run(ctx context.Context, nodes []string) error {
-	defer c.line.Show("")
-	turns, ctx := errgroup.WithContext(ctx)
-	turns.SetLimit(c.options.atOnce)
-	for _, node := range nodes {
-		turns.Go(func() error {
-			c.enter(func() { c.begun++ })
-			result, reason, err := c.turn(ctx, node)
-			c.enter(func() { c.report.add(node, result, reason) })
-			return err
-		})
-	}
-	return turns.Wait()
+// outcome is the end of a turn: a result, or why there is none.
+type outcome struct {
+	index  int
+	result *bench.Result
+	reason string
 }
 
-// enter changes what the mutex owns, and shows the progress.
-func (c *conductor) enter(change func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change()
-	r := c.report
-	c.line.Show(fmt.Sprintf("%d nodes have ended, %d at work, %d failed", r.Finished, c.begun-r.Finished, r.Finished-r.Passed))
-}
-
-// turn returns the result of the load on a node, or why there is none, and as an error why there
-// can be none on any node.
-func (c *conductor) turn(ctx context.Context, node string) (result *bench.Result, reason string, err error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx).Error(), nil
-	}
-	pod, err := c.api.Pods(c.options.namespace).Create(ctx, c.options.pod(node), meta.CreateOptions{})
-	if kubeerrors.IsForbidden(err) || kubeerrors.IsInvalid(err) {
-		return nil, err.Error(), fmt.Errorf("make a pod for %s: %w", node, err)
-	}
+// run makes the Job and waits for its results. When ctx ends, so does the Job.
+func (c *conductor) run(ctx context.Context, job *batch.Job) error {
+	job, err := c.batch.Jobs(job.Namespace).Create(ctx, job, meta.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Sprintf("its pod could not be made: %v", err), nil
+		return fmt.Errorf("make the Job: %w", err)
 	}
-	result, reason = c.follow(ctx, pod)
-	ctx = context.WithoutCancel(ctx)
-	away := ""
-	if result == nil {
-		away = c.away(ctx, node)
+	c.report.Job = job.Namespace + "/" + job.Name
+	c.ended, c.outcomes, c.away = make([]bool, len(c.nodes)), make(chan outcome), make(map[string]time.Time)
+	whole, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer c.work.Wait()
+	defer stop()
+	working, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.observe(whole, working, job)
+	jobEnd, noPods := make(chan string, 1), make(chan error, 1)
+	c.work.Go(func() {
+		if why, err := c.follow(working, job); err != nil {
+			noPods <- err
+		} else {
+			jobEnd <- why
+		}
+	})
+	var failed error
+	for failed == nil && c.report.Finished < len(c.nodes) {
+		select {
+		case <-ctx.Done():
+			c.endAll("interrupted")
+		case why := <-jobEnd:
+			c.endAll(why)
+		case failed = <-noPods:
+		case o := <-c.outcomes:
+			c.end(o)
+		case <-time.After(time.Second):
+		}
+		c.line.Show(fmt.Sprintf("%d of %d nodes have ended, %d at work, %d failed",
+			c.report.Finished, len(c.nodes), max(0, int(c.begun.Load())-c.report.Finished), c.report.Finished-c.report.Passed))
 	}
-	c.remove(ctx, pod, away != "")
-	return result, away + reason, nil
+	cancel() // the turns whose outcome nobody waits for
+	c.line.Show("removing the Job")
+	defer c.line.Show("")
+	return errors.Join(failed, c.remove(whole, job))
 }
 
-// follow returns the result of a pod, or why there is none. A pod that takes too long has none.
-func (c *conductor) follow(ctx context.Context, pod *core.Pod) (result *bench.Result, reason string) {
-	var started time.Time
-	for limit := time.Now().Add(startIn); time.Now().Before(limit) && bench.Sleep(ctx, podEvery) == nil; {
-		now, err := c.api.Pods(pod.Namespace).Get(ctx, pod.Name, meta.GetOptions{})
+// end enters the outcome of a turn, the first one only.
+func (c *conductor) end(o outcome) {
+	if c.ended[o.index] {
+		return
+	}
+	c.ended[o.index] = true
+	note := ""
+	if since := c.awaySince(c.nodes[o.index]); !since.IsZero() {
+		note = "its kubelet stopped answering at " + since.Format(time.TimeOnly)
+	}
+	c.report.add(c.nodes[o.index], o, note)
+}
+
+// endAll ends every turn without an outcome.
+func (c *conductor) endAll(reason string) {
+	for index := range c.nodes {
+		c.end(outcome{index: index, reason: reason})
+	}
+}
+
+// observe observes the Job's pods until the end of whole, and begins the turns of new ones until
+// the end of working.
+func (c *conductor) observe(whole, working context.Context, job *batch.Job) {
+	pods := c.core.Pods(job.Namespace)
+	selector := batch.JobNameLabel + "=" + job.Name
+	var informer cache.Controller
+	c.pods, informer = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options meta.ListOptions) (runtime.Object, error) {
+				options.LabelSelector = selector
+				return pods.List(ctx, options)
+			},
+			WatchFuncWithContext: func(ctx context.Context, options meta.ListOptions) (watch.Interface, error) {
+				options.LabelSelector = selector
+				return pods.Watch(ctx, options)
+			},
+		},
+		ObjectType: &core.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
+			pod := o.(*core.Pod)
+			index, err := strconv.Atoi(pod.Annotations[batch.JobCompletionIndexAnnotation])
+			if err != nil || index < 0 || index >= len(c.nodes) {
+				return
+			}
+			c.begun.Add(1)
+			c.work.Go(func() {
+				result, reason := c.turn(working, pod, c.nodes[index])
+				select {
+				case c.outcomes <- outcome{index, result, reason}:
+				case <-working.Done():
+				}
+			})
+		}},
+	})
+	c.work.Go(func() { informer.RunWithContext(whole) })
+}
+
+// bounded calls the API within callIn.
+func bounded[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, callIn)
+	defer cancel()
+	return call(ctx)
+}
+
+// follow looks at the Job until its end, and returns why it ended, settleIn later. A Job that makes
+// no pods is an error.
+func (c *conductor) follow(ctx context.Context, job *batch.Job) (why string, err error) {
+	for began := time.Now(); bench.Sleep(ctx, jobEvery) == nil; {
+		now, err := bounded(ctx, func(ctx context.Context) (*batch.Job, error) {
+			return c.batch.Jobs(job.Namespace).Get(ctx, job.Name, meta.GetOptions{})
+		})
 		if kubeerrors.IsNotFound(err) {
-			return nil, "its pod was removed before its end"
-		} else if err != nil {
-			continue // it is asked again
+			why = "somebody removed the Job"
+		} else if err == nil { // or it is asked again
+			for _, condition := range now.Status.Conditions {
+				if (condition.Type == batch.JobFailed || condition.Type == batch.JobComplete) && condition.Status == core.ConditionTrue {
+					why = fmt.Sprintf("the Job ended: %s %s", cmp.Or(condition.Reason, string(condition.Type)), condition.Message)
+				}
+			}
 		}
-		pod = now
+		if why != "" {
+			_ = bench.Sleep(ctx, settleIn)
+			return why, nil
+		}
+		if c.begun.Load() == 0 && time.Since(began) >= podsIn {
+			return "", fmt.Errorf("the Job %s makes no pods: %s", c.report.Job, c.lastWarning(ctx, job))
+		}
+	}
+	return "interrupted", nil
+}
+
+// lastWarning returns the Job's last warning.
+func (c *conductor) lastWarning(ctx context.Context, job *batch.Job) string {
+	events, err := bounded(ctx, func(ctx context.Context) (*core.EventList, error) {
+		return c.core.Events(job.Namespace).List(ctx, meta.ListOptions{FieldSelector: "involvedObject.name=" + job.Name + ",type=Warning"})
+	})
+	if err != nil || len(events.Items) == 0 {
+		return "see its events"
+	}
+	last := events.Items[len(events.Items)-1]
+	return last.Reason + ": " + last.Message
+}
+
+// turn gives a pod its node, and returns the result of its run, or why there is none. A pod that
+// takes too long is removed, so that the next one starts.
+func (c *conductor) turn(ctx context.Context, pod *core.Pod, node string) (result *bench.Result, reason string) {
+	if err := c.place(ctx, pod, node); err != nil {
+		return nil, fmt.Sprintf("its pod could not be given the node: %v", err)
+	}
+	var started time.Time
+	limit := time.Now().Add(startIn)
+	for time.Now().Before(limit) && bench.Sleep(ctx, podEvery) == nil {
+		o, there, _ := c.pods.Get(pod)
+		if !there {
+			return nil, "its pod was removed before its end"
+		}
+		if o == pod {
+			continue // nothing has changed
+		}
+		pod = o.(*core.Pod)
 		switch pod.Status.Phase {
 		case core.PodSucceeded, core.PodFailed:
 			return c.read(ctx, pod)
@@ -110,23 +246,32 @@ func (c *conductor) follow(ctx context.Context, pod *core.Pod) (result *bench.Re
 				started = time.Now()
 				limit = started.Add(c.options.duration + aroundLoad)
 			}
+			// The container runs, and the pod is not ready: the controller of nodes has lost the kubelet.
+			if waiting(pod) == "" && !podReady(pod) && c.lookAway(ctx, node) {
+				limit = started.Add(c.options.duration + returnIn)
+			}
 		}
 	}
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx).Error()
-	case started.IsZero():
-		return nil, fmt.Sprintf("its pod did not start within %v: %s", startIn, waiting(pod))
+	if started.IsZero() {
+		reason = fmt.Sprintf("its pod did not start within %v: %s", startIn, waiting(pod))
+	} else {
+		reason = fmt.Sprintf("no result after %v", time.Since(started).Round(time.Second))
+		c.lookAway(ctx, node)
 	}
-	return nil, fmt.Sprintf("no result after %v", time.Since(started).Round(time.Second))
+	_, _ = bounded(ctx, func(ctx context.Context) (any, error) { // or the Job's removal does
+		return nil, c.core.Pods(pod.Namespace).Delete(ctx, pod.Name, meta.DeleteOptions{})
+	})
+	return nil, reason
 }
 
-// waiting returns why the container of a pod does not run yet.
+// waiting returns why a container does not run yet; empty while running.
 func waiting(pod *core.Pod) string {
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.State.Waiting != nil {
-			return s.State.Waiting.Reason + " " + s.State.Waiting.Message
+	if all := pod.Status.ContainerStatuses; len(all) > 0 { // the load's pods have one container
+		state := all[0].State.Waiting
+		if state == nil {
+			return ""
 		}
+		return state.Reason + " " + state.Message
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == core.PodScheduled && condition.Status == core.ConditionFalse {
@@ -136,27 +281,68 @@ func waiting(pod *core.Pod) string {
 	return cmp.Or(pod.Status.Reason, "no container yet")
 }
 
-// away names a kubelet that does not answer any more, for the begin of a reason.
-func (c *conductor) away(ctx context.Context, node string) string {
-	n, err := c.api.Nodes().Get(ctx, node, meta.GetOptions{})
+func podReady(pod *core.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == core.PodReady {
+			return condition.Status == core.ConditionTrue
+		}
+	}
+	return false
+}
+
+// lookAway reports whether a node is not ready, or was when looked at before.
+func (c *conductor) lookAway(ctx context.Context, node string) bool {
+	if !c.awaySince(node).IsZero() {
+		return true
+	}
+	n, err := bounded(ctx, func(ctx context.Context) (*core.Node, error) { return c.core.Nodes().Get(ctx, node, meta.GetOptions{}) })
 	if err != nil {
-		return ""
+		return false
 	}
-	if ready, since := readiness(n); !ready {
-		return "its kubelet stopped answering at " + since.Format(time.TimeOnly) + "; "
+	ready, since := readiness(n)
+	if !ready {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.away[node] = since
 	}
-	return ""
+	return !ready
+}
+
+// awaySince returns since when a node is known as not ready; zero if it is not.
+func (c *conductor) awaySince(node string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away[node]
+}
+
+// place gives a gated pod its node.
+func (c *conductor) place(ctx context.Context, pod *core.Pod, node string) error {
+	requirement := core.NodeSelectorRequirement{Key: meta.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{node}}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"schedulingGates": nil,
+		"affinity": core.Affinity{NodeAffinity: &core.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{
+			NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{requirement}}},
+		}}},
+	}})
+	if err == nil {
+		_, err = bounded(ctx, func(ctx context.Context) (*core.Pod, error) {
+			return c.core.Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, meta.PatchOptions{})
+		})
+	}
+	return err
 }
 
 // read returns the result of an ended pod, from its log, or why there is none.
 func (c *conductor) read(ctx context.Context, pod *core.Pod) (result *bench.Result, reason string) {
-	var log []byte
-	options := &core.PodLogOptions{TailLines: new(int64(10_000)), LimitBytes: new(int64(mostLog))}
-	stream, err := c.api.Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
-	if err == nil {
+	log, err := bounded(ctx, func(ctx context.Context) ([]byte, error) {
+		options := &core.PodLogOptions{TailLines: new(int64(10_000)), LimitBytes: new(int64(mostLog))}
+		stream, err := c.core.Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
+		if err != nil {
+			return nil, err
+		}
 		defer stream.Close()
-		log, err = io.ReadAll(io.LimitReader(stream, mostLog))
-	}
+		return io.ReadAll(io.LimitReader(stream, mostLog))
+	})
 	result, last := findResult(log)
 	switch {
 	case result != nil:
@@ -167,7 +353,8 @@ func (c *conductor) read(ctx context.Context, pod *core.Pod) (result *bench.Resu
 	return nil, "no result: " + cmp.Or(pod.Status.Message, last, pod.Status.Reason, "its log is empty")
 }
 
-// findResult finds a run's result in a log, among lines of standard error, and the last other line.
+// findResult finds a run's result in a log, among lines of standard error, and the
+// last other line.
 func findResult(log []byte) (result *bench.Result, last string) {
 	for len(log) > 0 {
 		line, after, _ := bytes.Cut(log, []byte("\n"))
@@ -187,19 +374,25 @@ func findResult(log []byte) (result *bench.Result, last string) {
 	return result, last
 }
 
-// remove removes a pod and waits until it is gone, unless its kubelet is away. A pod that stays is
-// reported.
-func (c *conductor) remove(ctx context.Context, pod *core.Pod, away bool) {
-	for limit := time.Now().Add(terminateIn + podEvery); ; _ = bench.Sleep(ctx, podEvery) {
-		err := c.api.Pods(pod.Namespace).Delete(ctx, pod.Name, meta.DeleteOptions{})
-		if kubeerrors.IsNotFound(err) {
-			return
+// remove removes the Job and waits for the end of its pods, but of those on a node without a
+// kubelet. Those that stay are reported.
+func (c *conductor) remove(ctx context.Context, job *batch.Job) error {
+	_, err := bounded(ctx, func(ctx context.Context) (any, error) {
+		return nil, c.batch.Jobs(job.Namespace).Delete(ctx, job.Name, meta.DeleteOptions{PropagationPolicy: new(meta.DeletePropagationBackground)})
+	})
+	if err != nil && !kubeerrors.IsNotFound(err) {
+		return fmt.Errorf("remove the Job %s, which Kubernetes removes %v after its end: %w", c.report.Job, keepFor, err)
+	}
+	for limit := time.Now().Add(terminateIn + settleIn); ; _ = bench.Sleep(ctx, podEvery) {
+		c.report.LeftBehind = []string{}
+		ends := false
+		for _, o := range c.pods.List() {
+			pod := o.(*core.Pod)
+			c.report.LeftBehind = append(c.report.LeftBehind, pod.Name+" on "+pod.Spec.NodeName)
+			ends = ends || c.awaySince(pod.Spec.NodeName).IsZero()
 		}
-		if away || time.Now().After(limit) {
-			c.enter(func() {
-				c.report.LeftBehind = append(c.report.LeftBehind, pod.Namespace+"/"+pod.Name+" on "+pod.Spec.NodeName)
-			})
-			return
+		if !ends || time.Now().After(limit) {
+			return nil
 		}
 	}
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,17 +15,20 @@ import (
 
 // LoadReport is the outcome of a load on a fleet. docs/pleg-bench.md documents its JSON.
 type LoadReport struct {
-	Schema      string    `json:"schema"`
-	Time        time.Time `json:"time"`
-	OK          bool      `json:"ok"`
-	Interrupted bool      `json:"interrupted"`
+	Schema string    `json:"schema"`
+	Time   time.Time `json:"time"`
+	// Job is the namespace and the name of the removed Job.
+	Job         string `json:"job"`
+	OK          bool   `json:"ok"`
+	Interrupted bool   `json:"interrupted"`
 	// Finished counts the nodes with an outcome, Passed those whose run passed.
 	Finished int `json:"nodes"`
 	Passed   int `json:"passed"`
 	LoadSums
 	Groups []*LoadGroup `json:"groups"`
-	// Failed are the nodes whose run failed, or that have no result.
+	// Failed are the nodes whose run failed, or that have no result. Noted passed all the same.
 	Failed  []NodeReason `json:"failed"`
+	Noted   []NodeReason `json:"noted"`
 	LeftOut []NodeReason `json:"left_out"`
 	// LeftBehind are the pods that were still there in the end.
 	LeftBehind []string `json:"left_behind"`
@@ -67,32 +69,45 @@ type NodeReason struct {
 
 func newLoadReport(began time.Time, left []NodeReason) *LoadReport {
 	return &LoadReport{
-		Schema: "pleg-bench/fleet-run/v1", Time: began.UTC(), Groups: []*LoadGroup{}, Failed: []NodeReason{},
+		Schema: "pleg-bench/fleet-run/v1", Time: began.UTC(), Groups: []*LoadGroup{}, Failed: []NodeReason{}, Noted: []NodeReason{},
 		LeftOut: append([]NodeReason{}, left...), LeftBehind: []string{}, groups: make(map[[2]string]*LoadGroup),
 	}
 }
 
-// add enters the result of a node, or why there is none.
-func (r *LoadReport) add(node string, result *bench.Result, reason string) {
+// add enters the outcome of a node, with a note on the node.
+func (r *LoadReport) add(node string, o outcome, note string) {
 	r.Finished++
-	if result != nil {
-		g := r.groups[[2]string{result.Runtime.Name, result.Runtime.Version}]
+	reasons := []string{}
+	if o.reason != "" {
+		reasons = append(reasons, o.reason)
+	}
+	if o.result != nil {
+		reasons = append(reasons, o.result.Failures...)
+		g := r.groups[[2]string{o.result.Runtime.Name, o.result.Runtime.Version}]
 		if g == nil {
-			g = &LoadGroup{Runtime: result.Runtime.Name, Version: result.Runtime.Version}
+			g = &LoadGroup{Runtime: o.result.Runtime.Name, Version: o.result.Runtime.Version}
 			r.groups[[2]string{g.Runtime, g.Version}] = g
 		}
-		err := cmp.Or(r.LoadSums.add(result), g.add(result))
-		if err == nil && result.OK {
+		err := r.LoadSums.add(o.result)
+		if e := g.add(o.result); e != nil {
+			err = e
+		}
+		if err != nil {
+			reasons = append(reasons, err.Error())
+		}
+		if len(reasons) == 0 && o.result.OK {
 			r.Passed++
 			g.Passed++
+			if note != "" {
+				r.Noted = append(r.Noted, NodeReason{node, note})
+			}
 			return
 		}
-		reason = strings.Join(result.Failures, "; ")
-		if err != nil {
-			reason = err.Error()
-		}
 	}
-	r.Failed = append(r.Failed, NodeReason{node, reason})
+	if note != "" {
+		reasons = append([]string{note}, reasons...)
+	}
+	r.Failed = append(r.Failed, NodeReason{node, strings.Join(reasons, "; ")})
 }
 
 // add adds a result, or nothing if its histograms cannot be read.
@@ -126,7 +141,9 @@ func (r *LoadReport) conclude(interrupted bool) {
 		r.Groups = append(r.Groups, r.groups[key])
 	}
 	r.sum()
-	slices.SortFunc(r.Failed, func(a, b NodeReason) int { return strings.Compare(a.Node, b.Node) })
+	byName := func(a, b NodeReason) int { return strings.Compare(a.Node, b.Node) }
+	slices.SortFunc(r.Failed, byName)
+	slices.SortFunc(r.Noted, byName)
 	slices.Sort(r.LeftBehind)
 }
 
@@ -136,7 +153,7 @@ func (s *LoadSums) sum() {
 
 // Document implements [bench.Finding].
 func (r *LoadReport) Document() bench.Document {
-	d := bench.Document{Title: bench.Count(r.Finished, "node") + " under load", Tone: bench.Bad}
+	d := bench.Document{Title: fmt.Sprintf("%s under load, by the Job %s", bench.Count(r.Finished, "node"), r.Job), Tone: bench.Bad}
 	counts := bench.Table{Title: "runs", Columns: []string{"results", "passed", "changes", "missed", "twice", "disorder", "differ", "stale"}}
 	times := bench.NewDelayTable("change to Watch")
 	reads := bench.NewDelayTable("GetNewerThan(now)")
@@ -169,6 +186,7 @@ func (r *LoadReport) Document() bench.Document {
 		}
 	}
 	name("%s failed: %s.", r.Failed)
+	name("%s passed, though %s.", r.Noted)
 	name("%s was left out: %s.", r.LeftOut)
 	if len(r.LeftBehind) > 0 {
 		d.Story = append(d.Story, fmt.Sprintf("Left behind, until the kubelet removes them: %s.", bench.Few(r.LeftBehind)))

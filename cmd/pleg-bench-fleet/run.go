@@ -17,6 +17,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -44,38 +45,36 @@ const (
 	mostRate     = 100
 	mostDuration = time.Hour
 	mostNodes    = 20_000
-	// callIn bounds a call of the API.
-	callIn = 20 * time.Second
 )
 
 // newRun returns the command; connect reaches the cluster.
-func newRun(connect func(*runOptions) (coreclient.CoreV1Interface, error)) *cobra.Command {
+func newRun(connect func(*runOptions) (cluster, error)) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: `Run "pleg-bench run" on chosen nodes`,
-		Long: `run makes a pod on each chosen node, which runs "pleg-bench run", and merges the
-results: on the fake runtime inside the pod, or, with --endpoint, on a runtime
-beside that of the kubelet. It never uses the kubelet's own runtime, where the
-kubelet would remove the load's pods.
+		Short: `Run "pleg-bench run" on chosen nodes, as one Indexed Job`,
+		Long: `run makes one Indexed Job with a pod on each chosen node, which runs "pleg-bench
+run", and merges the results: on the fake runtime inside the pod, or, with
+--endpoint, on a runtime beside that of the kubelet. It never uses the kubelet's
+own runtime, where the kubelet would remove the load's pods.
 
 Nodes with the annotation or taint evented-pleg.io/no-load, with a taint that
 keeps pods away, or not ready, are left out and named. At most --at-once nodes
-work at a time. Each pod has a deadline, and is removed at its end, also at
-Ctrl-C; if this program is killed, no further node starts. With --endpoint the
-namespace has to allow hostPath volumes.
+work at a time. The Job has a deadline of its own, and is removed at the end,
+also at Ctrl-C; if this program is killed, no further node starts. With
+--endpoint the namespace has to allow hostPath volumes.
 
 It exits with 1 if a node failed or has no result, and with 3 if --expect
 failed.`,
 		Example: `  # on the fake runtime, to see that it works
-  pleg-bench-fleet run --nodes kubernetes.io/os=linux \
+  pleg-bench fleet run --nodes kubernetes.io/os=linux \
       --job-image example.com/pleg-bench:v0.1.0
   # on a second containerd of each node of a pool, two at a time
-  pleg-bench-fleet run --nodes pool=canary --at-once 2 \
+  pleg-bench fleet run --nodes pool=canary --at-once 2 \
       --job-image example.com/pleg-bench:v0.1.0 --image busybox \
       --endpoint unix:///run/bench/containerd.sock --duration 5m --rate 20
-  # a pod only, for a look
-  pleg-bench-fleet run --nodes pool=canary --job-image example.com/pleg-bench \
+  # the Job only, for a look
+  pleg-bench fleet run --nodes pool=canary --job-image example.com/pleg-bench \
       --dry-run`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,11 +84,11 @@ failed.`,
 			if err := o.validate(); err != nil {
 				return cli.Usage(err)
 			}
-			api, err := connect(&o)
+			c, err := connect(&o)
 			if err != nil {
 				return err
 			}
-			return o.run(cmd, api)
+			return o.run(cmd, c)
 		},
 	}
 	flags := cmd.Flags()
@@ -97,7 +96,7 @@ failed.`,
 	flags.StringVarP(&o.nodes, "nodes", "l", "", "labels of the nodes, such as pool=canary; kubernetes.io/os=linux is all of Linux")
 	flags.IntVar(&o.atOnce, "at-once", 10, "number of nodes under load at a time")
 	flags.StringVar(&o.jobImage, "job-image", "", "image of pleg-bench")
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pods")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the Job")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default $KUBECONFIG, ~/.kube/config, or the pod's account)")
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig")
 	flags.StringVar(&o.endpoint, "endpoint", "", "socket of a runtime on each node that no kubelet uses (default: the fake runtime)")
@@ -108,7 +107,7 @@ failed.`,
 	flags.Float64Var(&o.rate, "rate", 5, fmt.Sprintf("state changes a second on each node, at most %d", mostRate))
 	flags.DurationVar(&o.duration, "duration", 30*time.Second, "how long pods are changed on each node, at most "+mostDuration.String())
 	flags.StringArrayVar(&o.runArgs, "run-arg", nil, "further argument of pleg-bench run, such as --probe-rate=5; may be repeated")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "print the pod of the first node, and make nothing")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "print the Job, and make nothing")
 	o.output.AddFlags(flags, outputHelp, "missed=0")
 	return cmd
 }
@@ -157,28 +156,36 @@ func (o *runOptions) validate() error {
 	return errors.Join(errs...)
 }
 
+// cluster is the API of a cluster.
+type cluster struct {
+	core  coreclient.CoreV1Interface
+	batch batchclient.BatchV1Interface
+}
+
 // connect reads the kubeconfig.
-func (o *runOptions) connect() (coreclient.CoreV1Interface, error) {
+func (o *runOptions) connect() (c cluster, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
 	if err != nil {
-		return nil, cli.Usagef("--kubeconfig: %w", err)
+		return c, cli.Usagef("--kubeconfig: %w", err)
 	}
-	config.UserAgent, config.QPS, config.Burst, config.Timeout = "pleg-bench-fleet", 50, 100, callIn
+	config.UserAgent, config.QPS, config.Burst = "pleg-bench-fleet", 50, 100
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	api, err := coreclient.NewForConfig(config)
-	if err != nil {
-		return nil, cli.Usagef("--kubeconfig: %w", err)
+	if c.core, err = coreclient.NewForConfig(config); err == nil {
+		c.batch, err = batchclient.NewForConfig(config)
 	}
-	return api, nil
+	if err != nil {
+		return c, cli.Usagef("--kubeconfig: %w", err)
+	}
+	return c, nil
 }
 
 // list returns the nodes with the labels.
-func list(ctx context.Context, api coreclient.CoreV1Interface, selector string) (nodes []core.Node, err error) {
+func (c cluster) list(ctx context.Context, selector string) (nodes []core.Node, err error) {
 	options := meta.ListOptions{LabelSelector: selector, Limit: 500}
 	for {
-		page, err := api.Nodes().List(ctx, options)
+		page, err := c.core.Nodes().List(ctx, options)
 		if err != nil {
 			return nil, fmt.Errorf("list the nodes: %w", err)
 		}
@@ -189,9 +196,9 @@ func list(ctx context.Context, api coreclient.CoreV1Interface, selector string) 
 	}
 }
 
-func (o *runOptions) run(cmd *cobra.Command, api coreclient.CoreV1Interface) error {
+func (o *runOptions) run(cmd *cobra.Command, c cluster) error {
 	ctx := cmd.Context()
-	nodes, err := list(ctx, api, o.nodes)
+	nodes, err := c.list(ctx, o.nodes)
 	if err != nil {
 		return err
 	}
@@ -206,15 +213,19 @@ func (o *runOptions) run(cmd *cobra.Command, api coreclient.CoreV1Interface) err
 	if len(chosen) > mostNodes {
 		return cli.Usagef("--nodes %s: %d nodes, more than %d: choose fewer", o.nodes, len(chosen), mostNodes)
 	}
+	job := o.job(len(chosen))
 	if o.dryRun {
 		encoder := json.NewEncoder(cmd.OutOrStdout())
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(o.pod(chosen[0]))
+		return encoder.Encode(job)
 	}
 	began := time.Now()
 	loaded := newLoadReport(began, left)
-	conductor := &conductor{api: api, options: o, report: loaded, line: cli.NewLine(cmd.ErrOrStderr())}
-	err = conductor.run(ctx, chosen)
+	conductor := &conductor{cluster: c, options: o, nodes: chosen, report: loaded, line: cli.NewLine(cmd.ErrOrStderr())}
+	err = conductor.run(ctx, job)
+	if loaded.Job == "" {
+		return err
+	}
 	loaded.conclude(ctx.Err() != nil)
 	return o.output.Write(cmd, report.Saved{Kind: "fleet run", Began: began, Setup: cli.Setup(cmd), Result: loaded}, loaded.OK, err)
 }

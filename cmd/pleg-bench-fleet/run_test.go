@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -52,7 +53,7 @@ func logOf(kind, node string) string {
 // load runs the command in a bubble on a fake API, and returns what it printed.
 func (a *fakeAPI) load(ctx context.Context, args ...string) (r *LoadReport, text string, err error) {
 	var out, errs bytes.Buffer
-	cmd := newRun(a.connect)
+	cmd := newRun(a.cluster)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append([]string{"--nodes", "pool=a", "--job-image", "x", "--duration", "20s", "-o", "json"}, args...))
 	cmd.SetOut(&out)
@@ -79,7 +80,7 @@ func inBubble(t *testing.T, f func(t *testing.T, ctx context.Context, a *fakeAPI
 // TestRunOnAFleet puts a load on nodes of every fate, three at a time.
 func TestRunOnAFleet(t *testing.T) {
 	nodes := []string{
-		"good-1", "bad-1", "dead-1", "refused-1", "good-22", "pulls-1", "hangs-1", "garbled-1", "good-333", "good-4444",
+		"good-1", "bad-1", "dead-1", "refused-1", "good-22", "pulls-1", "hangs-1", "garbled-1", "good-333", "back-1", "good-4444",
 		"tainted", "annotated", "unready", "elsewhere",
 	}
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
@@ -97,12 +98,12 @@ func TestRunOnAFleet(t *testing.T) {
 				t.Errorf("%d pods on %s", n, node)
 			}
 		}
-		if left := a.pods(); a.most != 3+1 || len(a.placed) != 10 || len(left) != 1 { // one stays on the dead kubelet
-			t.Errorf("%d at once, want 3; %d nodes, want 10; left behind %v", a.most, len(a.placed), left)
+		if a.most != 3 || len(a.placed) != 11 || !a.removed {
+			t.Errorf("%d at once, want 3; %d nodes, want 11; removed %v", a.most, len(a.placed), a.removed)
 		}
 		want := map[string]string{
 			"bad-1": "delivered twice", "dead-1": "its kubelet stopped answering at", "refused-1": "holds 3 pods", "pulls-1": "ErrImagePull no such image",
-			"hangs-1": "no result after 1m51s", "garbled-1": "histogram latency_seconds",
+			"hangs-1": "no result after 1m50s", "garbled-1": "histogram latency_seconds",
 		}
 		for _, f := range r.Failed {
 			if !strings.Contains(f.Reason, want[f.Node]) || want[f.Node] == "" {
@@ -115,14 +116,14 @@ func TestRunOnAFleet(t *testing.T) {
 				t.Errorf("left out %s, want %s", left, reason)
 			}
 		}
-		if len(r.Failed) != len(want) || r.Finished != 10 || r.Passed != 4 || r.Results != 5 || r.Missed != 2 || r.Changes != 35 {
+		if len(r.Failed) != len(want) || r.Finished != 11 || r.Passed != 5 || r.Results != 6 || r.Missed != 2 || r.Changes != 42 || len(r.Noted) != 1 || r.Noted[0].Node != "back-1" {
 			t.Errorf("%s", text)
 		}
 		if len(r.LeftBehind) != 1 || !strings.Contains(r.LeftBehind[0], "dead-1") {
 			t.Errorf("left behind: %v, want the pod of the dead kubelet", r.LeftBehind)
 		}
 		var all bench.Histogram
-		for _, node := range []string{"good-1", "bad-1", "good-22", "good-333", "good-4444"} {
+		for _, node := range []string{"good-1", "bad-1", "good-22", "good-333", "back-1", "good-4444"} {
 			for _, d := range latencies(node) {
 				all.Record(d)
 			}
@@ -131,7 +132,7 @@ func TestRunOnAFleet(t *testing.T) {
 			t.Errorf("latency %+v, want %+v", r.Latency, all.Seconds())
 		}
 		page, err := os.ReadFile(filepath.Join(dir, "report.html"))
-		for _, part := range []string{"FAIL: 4 of 10 nodes passed", "dead-1 failed: its kubelet", "unready was left out", "Left behind"} {
+		for _, part := range []string{"FAIL: 5 of 11 nodes passed", "dead-1 failed: its kubelet", "back-1 passed, though", "unready was left out", "Left behind"} {
 			if !strings.Contains(string(page), part) {
 				t.Errorf("the page lacks %q (%v)", part, err)
 			}
@@ -154,68 +155,73 @@ func TestRunCalls(t *testing.T) {
 		for _, action := range a.Actions() {
 			calls[action.GetVerb()+" "+action.GetResource().Resource+action.GetSubresource()]++
 		}
-		if calls["create pods"] != 40 || calls["get podslog"] != 40 || calls["get pods"] > 8*40 || calls["delete pods"] > 2*40 || calls["list nodes"] != 1 {
+		if calls["patch pods"] != 40 || calls["get podslog"] != 40 || calls["get jobs"] > 10 || calls["watch pods"] > 2 || calls["list nodes"] != 1 {
 			t.Errorf("%v", calls)
 		}
 	}, names...)
 }
 
-// TestRunInterrupted removes the pods when the user ends the run.
+// TestRunInterrupted removes the Job when the user ends the run.
 func TestRunInterrupted(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
 		asked, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
 		r, text, err := a.load(asked, "--at-once", "2")
-		if err == nil || r.OK || !r.Interrupted || len(r.Failed) != 3 || len(a.placed) != 2 || len(a.pods()) != 0 {
-			t.Errorf("%v, %d pods: %s", err, len(a.pods()), text)
+		if err == nil || r.OK || !r.Interrupted || len(r.Failed) != 3 || !a.removed || len(a.pods()) != 0 {
+			t.Errorf("%v, removed %v, %d pods: %s", err, a.removed, len(a.pods()), text)
 		}
 	}, "good-1", "good-2", "good-3")
 }
 
-// TestRunFails tries a namespace that refuses pods, a pod that somebody removes, and no node.
+// TestRunFails tries a Job that makes no pods, one that somebody removes, and a choice of no node.
 func TestRunFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
-		r, text, err := a.load(ctx, "--at-once", "1")
-		if err == nil || !strings.Contains(err.Error(), "violates PodSecurity") || len(r.Failed) != 2 || len(a.placed) != 0 {
+		a.noPods = true
+		if _, text, err := a.load(ctx); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") || !a.removed {
 			t.Errorf("%v: %s", err, text)
 		}
-	}, "forbids-1", "good-1")
+	}, "good-1")
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
 		a.life.Go(func() {
 			_ = bench.Sleep(a.ended, 10*time.Second)
-			must(a.Tracker().Delete(podResource, "default", "pleg-bench-hangs-1"))
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.job.Status.Conditions = []batch.JobCondition{{Type: batch.JobFailed, Status: core.ConditionTrue, Reason: "DeadlineExceeded"}}
 		})
-		if r, text, err := a.load(ctx); err != cli.ErrBad || len(r.Failed) != 1 || !strings.Contains(r.Failed[0].Reason, "removed before its end") {
+		if r, text, err := a.load(ctx); err != cli.ErrBad || len(r.Failed) != 1 || !strings.Contains(r.Failed[0].Reason, "DeadlineExceeded") {
 			t.Errorf("%v: %s", err, text)
 		}
 	}, "hangs-1")
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
 		a.node("good-1", func(n *core.Node) { n.Annotations = map[string]string{socketAnnotation: "unix:///var/run/own/x.sock"} })
 		_, _, err := a.load(ctx, "--endpoint", "unix:///run/own/x.sock", "--image", "y")
-		if err == nil || !strings.Contains(err.Error(), "the endpoint is the kubelet's runtime") || len(a.placed) > 0 {
+		if err == nil || !strings.Contains(err.Error(), "the endpoint is the kubelet's runtime") || a.job != nil {
 			t.Errorf("%v", err)
 		}
 	}, "good-1")
 }
 
-// TestPod looks at the pod that would be made.
-func TestPod(t *testing.T) {
+// TestJob looks at the Job that would be made.
+func TestJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
-		_, text, err := a.load(ctx, "--dry-run", "--endpoint", "unix:///run/bench/containerd.sock", "--image", "busybox", "-n", "load")
-		var pod core.Pod
-		if err != nil || len(a.placed) > 0 || json.Unmarshal([]byte(text), &pod) != nil {
+		_, text, err := a.load(ctx, "--dry-run", "--at-once", "2", "--endpoint", "unix:///run/bench/containerd.sock", "--image", "busybox", "-n", "load")
+		var job batch.Job
+		if err != nil || a.job != nil || json.Unmarshal([]byte(text), &job) != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
-		s := pod.Spec
-		if pod.Namespace != "load" || *s.ActiveDeadlineSeconds != 230 || s.RestartPolicy != core.RestartPolicyNever || *s.AutomountServiceAccountToken {
+		s, pod := job.Spec, job.Spec.Template.Spec
+		if *s.Completions != 3 || *s.Parallelism != 2 || *s.BackoffLimitPerIndex != 0 || *s.TTLSecondsAfterFinished == 0 || *s.ActiveDeadlineSeconds != 520 || job.Namespace != "load" {
+			t.Errorf("%+v", s)
+		}
+		if len(pod.SchedulingGates) != 1 || pod.RestartPolicy != core.RestartPolicyNever || *pod.AutomountServiceAccountToken {
 			t.Errorf("%+v", pod)
 		}
 		for _, arg := range []string{"--output=json", "--log-directory=/var/log/pleg-bench", "--endpoint=unix:///run/bench/containerd.sock"} {
-			if !slices.Contains(s.Containers[0].Args, arg) {
-				t.Errorf("the arguments %q lack %s", s.Containers[0].Args, arg)
+			if !slices.Contains(pod.Containers[0].Args, arg) {
+				t.Errorf("the arguments %q lack %s", pod.Containers[0].Args, arg)
 			}
 		}
-		if v := s.Volumes[1].HostPath; v.Path != "/run/bench" {
+		if v := pod.Volumes[1].HostPath; v.Path != "/run/bench" {
 			t.Errorf("%+v", v)
 		}
 	}, "good-1", "good-2", "good-3")

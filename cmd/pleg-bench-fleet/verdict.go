@@ -45,12 +45,12 @@ A stream is trusted if it is connected, no event was missed and none went
 unheard within the window, and the relist period has grown to --trusted.
 
 It exits with 1 if no node has delivered metrics, and with 3 if --expect failed.`,
-		Example: `  pleg-bench-fleet verdict --prometheus http://127.0.0.1:9090
+		Example: `  pleg-bench fleet verdict --prometheus http://127.0.0.1:9090
   # the last day of one cluster, by node pool too; the page is kept
-  pleg-bench-fleet verdict --prometheus https://thanos.example.com \
+  pleg-bench fleet verdict --prometheus https://thanos.example.com \
       --selector 'cluster="a"' --by pool --window 1d --out verdict
   # a gate for a rollout
-  pleg-bench-fleet verdict --prometheus http://127.0.0.1:9090 \
+  pleg-bench fleet verdict --prometheus http://127.0.0.1:9090 \
       --expect missed=0 --expect 'trusted_share>0.99'`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -118,7 +118,7 @@ func (o *verdictOptions) run(cmd *cobra.Command) error {
 		return cli.Usagef("--prometheus %s: %w", o.prometheus, err)
 	}
 	o.api = prometheus.NewAPI(client)
-	o.warn = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "pleg-bench-fleet: Prometheus warns: %s\n", text) }
+	o.warn = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "pleg-bench fleet: Prometheus warns: %s\n", text) }
 	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
 	defer cancel()
 	nodes, err := o.read(ctx)

@@ -28,8 +28,8 @@ func ours(t *testing.T) []*cobra.Command {
 			list = append(list, c)
 		}
 	}
-	if len(list) != 7 {
-		t.Fatalf("%d commands, want the root and six more", len(list))
+	if len(list) != 8 {
+		t.Fatalf("%d commands, want the root and seven more", len(list))
 	}
 	return list
 }

@@ -74,6 +74,28 @@ func execCommand(t *testing.T, args ...string) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
+// TestFleet starts the program beside pleg-bench or in PATH, and names its installation otherwise.
+func TestFleet(t *testing.T) {
+	dir := t.TempDir()
+	fleet := func() outcome {
+		cmd := command(t, "fleet", "verdict", "--prometheus", "http://x", "-v")
+		cmd.Env = append(cmd.Env, "PATH="+dir)
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		_ = cmd.Run() // the status tells
+		return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	}
+	if o := fleet(); o.status != cli.ExitFailure || !strings.Contains(o.stderr, "go install github.com/evented-pleg/evented-pleg/cmd/pleg-bench-fleet@") {
+		t.Errorf("without the program: status %d, %s", o.status, o.stderr)
+	}
+	if err := os.WriteFile(filepath.Join(dir, fleetProgram), []byte("#!/bin/sh\necho \"$*\"; exit 7\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if o := fleet(); o.status != 7 || o.stdout != "verdict --prometheus http://x -v\n" {
+		t.Errorf("with the program: %+v", o)
+	}
+}
+
 func TestBadUsage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

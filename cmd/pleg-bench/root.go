@@ -65,7 +65,7 @@ else, and takes about 20 seconds.`,
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newCompare(s), newCleanup(s), newWorker(s))
+	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newCompare(s), newCleanup(s), newFleet(), newWorker(s))
 	completeFlags(root)
 	for _, cmd := range root.Commands() {
 		completeFlags(cmd)

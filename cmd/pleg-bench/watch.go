@@ -38,9 +38,6 @@ containerd 1.7 gives each event to one client only. There, watch polls and gives
 no verdict, so that the agent of the node misses nothing; --take-events takes
 events away from that agent.
 
-pleg-bench-fleet, another program, judges the streams of many nodes from the
-metrics of --metrics-addr.
-
 Without --endpoint it takes CONTAINER_RUNTIME_ENDPOINT, and else the first of
 the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
 		Example: `  pleg-bench watch

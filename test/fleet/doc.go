@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet tests deploy/ and `pleg-bench-fleet` on a cluster of Kubernetes.
+// Package fleet tests deploy/ and `pleg-bench fleet` on a cluster of Kubernetes.
 //
 // # Model
 //
 // The tests with the tag e2e make the cluster on this machine: etcd, kube-apiserver,
 // kube-controller-manager, kube-scheduler and Prometheus in a network of their own, and three nodes
 // in namespaces of their own (package machine of test/kubelet), each with a kubelet on a runtime
-// and a second runtime for the loads of `pleg-bench-fleet run`: containerd on n1 and n2, CRI-O on
+// and a second runtime for the loads of `pleg-bench fleet run`: containerd on n1 and n2, CRI-O on
 // n3. The programs come from the module registry and from Debian's packages; none is installed but
 // conmon.
 //

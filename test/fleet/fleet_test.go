@@ -26,7 +26,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 )
 
-// benchImage is the image of deploy/base, loadPods the label of the pods of `pleg-bench-fleet run`.
+// benchImage is the image of deploy/base, loadPods the label of the pods of `pleg-bench fleet run`.
 const (
 	benchImage = "ghcr.io/evented-pleg/pleg-bench:" + release
 	loadPods   = "app.kubernetes.io/name=pleg-bench-fleet-run"
@@ -90,16 +90,11 @@ type named struct {
 	Node, Class, Reason string
 }
 
-// fleetProgram is the program that prepare has built beside pleg-bench.
-func (c *cluster) fleetProgram() string {
-	return filepath.Join(filepath.Dir(c.Bench), "pleg-bench-fleet")
-}
-
 // verdict checks the verdict on the fleet.
 func (c *cluster) verdict() {
-	out, complaints, err := c.run(c.t.Context(), c.fleetProgram(), "verdict", "--prometheus", prometheusURL, "--window", "5m", "--by", "nodepool",
+	out, complaints, err := c.run(c.t.Context(), c.Bench, "fleet", "verdict", "--prometheus", prometheusURL, "--window", "5m", "--by", "nodepool",
 		"--trusted", "8s", "-o", "json", "--out", c.out("verdict"))
-	c.do("verdict: "+complaints, err)
+	c.do("fleet verdict: "+complaints, err)
 	var verdict struct {
 		Worth         string
 		Nodes, Losing int
@@ -151,7 +146,7 @@ func (c *cluster) dashboard() {
 	c.step(fmt.Sprintf("the dashboard's %d queries have answers", queries))
 }
 
-// loading is `pleg-bench-fleet run` on all nodes.
+// loading is `pleg-bench fleet run` on all nodes.
 type loading struct {
 	c *cluster
 	// interrupt is the Ctrl-C; ended closes at the command's end, and the fields below are set then.
@@ -173,11 +168,11 @@ type loadReport struct {
 func (c *cluster) startLoad(args ...string) *loading {
 	ctx, interrupt := context.WithCancel(c.t.Context())
 	l := &loading{c: c, interrupt: interrupt, ended: make(chan struct{})}
-	args = append([]string{"run", "--namespace", namespace, "--nodes", "kubernetes.io/os=linux", "--job-image", benchImage, "-o", "json"}, args...)
+	args = append([]string{"fleet", "run", "--namespace", namespace, "--nodes", "kubernetes.io/os=linux", "--job-image", benchImage, "-o", "json"}, args...)
 	go func() { // ends with the command
 		defer close(l.ended)
 		var err error
-		l.out, l.complaints, err = c.run(ctx, c.fleetProgram(), args...)
+		l.out, l.complaints, err = c.run(ctx, c.Bench, args...)
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			l.status = exit.ExitCode()
 		}
@@ -191,7 +186,7 @@ func (l *loading) await() {
 	l.c.await("a load on all nodes", func(ctx context.Context) error {
 		select {
 		case <-l.ended:
-			l.c.t.Fatalf("the load has ended with %d:\n%s%s", l.status, l.out, l.complaints)
+			l.c.t.Fatalf("fleet run has ended with %d:\n%s%s", l.status, l.out, l.complaints)
 		default:
 		}
 		list, err := l.c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
@@ -214,12 +209,16 @@ func (l *loading) await() {
 func (l *loading) end(status int) loadReport {
 	<-l.ended
 	if l.status != status {
-		l.c.t.Errorf("the load: exit status %d, want %d\n%s%s", l.status, status, l.out, l.complaints)
+		l.c.t.Errorf("fleet run: exit status %d, want %d\n%s%s", l.status, status, l.out, l.complaints)
 	}
 	l.c.await("the load has gone", func(ctx context.Context) error {
 		pods, err := l.c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
 		if err != nil || len(pods.Items) > 0 {
 			return fmt.Errorf("%d pods of the load are left (%w)", len(pods.Items), err)
+		}
+		jobs, err := l.c.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
+		if err != nil || len(jobs.Items) > 0 {
+			return fmt.Errorf("%d Jobs of the load are left (%w)", len(jobs.Items), err)
 		}
 		return nil
 	})

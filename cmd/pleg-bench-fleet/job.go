@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,10 @@ import (
 const (
 	// forbidden is the annotation or the taint of nodes that take no load.
 	forbidden = "evented-pleg.io/no-load"
-	appName   = "pleg-bench-fleet-run"
+	// gate keeps a pod from the scheduler until it has a node. If this program is killed, gated pods
+	// never start.
+	gate    = "evented-pleg.io/node"
+	appName = "pleg-bench-fleet-run"
 	// socketAnnotation is kubeadm's, on nodes: the socket of the kubelet's runtime.
 	socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
 
@@ -29,6 +33,8 @@ const (
 	aroundLoad = 90 * time.Second
 	// terminateIn is what a run has to remove its pods.
 	terminateIn = 60 * time.Second
+	// keepFor is when Kubernetes removes a finished Job that this program has not removed.
+	keepFor = 10 * time.Minute
 )
 
 // kubeletSockets are the usual sockets of kubelets' runtimes.
@@ -84,9 +90,10 @@ func readiness(n *core.Node) (ready bool, since time.Time) {
 	return false, time.Time{}
 }
 
-// pod returns a pod with the load for a node.
-func (o *runOptions) pod(node string) *core.Pod {
-	here := core.NodeSelectorRequirement{Key: meta.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{node}}
+// job returns an Indexed Job of one pod for each of some nodes. Each pod is gated until it gets its
+// node: spread constraints count no finished pods, and would use a node twice.
+func (o *runOptions) job(nodes int) *batch.Job {
+	labels := map[string]string{"app.kubernetes.io/name": appName}
 	container := core.Container{
 		Name: "run", Image: o.jobImage, Args: o.args(),
 		Resources: core.ResourceRequirements{
@@ -99,12 +106,8 @@ func (o *runOptions) pod(node string) *core.Pod {
 	}
 	spec := core.PodSpec{
 		RestartPolicy: core.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), DNSPolicy: core.DNSDefault,
-		ActiveDeadlineSeconds:         new(int64((startIn + o.duration + aroundLoad).Seconds())), // however this program ends
-		TerminationGracePeriodSeconds: new(int64(terminateIn.Seconds())),
-		SecurityContext:               &core.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault}},
-		Affinity: &core.Affinity{NodeAffinity: &core.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{
-			NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{here}}},
-		}}},
+		TerminationGracePeriodSeconds: new(int64(terminateIn.Seconds())), SchedulingGates: []core.PodSchedulingGate{{Name: gate}},
+		SecurityContext: &core.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault}},
 	}
 	mount := func(name, at string, readOnly bool, source core.VolumeSource) {
 		spec.Volumes = append(spec.Volumes, core.Volume{Name: name, VolumeSource: source})
@@ -121,10 +124,14 @@ func (o *runOptions) pod(node string) *core.Pod {
 		host("logs", o.logDirectory, false, core.HostPathDirectoryOrCreate)
 	}
 	spec.Containers = []core.Container{container}
-	return &core.Pod{
-		TypeMeta:   meta.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: meta.ObjectMeta{GenerateName: "pleg-bench-", Namespace: o.namespace, Labels: map[string]string{"app.kubernetes.io/name": appName}},
-		Spec:       spec,
+	return &batch.Job{
+		TypeMeta:   meta.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: meta.ObjectMeta{GenerateName: "pleg-bench-", Namespace: o.namespace, Labels: labels},
+		Spec: batch.JobSpec{
+			CompletionMode: new(batch.IndexedCompletion), Completions: new(int32(nodes)), Parallelism: new(int32(min(o.atOnce, nodes))),
+			BackoffLimitPerIndex: new(int32(0)), ActiveDeadlineSeconds: new(int64(o.deadline(nodes).Seconds())), TTLSecondsAfterFinished: new(int32(keepFor.Seconds())),
+			Template: core.PodTemplateSpec{ObjectMeta: meta.ObjectMeta{Labels: labels}, Spec: spec},
+		},
 	}
 }
 
@@ -138,4 +145,10 @@ func (o *runOptions) args() []string {
 		args = append(args, "--endpoint="+o.endpoint, "--image="+o.image, "--log-directory="+o.logDirectory)
 	}
 	return append(args, o.runArgs...)
+}
+
+// deadline is when Kubernetes ends the Job, however this program ends.
+func (o *runOptions) deadline(nodes int) time.Duration {
+	turns := (nodes + o.atOnce - 1) / o.atOnce
+	return time.Duration(turns)*(o.duration+aroundLoad+startIn) + time.Minute
 }
