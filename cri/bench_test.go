@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -22,9 +21,7 @@ func beside(b *testing.B, messages map[proto.Message][]byte, f func(b *testing.B
 		b.ReportAllocs()
 		for b.Loop() {
 			for m, raw := range messages {
-				if err := proto.Unmarshal(raw, m); err != nil {
-					b.Fatal(err)
-				}
+				check(b, proto.Unmarshal(raw, m))
 			}
 		}
 	})
@@ -36,7 +33,7 @@ func beside(b *testing.B, messages map[proto.Message][]byte, f func(b *testing.B
 
 // BenchmarkClaim parses a captured event of a pod with two containers, without the transport.
 func BenchmarkClaim(b *testing.B) {
-	raw := rawcri.Encode(nodeEvent(1, 1))
+	raw := encode(nodeEvent(1, 1))
 	beside(b, map[proto.Message][]byte{new(runtimeapi.ContainerEventResponse): raw}, func(b *testing.B) {
 		c, names := new(Client), new(interner)
 		data := mem.BufferSlice{mem.SliceBuffer(raw)}
@@ -55,7 +52,7 @@ func BenchmarkClaim(b *testing.B) {
 
 // BenchmarkDecodeStatus reads a container status of the usual size as PodStatus does.
 func BenchmarkDecodeStatus(b *testing.B) {
-	raw := rawcri.Encode(nodeEvent(1, 0).ContainersStatuses[0])
+	raw := encode(nodeEvent(1, 0).ContainersStatuses[0])
 	beside(b, map[proto.Message][]byte{new(runtimeapi.ContainerStatus): raw}, func(b *testing.B) {
 		for b.Loop() {
 			if _, ok := decodeContainer(raw); !ok {

@@ -43,17 +43,10 @@ func TestSocketPath(t *testing.T) {
 func TestDialSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	if err := os.WriteFile(path("file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path("dead"), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path("file"), nil, 0o600))
+	dead := must(net.ListenUnix("unix", &net.UnixAddr{Name: path("dead"), Net: "unix"}))(t)
 	dead.SetUnlinkOnClose(false)
-	if err := dead.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, dead.Close())
 	for endpoint, message := range map[string]string{
 		path("missing"):        "there is no socket",
 		path("file"):           "is a regular file, not a socket",
@@ -96,10 +89,7 @@ func TestDialSaysPermission(t *testing.T) {
 // TestDialAHungRuntime checks the deadline against a socket that accepts and stays silent.
 func TestDialAHungRuntime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("unix", path))(t)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

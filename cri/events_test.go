@@ -12,7 +12,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -21,10 +20,7 @@ import (
 // received is a claim made by Events, with the memory of its message.
 func received(t *testing.T, c *Client, names *interner, pod int) (pleg.Claim[PodStatus], *eventBuffer) {
 	t.Helper()
-	raw, err := proto.Marshal(nodeEvent(pod, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := encode(nodeEvent(pod, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT))
 	p := newEventBuffer()
 	p.fill(mem.BufferSlice{mem.SliceBuffer(raw[:100]), mem.SliceBuffer(raw[100:])})
 	if !bytes.Equal(p.message(), raw) {
@@ -42,10 +38,7 @@ func received(t *testing.T, c *Client, names *interner, pod int) (pleg.Claim[Pod
 func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 	c, names := new(Client), new(interner)
 	first, p := received(t, c, names, 1)
-	status, err := first.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must(first.Status())(t)
 	pod, item, payload := first.Pod, first.Item, slices.Clone(first.Payload)
 	// The rest checks the memory of a released claim outside the pool shared with other tests.
 	for i := range *p.raw {
@@ -55,10 +48,7 @@ func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 	p.pod = "another"
 
 	again, _ := received(t, c, names, 1)
-	want, err := again.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(again.Status())(t)
 	if d := gocmp.Diff(want.Containers(), status.Containers()); d != "" {
 		t.Error(d)
 	}

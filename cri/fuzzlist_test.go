@@ -246,35 +246,18 @@ func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.L
 	return &s, &c
 }
 
-// threeOf returns a list three times, so that its sum is known, then another list, and the first
-// again.
-func threeOf(a, b [2][]byte) [][2][]byte { return [][2][]byte{a, a, a, b, a} }
-
-func FuzzListContainers(f *testing.F) {
+// FuzzLists feeds any bytes to an index: a listing three times, so that its sum is known, then
+// another listing, and the first again.
+func FuzzLists(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		_, a := randomNode(r)
-		_, b := randomNode(r)
-		f.Add(mangled(r, a), mangled(r, b), uint16(1+r.IntN(300)))
+	for range 40 {
+		s, c := randomNode(r)
+		otherS, otherC := randomNode(r)
+		f.Add(mangled(r, s), mangled(r, c), mangled(r, otherS), mangled(r, otherC), uint16(1+r.IntN(300)))
 	}
-	s, _ := randomNode(r)
-	sandboxes := mangled(r, s)
-	f.Fuzz(func(t *testing.T, a, b []byte, size uint16) {
-		checkLists(t, int(size), threeOf([2][]byte{sandboxes, a}, [2][]byte{sandboxes, b})...)
-	})
-}
-
-func FuzzListSandboxes(f *testing.F) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		a, _ := randomNode(r)
-		b, _ := randomNode(r)
-		f.Add(mangled(r, a), mangled(r, b), uint16(1+r.IntN(300)))
-	}
-	f.Add(bytes.Repeat([]byte{0xff}, 10), []byte{}, uint16(3)) // a tag without end
-	_, c := randomNode(r)
-	containers := mangled(r, c)
-	f.Fuzz(func(t *testing.T, a, b []byte, size uint16) {
-		checkLists(t, int(size), threeOf([2][]byte{a, containers}, [2][]byte{b, containers})...)
+	f.Add(bytes.Repeat([]byte{0xff}, 10), []byte{}, []byte{}, []byte{}, uint16(3)) // a tag without end
+	f.Fuzz(func(t *testing.T, sandboxes, containers, otherSandboxes, otherContainers []byte, size uint16) {
+		a, b := [2][]byte{sandboxes, containers}, [2][]byte{otherSandboxes, otherContainers}
+		checkLists(t, int(size), a, a, a, b, a)
 	})
 }

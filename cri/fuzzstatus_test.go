@@ -220,9 +220,7 @@ func isWhole(metadata proto.Message, created int64) bool {
 // generated decoder's error.
 func checkStored(t *testing.T, status *PodStatus, message []byte, invalid error) {
 	_ = status.String()
-	if err := status.Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, status.Err())
 	if _, _, err := status.Messages(); err != nil && !notUTF8(err) || invalid != nil && !notUTF8(invalid) {
 		t.Fatalf("a status is stored that the generated decoder refuses: %v, in its message: %v", err, invalid)
 	}
@@ -273,48 +271,28 @@ func fullEvent(r *rand.Rand) *runtimeapi.ContainerEventResponse {
 	return e
 }
 
-// TestStatusesAgainstGeneratedDecoder reads random and mangled events and statuses.
-func TestStatusesAgainstGeneratedDecoder(t *testing.T) {
-	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 3))
-		e := fullEvent(r)
-		checkEvent(t, mangled(r, e))
-		if e.PodSandboxStatus != nil {
-			checkSandboxStatus(t, mangled(r, e.PodSandboxStatus))
-		}
-		for _, c := range e.ContainersStatuses {
-			checkContainerStatus(t, mangled(r, c))
-		}
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
-}
-
 func FuzzEvent(f *testing.F) {
 	r := rand.New(rand.NewPCG(4, 5))
-	for range 20 {
+	for range 300 {
 		f.Add(mangled(r, fullEvent(r)))
 	}
 	f.Fuzz(checkEvent)
 }
 
-func FuzzSandboxStatus(f *testing.F) {
+// FuzzStatus reads the same bytes as a status of either kind.
+func FuzzStatus(f *testing.F) {
 	r := rand.New(rand.NewPCG(6, 7))
-	for range 20 {
-		if e := fullEvent(r); e.PodSandboxStatus != nil {
+	for range 300 {
+		e := fullEvent(r)
+		if e.PodSandboxStatus != nil {
 			f.Add(mangled(r, e.PodSandboxStatus))
 		}
-	}
-	f.Fuzz(checkSandboxStatus)
-}
-
-func FuzzContainerStatus(f *testing.F) {
-	r := rand.New(rand.NewPCG(8, 9))
-	for range 10 {
-		for _, c := range fullEvent(r).ContainersStatuses {
+		for _, c := range e.ContainersStatuses {
 			f.Add(mangled(r, c))
 		}
 	}
-	f.Fuzz(checkContainerStatus)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		checkSandboxStatus(t, raw)
+		checkContainerStatus(t, raw)
+	})
 }

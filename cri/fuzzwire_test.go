@@ -15,7 +15,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -70,11 +69,7 @@ func inSomeForm(r *rand.Rand, m proto.Message) []byte {
 	if r.IntN(3) == 0 {
 		return mangled(r, m)
 	}
-	raw, err := proto.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return encode(m)
 }
 
 // FuzzQuick compares fastItem with the full parsers, which must read the same from every accepted
@@ -115,11 +110,11 @@ func FuzzQuick(f *testing.F) {
 func TestUsualItemsAreQuick(t *testing.T) {
 	sandbox, containers := nodePod(1, 2, running)
 	var q fastItem
-	if !q.read(rawcri.Encode(sandbox), fastSandboxTags) || string(q.id) != sandbox.Id || string(q.uid) != sandbox.Labels[labelPodUID] {
+	if !q.read(encode(sandbox), fastSandboxTags) || string(q.id) != sandbox.Id || string(q.uid) != sandbox.Labels[labelPodUID] {
 		t.Errorf("a sandbox: %+v", q)
 	}
 	q = fastItem{}
-	if c := containers[0]; !q.read(rawcri.Encode(c), fastContainerTags) || string(q.id) != c.Id || string(q.field2) != sandbox.Id || q.state != byte(running) {
+	if c := containers[0]; !q.read(encode(c), fastContainerTags) || string(q.id) != c.Id || string(q.field2) != sandbox.Id || q.state != byte(running) {
 		t.Errorf("a container: %+v", q)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -86,10 +85,11 @@ func TestNilFields(t *testing.T) {
 
 // TestGarbage sends bytes outside protobuf, and streams with improper ends.
 func TestGarbage(t *testing.T) {
-	s, c := serveRaw(t, nil, Config{})
-	garbage := rawcri.Bytes([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 1})
-	s.On("StreamPodSandboxes", garbage)
-	s.On("GetContainerEvents", garbage)
+	s := new(stub)
+	c := serve(t, s, Config{})
+	garbage := raw([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 1})
+	s.on("StreamPodSandboxes", garbage)
+	s.on("GetContainerEvents", garbage)
 	if _, err := c.List(t.Context(), 0); !errors.Is(err, ErrMalformed) {
 		t.Errorf("List: %v", err)
 	}
@@ -98,10 +98,10 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("Events: %v", err)
 		}
 	}
-	s.On("StreamPodSandboxes", func(c *rawcri.Call) error {
+	s.on("StreamPodSandboxes", func(c *call) error {
 		batch := []byte(strings.Repeat("\x0a\x03\x0a\x01x", 10000))
 		for {
-			if err := c.Send(batch); err != nil {
+			if err := c.send(batch); err != nil {
 				return err
 			}
 		}
@@ -151,12 +151,11 @@ func TestEventsThatLackSomething(t *testing.T) {
 		{name: "without an ID", malformed: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
-				return stream.Send(&runtimeapi.ContainerEventResponse{
-					ContainerId: test.id, ContainerEventType: test.kind, CreatedAt: stamp, PodSandboxStatus: test.sandbox, ContainersStatuses: test.containers,
-				})
-			}}
+			s := new(stub)
 			c := serve(t, s, Config{})
+			s.on("GetContainerEvents", raw(encode(&runtimeapi.ContainerEventResponse{
+				ContainerId: test.id, ContainerEventType: test.kind, CreatedAt: stamp, PodSandboxStatus: test.sandbox, ContainersStatuses: test.containers,
+			})))
 			claims := uint64(0)
 			for _, err := range c.Events(t.Context()) {
 				switch err {
@@ -213,10 +212,7 @@ func TestUnknownStates(t *testing.T) {
 	counts("a list", 2)
 	mustList(t, c, first.Revision)
 	counts("the same once more", 2)
-	pod, err := c.ListPod(t.Context(), "u")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pod := must(c.ListPod(t.Context(), "u"))(t)
 	counts("the pod alone", 4)
 	if _, err := c.Inspect(t.Context(), pod); err != nil {
 		t.Fatal(err)

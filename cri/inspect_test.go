@@ -95,10 +95,7 @@ func TestInspectCoverage(t *testing.T) {
 			}
 			last := uint64(0)
 			for range 2 {
-				in, err := c.Inspect(t.Context(), pod)
-				if err != nil {
-					t.Fatal(err)
-				}
+				in := must(c.Inspect(t.Context(), pod))(t)
 				var got []string
 				for _, item := range in.Pod.Items {
 					got = append(got, item.ID+":"+item.Phase.String())

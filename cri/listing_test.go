@@ -24,10 +24,7 @@ func bare(id, uid string) *runtimeapi.PodSandbox {
 
 func listPod(t *testing.T, c *Client, uid cache.UID) map[string]pleg.Phase {
 	t.Helper()
-	pod, err := c.ListPod(t.Context(), uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pod := must(c.ListPod(t.Context(), uid))(t)
 	if pod.UID != uid {
 		t.Errorf("ListPod of %s returned %s", uid, pod.UID)
 	}
@@ -108,13 +105,12 @@ func TestListPodOfManySandboxes(t *testing.T) {
 // TestListPodAfterAnEvent finds a pod made by crictl after the last List, by an event, until the
 // lists know better.
 func TestListPodAfterAnEvent(t *testing.T) {
-	s := &stub{getContainerEvents: func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
-		return stream.Send(&runtimeapi.ContainerEventResponse{
-			ContainerId:      "s1",
-			PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
-		})
-	}}
+	s := new(stub)
 	c := serve(t, s, Config{})
+	s.on("GetContainerEvents", raw(encode(&runtimeapi.ContainerEventResponse{
+		ContainerId:      "s1",
+		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
+	})))
 	l := mustList(t, c, 0)
 	s.set(func() {
 		s.sandboxes = append(s.sandboxes, bare("s1", "u1"))
@@ -129,9 +125,7 @@ func TestListPodAfterAnEvent(t *testing.T) {
 	if d := cmp.Diff(want, listPod(t, c, "u1")); d != "" {
 		t.Errorf("after the event: %s", d)
 	}
-	s.set(func() {
-		s.listContainers = func() (*runtimeapi.ListContainersResponse, error) { return nil, status.Error(codes.Unknown, "no list") }
-	})
+	s.on("ListContainers", failing(codes.Unknown, "no list"))
 	for range 3 {
 		if _, err := c.List(t.Context(), l.Revision); status.Code(err) != codes.Unknown {
 			t.Fatalf("List: %v", err)
@@ -140,7 +134,7 @@ func TestListPodAfterAnEvent(t *testing.T) {
 	if n := len(c.unlabelled.olderHints) + len(c.unlabelled.hinted); n != 1 {
 		t.Errorf("%d hints are left after lists that failed", n)
 	}
-	s.set(func() { s.listContainers = nil })
+	s.on("ListContainers", nil)
 	for range 3 {
 		l = mustList(t, c, l.Revision)
 		if d := cmp.Diff(want, listPod(t, c, "u1")); d != "" {
@@ -161,18 +155,18 @@ func TestListPodAfterAnEvent(t *testing.T) {
 // TestListSeesASandboxCreatedInBetween lists an unlabelled container with a sandbox created after
 // the list of sandboxes.
 func TestListSeesASandboxCreatedInBetween(t *testing.T) {
-	s := &stub{}
-	s.listContainers = func() (*runtimeapi.ListContainersResponse, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.sandboxes) == 0 {
-			s.sandboxes = append(s.sandboxes, bare("s1", "u1"))
-		}
-		return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{
-			container("c1", "s1", "", running), container("c2", "s2", "u2", running), container("c3", "never", "", running),
-		}}, nil
-	}
+	s := &stub{containers: []*runtimeapi.Container{
+		container("c1", "s1", "", running), container("c2", "s2", "u2", running), container("c3", "never", "", running),
+	}}
 	c := serve(t, s, Config{})
+	s.on("ListContainers", answering(func(r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+		s.set(func() {
+			if len(s.sandboxes) == 0 {
+				s.sandboxes = append(s.sandboxes, bare("s1", "u1"))
+			}
+		})
+		return s.listContainers(r)
+	}))
 	l := mustList(t, c, 0)
 	want := []pleg.Pod{
 		{UID: "u1", Name: "n", Namespace: "ns", Items: []pleg.Item{{ID: "c1", Phase: pleg.PhaseRunning, Name: "name-c1"}, {ID: "s1", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}}},
@@ -203,12 +197,13 @@ func TestListSeesASandboxCreatedInBetween(t *testing.T) {
 // TestListWaitsItsTurn checks that a second List honours its context while waiting.
 func TestListWaitsItsTurn(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := &stub{listContainers: func() (*runtimeapi.ListContainersResponse, error) {
+	s := new(stub)
+	c := serve(t, s, Config{})
+	s.on("ListContainers", func(c *call) error {
 		close(entered)
 		<-leave
-		return &runtimeapi.ListContainersResponse{}, nil
-	}}
-	c := serve(t, s, Config{})
+		return c.send(nil)
+	})
 	done := make(chan error)
 	go func() {
 		_, err := c.List(context.Background(), 0)

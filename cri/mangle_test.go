@@ -99,11 +99,7 @@ func unknownField(r *rand.Rand) []byte {
 
 // mangled encodes m and mangles the result.
 func mangled(r *rand.Rand, m proto.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return mangle(r, m.ProtoReflect().Descriptor(), b)
+	return mangle(r, m.ProtoReflect().Descriptor(), encode(m))
 }
 
 // cut returns data in buffers of at most size bytes, like a transport.

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 )
 
 // nodePod returns a sandbox and its containers with about as many labels, annotations and mounts as
@@ -66,7 +64,7 @@ func encodeNode(pods int) (list [2][]byte) {
 	}
 	shuffle(sandboxes.Items)
 	shuffle(containers.Containers)
-	return [2][]byte{rawcri.Encode(&sandboxes), rawcri.Encode(&containers)}
+	return [2][]byte{encode(&sandboxes), encode(&containers)}
 }
 
 func shuffle[T any](s []T) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) }

@@ -9,31 +9,23 @@ import (
 	"path/filepath"
 	"testing"
 
-	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 )
 
 // listenOnSocket starts a server of a pod on a socket.
-func listenOnSocket(t *testing.T, path string) *rawcri.Server {
+func listenOnSocket(t *testing.T, path string) *stub {
 	t.Helper()
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("unix", path))(t)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}}
-	return rawcri.Start(t, l, func(on *grpc.Server) { register(on, s) })
+	s.start(t, l)
+	return s
 }
 
 // socketPathForTest returns a short path: t.TempDir may be too long for a socket.
 func socketPathForTest(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cri")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("", "cri"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Join(dir, "s")
 }
@@ -43,10 +35,7 @@ func TestSocket(t *testing.T) {
 	socket := socketPathForTest(t)
 	listenOnSocket(t, socket)
 	for _, endpoint := range []string{socket, "unix://" + socket, "unix:" + socket} {
-		c, err := Dial(t.Context(), Config{Endpoint: endpoint})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(Dial(t.Context(), Config{Endpoint: endpoint}))(t)
 		if c.Endpoint() != "unix://"+socket {
 			t.Errorf("the endpoint of %q is %q", endpoint, c.Endpoint())
 		}

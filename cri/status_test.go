@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -17,10 +16,7 @@ func podStatus(t testing.TB, sandboxes ...*runtimeapi.PodSandboxStatus) *PodStat
 	s := &PodStatus{uid: "u", encoded: &encodedStatus{}}
 	for i, m := range sandboxes {
 		m.Id, m.CreatedAt = string(rune('a'+i)), int64(1000-i)
-		raw, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := encode(m)
 		s.encoded.sandboxes = append(s.encoded.sandboxes, raw)
 	}
 	return s
@@ -91,14 +87,8 @@ func TestKeepIPsDecodesNothing(t *testing.T) {
 
 // TestPodStatusIsSharable reads a status concurrently; the first reader causes the decoding.
 func TestPodStatusIsSharable(t *testing.T) {
-	raw, err := proto.Marshal(nodeEvent(1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := statusOfEvent(raw, "u")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := encode(nodeEvent(1, 0))
+	s := must(statusOfEvent(raw, "u"))(t)
 	merged := KeepIPs(podStatus(t, ips(ready, "10.0.0.9")), s)
 	var readers sync.WaitGroup
 	for i := range 8 {
@@ -126,10 +116,7 @@ func TestPodStatusIsSharable(t *testing.T) {
 
 // TestMalformedStatus checks that the readable part is read.
 func TestMalformedStatus(t *testing.T) {
-	good, err := proto.Marshal(&runtimeapi.ContainerStatus{Id: "c", State: exited, ExitCode: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := encode(&runtimeapi.ContainerStatus{Id: "c", State: exited, ExitCode: 4})
 	bad := append(good, 0x62, 0x03, 0x0a, 0x7f, 0x00) // a label longer than its message
 	s := &PodStatus{uid: "u", encoded: &encodedStatus{statusMessages: statusMessages{containers: [][]byte{bad}}}}
 	if c := s.Containers(); len(c) != 1 || c[0].ID != "c" || c[0].ExitCode != 4 {

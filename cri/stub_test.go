@@ -6,34 +6,102 @@ package cri
 import (
 	"cmp"
 	"context"
+	"net"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	headers "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stub is a CRI server with answers in its fields. Calls without a field set are unimplemented.
+// stub is a CRI server with answers in its fields, and any others set by on: any bytes, any error,
+// late, in any number, or never. Calls without an answer are unimplemented. Like CRI-O the server
+// accepts only the content type "application/grpc", exactly, where gRPC allows
+// "application/grpc+proto" too.
 type stub struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
+	listener net.Listener
 
-	mu                 sync.Mutex
-	sandboxes          []*runtimeapi.PodSandbox
-	containers         []*runtimeapi.Container
-	streaming          bool // serve the streaming lists, each in a single batch
-	podSandboxStatus   func(id string) (*runtimeapi.PodSandboxStatusResponse, error)
-	containerStatus    func(id string) (*runtimeapi.ContainerStatusResponse, error)
-	getContainerEvents func(stream runtimeapi.RuntimeService_GetContainerEventsServer) error
-	listContainers     func() (*runtimeapi.ListContainersResponse, error) // overrides containers
+	mu               sync.Mutex // guards the fields below
+	sandboxes        []*runtimeapi.PodSandbox
+	containers       []*runtimeapi.Container
+	streaming        bool // serve the streaming lists, each in a single batch
+	podSandboxStatus func(id string) (*runtimeapi.PodSandboxStatusResponse, error)
+	containerStatus  func(id string) (*runtimeapi.ContainerStatusResponse, error)
+	answers          map[string]answer
+	calls            map[string]int
+}
+
+// call is a call of a client. It belongs to its answer.
+type call struct {
+	context context.Context // ends when the client gives up or the server stops
+	request []byte
+	send    func(message []byte) error // a unary call wants exactly a single message
+}
+
+// answer answers a call. Its result is the call's status.
+type answer func(*call) error
+
+// raw answers with the messages unchanged.
+func raw(messages ...[]byte) answer {
+	return func(c *call) error {
+		for _, m := range messages {
+			if err := c.send(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func failing(code codes.Code, text string) answer {
+	return func(*call) error { return status.Error(code, text) }
+}
+
+// hang never answers.
+func hang(c *call) error {
+	<-c.context.Done()
+	return c.context.Err()
+}
+
+// answering answers with the result of a function of the request.
+func answering[M any, P interface {
+	*M
+	proto.Message
+}, Q proto.Message](f func(P) (Q, error)) answer {
+	return func(c *call) error {
+		request := P(new(M))
+		if err := proto.Unmarshal(c.request, request); err != nil {
+			return err
+		}
+		m, err := f(request)
+		if err != nil {
+			return err
+		}
+		return c.send(encode(m))
+	}
+}
+
+// encode returns a message's bytes.
+func encode(m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return b
 }
 
 func (s *stub) set(f func()) {
@@ -42,8 +110,40 @@ func (s *stub) set(f func()) {
 	f()
 }
 
-func (s *stub) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "stub", RuntimeVersion: "1.2.3", RuntimeApiVersion: "v1"}, nil
+// on sets the answer to the calls of a method from now on; nil leaves them to the fields.
+func (s *stub) on(method string, a answer) { s.set(func() { s.answers[method] = a }) }
+
+// called returns how often a method was called.
+func (s *stub) called(method string) (n int) {
+	s.set(func() { n = s.calls[method] })
+	return n
+}
+
+// answer counts a call and returns its answer.
+func (s *stub) answer(method string) answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[method]++
+	plain, streaming := strings.CutPrefix(method, "Stream")
+	switch {
+	case s.answers[method] != nil:
+		return s.answers[method]
+	case method == "Version":
+		return raw(encode(&runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "stub", RuntimeVersion: "1.2.3", RuntimeApiVersion: "v1"}))
+	case method == "ListPodSandbox", s.streaming && plain == "PodSandboxes":
+		return answering(s.listSandboxes)
+	case method == "ListContainers", s.streaming && streaming && plain == "Containers":
+		return answering(s.listContainers)
+	case method == "PodSandboxStatus" && s.podSandboxStatus != nil:
+		return answering(func(r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+			return s.podSandboxStatus(r.PodSandboxId)
+		})
+	case method == "ContainerStatus" && s.containerStatus != nil:
+		return answering(func(r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+			return s.containerStatus(r.ContainerId)
+		})
+	}
+	return failing(codes.Unimplemented, "no "+method)
 }
 
 func matches(labels, selector map[string]string) bool {
@@ -55,121 +155,98 @@ func matches(labels, selector map[string]string) bool {
 	return true
 }
 
-func (s *stub) listSandboxes(f *runtimeapi.PodSandboxFilter) (out []*runtimeapi.PodSandbox) {
+func (s *stub) listSandboxes(r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	list, f := &runtimeapi.ListPodSandboxResponse{}, r.GetFilter()
 	for _, p := range s.sandboxes {
 		if (f.GetId() == "" || f.GetId() == p.Id) && matches(p.Labels, f.GetLabelSelector()) {
-			out = append(out, p)
+			list.Items = append(list.Items, p)
 		}
 	}
-	return out
+	return list, nil
 }
 
-func (s *stub) listOfContainers(f *runtimeapi.ContainerFilter) (out []*runtimeapi.Container) {
+func (s *stub) listContainers(r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	list, f := &runtimeapi.ListContainersResponse{}, r.GetFilter()
 	for _, c := range s.containers {
 		if (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.PodSandboxId) && matches(c.Labels, f.GetLabelSelector()) {
-			out = append(out, c)
+			list.Containers = append(list.Containers, c)
 		}
 	}
-	return out
+	return list, nil
 }
 
-func (s *stub) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{Items: s.listSandboxes(r.GetFilter())}, nil
+// start starts the server, which ends with the test.
+func (s *stub) start(t testing.TB, l net.Listener, options ...grpc.ServerOption) {
+	s.listener, s.answers, s.calls = l, make(map[string]answer), make(map[string]int)
+	server := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ForceServerCodecV2(asIs{}), grpc.MaxSendMsgSize(1 << 30), grpc.WaitForHandlers(true), grpc.UnknownServiceHandler(s.handle),
+	}, options...)...)
+	var served sync.WaitGroup
+	served.Go(func() { _ = server.Serve(l) })
+	t.Cleanup(func() { server.Stop(); served.Wait() })
 }
 
-func (s *stub) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	s.mu.Lock()
-	override := s.listContainers
-	s.mu.Unlock()
-	if override != nil {
-		return override()
+func (s *stub) handle(_ any, stream grpc.ServerStream) error {
+	if !slices.Equal(headers.ValueFromIncomingContext(stream.Context(), "content-type"), []string{"application/grpc"}) {
+		return status.Error(codes.Unavailable, "error reading from server: EOF")
 	}
-	return &runtimeapi.ListContainersResponse{Containers: s.listOfContainers(r.GetFilter())}, nil
-}
-
-// stubStreams are the streaming lists, which the CRI's module has only from v0.36 on. A batch has
-// the wire format of the plain list's answer.
-var stubStreams = []grpc.StreamDesc{
-	stubStream("StreamPodSandboxes", func(s *stub, r *runtimeapi.ListPodSandboxRequest, stream grpc.ServerStream) error {
-		return stream.SendMsg(&runtimeapi.ListPodSandboxResponse{Items: s.listSandboxes(r.GetFilter())})
-	}),
-	stubStream("StreamContainers", func(s *stub, r *runtimeapi.ListContainersRequest, stream grpc.ServerStream) error {
-		return stream.SendMsg(&runtimeapi.ListContainersResponse{Containers: s.listOfContainers(r.GetFilter())})
-	}),
-}
-
-func stubStream[R any](name string, serve func(*stub, *R, grpc.ServerStream) error) grpc.StreamDesc {
-	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
-		s, ok := srv.(*stub)
-		if !ok || !s.streaming {
-			return status.Errorf(codes.Unimplemented, "method %s not implemented", name)
-		}
-		request := new(R)
-		if err := stream.RecvMsg(request); err != nil {
-			return err
-		}
-		return serve(s, request, stream)
-	}}
-}
-
-// register puts the server with the streaming lists on a gRPC server, whichever CRI the tests are
-// built with.
-func register(on *grpc.Server, server runtimeapi.RuntimeServiceServer) {
-	desc := runtimeapi.RuntimeService_ServiceDesc
-	desc.Streams = slices.DeleteFunc(slices.Clone(desc.Streams), func(g grpc.StreamDesc) bool {
-		return slices.ContainsFunc(stubStreams, func(o grpc.StreamDesc) bool { return o.StreamName == g.StreamName })
-	})
-	desc.Streams = append(desc.Streams, stubStreams...)
-	on.RegisterService(&desc, server)
-}
-
-func (s *stub) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
-	if s.podSandboxStatus == nil {
-		return nil, status.Error(codes.Unimplemented, "no PodSandboxStatus")
+	method, _ := grpc.MethodFromServerStream(stream)
+	c := &call{context: stream.Context(), send: func(m []byte) error { return stream.SendMsg(m) }}
+	if err := stream.RecvMsg(&c.request); err != nil {
+		return err
 	}
-	return s.podSandboxStatus(r.PodSandboxId)
+	return s.answer(path.Base(method))(c)
 }
 
-func (s *stub) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	if s.containerStatus == nil {
-		return nil, status.Error(codes.Unimplemented, "no ContainerStatus")
-	}
-	return s.containerStatus(r.ContainerId)
+// asIs moves messages as bytes.
+type asIs struct{}
+
+// Marshal implements grpc's encoding.CodecV2.
+func (asIs) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
 }
 
-func (s *stub) GetContainerEvents(r *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
-	if s.getContainerEvents == nil {
-		return s.UnimplementedRuntimeServiceServer.GetContainerEvents(r, stream)
-	}
-	return s.getContainerEvents(stream)
+// Unmarshal implements grpc's encoding.CodecV2.
+func (asIs) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
 }
 
-// serve starts a server in memory and returns a client. Both end with the test.
-func serve(t testing.TB, server runtimeapi.RuntimeServiceServer, config Config, options ...grpc.ServerOption) *Client {
+// Name implements grpc's encoding.CodecV2.
+func (asIs) Name() string { return "" }
+
+// dial connects to a server in memory.
+func (s *stub) dial(ctx context.Context) (net.Conn, error) {
+	return s.listener.(*bufconn.Listener).DialContext(ctx)
+}
+
+// serve starts the server in memory and returns a client. Both end with the test.
+func serve(t testing.TB, s *stub, config Config, options ...grpc.ServerOption) *Client {
 	t.Helper()
-	_, c := serveRaw(t, server, config, options...)
+	s.start(t, bufconn.Listen(1<<20), options...)
+	config.Dialer = s.dial
+	c := must(New(config))(t)
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// serveRaw is serve with access to the server, for answers in bytes. Server may be nil.
-func serveRaw(t testing.TB, server runtimeapi.RuntimeServiceServer, config Config, options ...grpc.ServerOption) (*rawcri.Server, *Client) {
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
 	t.Helper()
-	s := rawcri.Start(t, nil, func(on *grpc.Server) {
-		if server != nil {
-			register(on, server)
-		}
-	}, options...)
-	config.Dialer = s.Dial
-	c, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
-	return s, c
 }
 
 // sandbox and container resemble a kubelet's pod in a list.
@@ -204,10 +281,7 @@ func sandboxStatus(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi
 // mustList returns a listing in a comparable order.
 func mustList(t *testing.T, c *Client, since pleg.Revision) pleg.Listing {
 	t.Helper()
-	l, err := c.List(t.Context(), since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(c.List(t.Context(), since))(t)
 	for _, p := range l.Pods {
 		slices.SortFunc(p.Items, func(a, b pleg.Item) int { return cmp.Compare(a.ID, b.ID) })
 	}

@@ -18,15 +18,14 @@ import (
 	"unicode/utf8"
 	"weak"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protowire"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/rawcri"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -49,14 +48,14 @@ func field(number protowire.Number, data []byte) []byte {
 func torn(id, uid string) []byte {
 	s := wholeContainer(id, uid, exited)
 	s.Image = nil
-	image := rawcri.Encode(&runtimeapi.ImageSpec{Image: "registry/repository/name:tag"})
-	return append(rawcri.Encode(s), field(8, image[:len(image)-5])...)
+	image := encode(&runtimeapi.ImageSpec{Image: "registry/repository/name:tag"})
+	return append(encode(s), field(8, image[:len(image)-5])...)
 }
 
 // eventOf is an encoded event of an exited container, with the encoded statuses of its sandbox and
 // its containers.
 func eventOf(id string, sandbox []byte, containers ...[]byte) []byte {
-	raw := rawcri.Encode(&runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT})
+	raw := encode(&runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT})
 	raw = append(raw, field(4, sandbox)...)
 	for _, c := range containers {
 		raw = append(raw, field(5, c)...)
@@ -67,17 +66,17 @@ func eventOf(id string, sandbox []byte, containers ...[]byte) []byte {
 // TestPartialPayloads checks that an event with incomplete statuses claims its phases and offers no
 // status.
 func TestPartialPayloads(t *testing.T) {
-	good := rawcri.Encode(sandboxStatus("s", "u", ready))
-	container := rawcri.Encode(wholeContainer("c", "u", exited))
+	good := encode(sandboxStatus("s", "u", ready))
+	container := encode(wholeContainer("c", "u", exited))
 	sandbox := sandboxStatus("s", "u", ready)
 	sandbox.Metadata = nil
 	for name, message := range map[string][]byte{
-		"a container's ID and state alone": eventOf("c", good, rawcri.Encode(&runtimeapi.ContainerStatus{Id: "c", State: exited})),
+		"a container's ID and state alone": eventOf("c", good, encode(&runtimeapi.ContainerStatus{Id: "c", State: exited})),
 		"a container with a torn field":    eventOf("c", good, torn("c", "u")),
 		"one torn container of two":        eventOf("c", good, container, torn("d", "u")),
-		"a sandbox without metadata":       eventOf("c", rawcri.Encode(sandbox), container),
+		"a sandbox without metadata":       eventOf("c", encode(sandbox), container),
 		"a sandbox with a torn network":    eventOf("c", append(good, field(5, []byte{0x0a, 9, '1'})...), container),
-		"a container without an ID":        eventOf("c", good, container, rawcri.Encode(wholeContainer("", "u", exited))),
+		"a container without an ID":        eventOf("c", good, container, encode(wholeContainer("", "u", exited))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newEventBuffer()
@@ -98,14 +97,11 @@ func TestPartialPayloads(t *testing.T) {
 func TestAReplacedServerIsLeft(t *testing.T) {
 	path := socketPathForTest(t)
 	old := listenOnSocket(t, path)
-	c, err := New(Config{Endpoint: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(New(Config{Endpoint: path}))(t)
 	defer c.Close()
 	mustList(t, c, 0)
-	old.On("StreamPodSandboxes", rawcri.Hang)
-	old.On("ListPodSandbox", rawcri.Hang)
+	old.on("StreamPodSandboxes", hang)
+	old.on("ListPodSandbox", hang)
 	list := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -120,9 +116,7 @@ func TestAReplacedServerIsLeft(t *testing.T) {
 	if n := c.Stats().Connects; n != 1 {
 		t.Errorf("%d connections to one server that hangs for a moment", n)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path))
 	now := listenOnSocket(t, path)
 	_ = list() // notices
 	for deadline := time.Now().Add(10 * time.Second); ; {
@@ -132,8 +126,8 @@ func TestAReplacedServerIsLeft(t *testing.T) {
 			t.Fatalf("the new server is not listed: %v", err)
 		}
 	}
-	if st := c.Stats(); now.Calls("ListPodSandbox") == 0 || st.Abandoned != 1 || st.Connects != 2 {
-		t.Errorf("the new server was called %d times; %+v", now.Calls("ListPodSandbox"), st)
+	if st := c.Stats(); now.called("ListPodSandbox") == 0 || st.Abandoned != 1 || st.Connects != 2 {
+		t.Errorf("the new server was called %d times; %+v", now.called("ListPodSandbox"), st)
 	}
 }
 
@@ -143,13 +137,17 @@ func TestAHungServerIsLeft(t *testing.T) {
 	for _, talks := range []bool{false, true} {
 		t.Run(fmt.Sprint("talks=", talks), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				servers := []*rawcri.Server{rawcri.Start(t, nil, nil), rawcri.Start(t, nil, func(on *grpc.Server) { register(on, &stub{}) })}
-				servers[0].On("StreamPodSandboxes", rawcri.Hang)
-				servers[0].On("GetContainerEvents", func(call *rawcri.Call) error {
-					for call.Context.Err() == nil {
+				servers := []*stub{new(stub), new(stub)}
+				for _, s := range servers {
+					s.start(t, bufconn.Listen(1<<20))
+				}
+				servers[0].on("StreamPodSandboxes", hang)
+				servers[0].on("ListPodSandbox", hang)
+				servers[0].on("GetContainerEvents", func(c *call) error {
+					for c.context.Err() == nil {
 						time.Sleep(time.Second)
 						if talks {
-							_ = call.Send(rawcri.Encode(&runtimeapi.ContainerEventResponse{ContainerId: "c"}))
+							_ = c.send(encode(&runtimeapi.ContainerEventResponse{ContainerId: "c"}))
 						}
 					}
 					return nil
@@ -157,11 +155,9 @@ func TestAHungServerIsLeft(t *testing.T) {
 				dials := 0
 				c, err := New(Config{Dialer: func(ctx context.Context) (net.Conn, error) {
 					dials++
-					return servers[min(dials, len(servers))-1].Dial(ctx)
+					return servers[min(dials, len(servers))-1].dial(ctx)
 				}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				defer c.Close()
 				events, stop := context.WithCancel(t.Context())
 				ended := make(chan struct{})
@@ -192,9 +188,9 @@ func TestAHungServerIsLeft(t *testing.T) {
 // TestEitherKindOfList checks that an unimplemented kind of list gives way to the other, back and
 // forth on a connection.
 func TestEitherKindOfList(t *testing.T) {
-	stub := &stub{streaming: true, sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}, containers: []*runtimeapi.Container{container("c", "s", "u", running)}}
-	s, c := serveRaw(t, stub, Config{})
-	no := rawcri.Error(codes.Unimplemented, "not today")
+	s := &stub{streaming: true, sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}, containers: []*runtimeapi.Container{container("c", "s", "u", running)}}
+	c := serve(t, s, Config{})
+	no := failing(codes.Unimplemented, "not today")
 	plain, streaming := []string{"ListPodSandbox", "ListContainers"}, []string{"StreamPodSandboxes", "StreamContainers"}
 	for turn := range 6 {
 		off, on := plain, streaming
@@ -202,8 +198,8 @@ func TestEitherKindOfList(t *testing.T) {
 			off, on = streaming, plain
 		}
 		for i := range 2 {
-			s.On(off[i], no)
-			s.On(on[i], nil)
+			s.on(off[i], no)
+			s.on(on[i], nil)
 		}
 		if l, err := c.List(t.Context(), 0); err != nil || len(l.Pods) != 1 || len(l.Pods[0].Items) != 2 {
 			t.Errorf("turn %d: List: %+v, %v", turn, l, err)
@@ -216,7 +212,7 @@ func TestEitherKindOfList(t *testing.T) {
 		t.Errorf("stats %+v", st)
 	}
 	for _, m := range append(plain, streaming...) {
-		s.On(m, no)
+		s.on(m, no)
 	}
 	if _, err := c.List(t.Context(), 0); status.Code(err) != codes.Unimplemented {
 		t.Errorf("List of a runtime without any: %v", err)
@@ -254,10 +250,11 @@ func TestAWrongNameIsCorrected(t *testing.T) {
 
 // TestLongErrors checks that a runtime's error text is cut at 1 KiB, on a rune.
 func TestLongErrors(t *testing.T) {
-	s, c := serveRaw(t, nil, Config{})
+	s := new(stub)
+	c := serve(t, s, Config{})
 	text := "x" + strings.Repeat("ä", 100_000)
 	for _, m := range []string{"Version", "ListPodSandbox", "StreamPodSandboxes", "ContainerStatus", "GetContainerEvents"} {
-		s.On(m, rawcri.Error(codes.Internal, text))
+		s.on(m, failing(codes.Internal, text))
 	}
 	check := func(call string, err error, code codes.Code) {
 		t.Helper()
@@ -275,13 +272,13 @@ func TestLongErrors(t *testing.T) {
 	_, err = c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c"}}})
 	check("Inspect", err, codes.Internal)
 	for _, code := range []codes.Code{codes.Internal, codes.Unimplemented} {
-		s.On("GetContainerEvents", rawcri.Error(code, text))
+		s.on("GetContainerEvents", failing(code, text))
 		for _, err := range c.Events(t.Context()) {
 			check("Events", err, code)
 		}
 	}
 	other := wholeContainer(text, "u", exited)
-	s.On("ContainerStatus", rawcri.Messages(&runtimeapi.ContainerStatusResponse{Status: other}))
+	s.on("ContainerStatus", raw(encode(&runtimeapi.ContainerStatusResponse{Status: other})))
 	if _, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c"}}}); err == nil || len(err.Error()) > 1400 {
 		t.Errorf("the answer about another ID: an error of %d bytes", len(fmt.Sprint(err)))
 	}
@@ -293,8 +290,8 @@ func TestKeptMemory(t *testing.T) {
 	const unknown = 4 << 20
 	fill := field(9999, make([]byte, unknown))
 	with := func(m []byte) []byte { return slices.Concat(m, fill) }
-	sandbox, container := rawcri.Encode(sandboxStatus("s", "u", ready)), rawcri.Encode(wholeContainer("c", "u", exited))
-	image := slices.Concat(container, field(8, with(rawcri.Encode(&runtimeapi.ImageSpec{Image: "image"}))))
+	sandbox, container := encode(sandboxStatus("s", "u", ready)), encode(wholeContainer("c", "u", exited))
+	image := slices.Concat(container, field(8, with(encode(&runtimeapi.ImageSpec{Image: "image"}))))
 	ofEvent := func(message []byte) (*PodStatus, error) { return statusOfEvent(message, "u") }
 	c := &Client{endpoint: "test"}
 	ofAnswer := func(message []byte) (*PodStatus, error) {
@@ -315,10 +312,7 @@ func TestKeptMemory(t *testing.T) {
 	} {
 		own := slices.Clone(tt.message)
 		followed := weak.Make(&own[0]) // the heap's size would include memory freed by earlier tests
-		kept, err := tt.read(own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := must(tt.read(own))(t)
 		own = nil
 		runtime.GC()
 		if followed.Value() != nil {
@@ -343,7 +337,7 @@ func TestLongUIDs(t *testing.T) {
 	for length, want := range map[int]int{maxID: 2, maxID + 1: 0} {
 		uid := strings.Repeat("u", length)
 		s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", uid, ready)}, containers: []*runtimeapi.Container{container("c", "s", uid, running)}}
-		raw, c := serveRaw(t, s, Config{})
+		c := serve(t, s, Config{})
 		items := 0
 		l := mustList(t, c, 0)
 		for _, p := range l.Pods {
@@ -355,7 +349,7 @@ func TestLongUIDs(t *testing.T) {
 		if p, err := c.ListPod(t.Context(), cache.UID(uid)); err != nil || len(p.Items) != want {
 			t.Errorf("a UID of %d bytes: ListPod shows %d items, %v", length, len(p.Items), err)
 		}
-		raw.On("GetContainerEvents", rawcri.Bytes(eventOf("c", rawcri.Encode(sandboxStatus("s", uid, ready)), rawcri.Encode(wholeContainer("c", uid, exited)))))
+		s.on("GetContainerEvents", raw(eventOf("c", encode(sandboxStatus("s", uid, ready)), encode(wholeContainer("c", uid, exited)))))
 		for claim, err := range c.Events(t.Context()) {
 			if err == nil && (len(claim.Payload) != want || (claim.Pod == "") != (want == 0)) {
 				t.Errorf("a UID of %d bytes: an event claims %d items of pod %.10q", length, len(claim.Payload), claim.Pod)
