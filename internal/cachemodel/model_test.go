@@ -6,6 +6,7 @@ package cachemodel
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -173,16 +174,24 @@ func (x *pair) differs() string {
 }
 
 // FuzzCacheAgainstModel applies the fuzzed operations, three bytes each, to the cache and to the
-// model.
+// model. The seeds are random sequences with mostly growing times.
 func FuzzCacheAgainstModel(f *testing.F) {
-	f.Add([]byte{0, 1, 1, 2, 1, 3, 0, 1, 2})
-	f.Add([]byte{0, 1, 9, 1, 0, 12, 4, 0, 15, 2, 1, 14, 5, 0, 20, 0, 1, 18})
+	rng := rand.New(rand.NewPCG(1, 3))
+	for range 1500 {
+		var ops []byte
+		for now := 1; now < 240; now += rng.IntN(3) {
+			if op := byte(rng.IntN(6)); op < 5 || rng.IntN(4) == 0 {
+				ops = append(ops, op, byte(rng.IntN(2)), byte(max(0, now-1-rng.IntN(6))))
+			}
+		}
+		f.Add(ops)
+	}
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		x := newPair()
-		for i := 0; i+2 < len(ops) && i < 600; i += 3 {
+		for i := 0; i+2 < len(ops) && i < 900; i += 3 {
 			op, p, at := int(ops[i])%6, int(ops[i+1])%2, 1+int(ops[i+2])
 			if what := x.apply(op, p, i+1, at); what != "" {
-				t.Fatalf("operation %d, kind %d at %d: %s", i/3, op, at, what)
+				t.Fatalf("operation %d, kind %d of pod %d at %d: %s", i/3, op, p, at, what)
 			}
 		}
 	})
