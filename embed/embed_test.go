@@ -27,6 +27,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // client is a CRI client that sends some events and then ends, or waits for its context without an
 // end.
 type client struct {
@@ -189,18 +196,14 @@ func TestReportsBecomeSeries(t *testing.T) {
 
 func TestMetricsAreRegisteredOnceAndUnderOwnNames(t *testing.T) {
 	first, err := Metrics()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if second, err := Metrics(); err != nil || second != first {
 		t.Errorf("the second call gave another set, error %v", err)
 	}
 	first.SetGauges()
 	first.Add(pleg.MetricMissedEvents, 1)
 	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var names []string
 	for _, f := range families {
 		names = append(names, f.GetName())

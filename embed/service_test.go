@@ -332,9 +332,7 @@ func TestAnExitBeforeTheAnswer(t *testing.T) {
 			synctest.Wait()
 			k.want(1, "c", runtimeapi.ContainerState_CONTAINER_EXITED) // forwarded
 		}
-		if err := k.StartContainer(t.Context(), "c"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, k.StartContainer(t.Context(), "c"))
 		k.want(0, "c", runtimeapi.ContainerState_CONTAINER_EXITED)
 	})
 }
@@ -343,23 +341,16 @@ func TestOwnCallsAreFacts(t *testing.T) {
 	k := newKubelet(t)
 	defer k.close()
 	ctx := t.Context()
-	for _, err := range []error{k.StartContainer(ctx, "c"), k.StopContainer(ctx, "r", 1)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	check(t, k.StartContainer(ctx, "c"))
+	check(t, k.StopContainer(ctx, "r", 1))
 	k.want(0, "c", runtimeapi.ContainerState_CONTAINER_RUNNING)
 	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_EXITED)
-	if err := k.RemoveContainer(ctx, "r"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, k.RemoveContainer(ctx, "r"))
 	if states, calls := k.list(ByOthers); len(states) != 1 || calls != 0 {
 		t.Errorf("after the removal: %v, %d calls", states, calls)
 	}
 	id, err := k.CreateContainer(ctx, "s", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	k.want(1, id, runtimeapi.ContainerState_CONTAINER_CREATED)
 	k.want(0, id, runtimeapi.ContainerState_CONTAINER_CREATED)
 	k.toy.failNext = errors.New("timed out, and has worked")
@@ -433,9 +424,7 @@ func TestCurrentAndRevision(t *testing.T) {
 	if n := k.counted[MetricListsServed+string(ByHousekeeping)]; n != 2 {
 		t.Errorf("%d lists are counted as served, want 2", n)
 	}
-	if err := k.StartContainer(ctx, "c"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, k.StartContainer(ctx, "c"))
 	if k.Current(ctx, at) {
 		t.Error("a container has started")
 	}
@@ -540,9 +529,7 @@ func TestOwnCallsAreTold(t *testing.T) {
 	}
 	pod := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "shop"}}
 	id, err := s.CreateContainer(t.Context(), "s", &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	want("shop/web u", id+" main Created")
 	_ = s.StartContainer(t.Context(), id)
 	want("/ "+id, id+"  Running")

@@ -24,10 +24,7 @@ func overHTTP(t *testing.T, server *eventstest.Server) kubernetes.Interface {
 	t.Helper()
 	h := httptest.NewServer(server)
 	t.Cleanup(h.Close)
-	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client()))(t)
 	return client
 }
 
@@ -35,18 +32,13 @@ func overHTTP(t *testing.T, server *eventstest.Server) kubernetes.Interface {
 func recordAll(t *testing.T, client kubernetes.Interface, n int, o Options) *Broadcaster {
 	t.Helper()
 	o.Instance = "node-1"
-	b, err := NewForClient(client, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(NewForClient(client, o))(t)
 	r := b.NewRecorder(scheme.Scheme, controller)
 	b.StartRecordingToSink(t.Context().Done())
 	for range n {
 		r.Eventf(testPod("a"), nil, corev1.EventTypeWarning, "R", "A", "note")
 	}
-	if err := b.ShutdownWithContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.ShutdownWithContext(t.Context()))
 	return b
 }
 

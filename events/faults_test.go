@@ -339,9 +339,7 @@ func TestMissingRoleIsNotSilent(t *testing.T) {
 		var errs []string
 		logger := funcr.New(func(_, args string) { errs = append(errs, args) }, funcr.Options{})
 		r := idleRig(t, server, nil)
-		if err := r.StartRecordingToSinkWithContext(klog.NewContext(t.Context(), logger)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.StartRecordingToSinkWithContext(klog.NewContext(t.Context(), logger)))
 		for i := range 100 {
 			r.pod(fmt.Sprint("p", i), 5)
 		}

@@ -30,6 +30,21 @@ type rig struct {
 	stop context.CancelFunc
 }
 
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 const controller = "evented-pleg.dev/test"
 
 // bubble runs a test in virtual time, with a rig of its own server.
@@ -53,10 +68,7 @@ func idleRig(t *testing.T, server *eventstest.Server, change func(*Options)) *ri
 	if change != nil {
 		change(&opts)
 	}
-	b, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(New(opts))(t)
 	r := &rig{t: t, server: server, Broadcaster: b, rec: b.NewRecorder(scheme.Scheme, controller).(*Recorder)}
 	t.Cleanup(func() {
 		if r.stop != nil {

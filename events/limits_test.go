@@ -149,9 +149,7 @@ func TestKeysOfOneHash(t *testing.T) {
 	r := idleRig(t, eventstest.NewServer(), nil)
 	emit := func(name string) *series {
 		e := emission{regarding: podRef(name), eventType: "Normal", reason: "R"}
-		if err := r.rec.identify(&e); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.rec.identify(&e))
 		e.hash = 1
 		built, _ := r.rec.build(&e)
 		built.hash = 1

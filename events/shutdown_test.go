@@ -144,10 +144,7 @@ func TestShutdownWithAStuckSink(t *testing.T) {
 }
 
 func TestShutdownWithoutRecording(t *testing.T) {
-	b, err := New(Options{Sink: eventstest.NewServer().Sink()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(New(Options{Sink: eventstest.NewServer().Sink()}))(t)
 	b.NewRecorder(nil, "c").Eventf(podRef("a"), nil, "Normal", "R", "A", "")
 	var left *UnsentError
 	if err := b.ShutdownWithContext(t.Context()); !errors.As(err, &left) || left.Series != 1 || left.Occurrences != 1 {

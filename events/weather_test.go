@@ -114,10 +114,7 @@ func overHTTP2(t *testing.T, server *eventstest.Server, http2 bool, fault http.H
 	h.EnableHTTP2 = http2
 	h.StartTLS()
 	t.Cleanup(h.Close)
-	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client()))(t)
 	return client
 }
 
@@ -175,9 +172,7 @@ func TestPoisonOverTLS(t *testing.T) {
 				b, err := NewForClient(overHTTP2(t, server, http2, fault), Options{
 					Instance: "node-1", NoRoster: true, Writers: 1, BackoffBase: 10 * time.Millisecond, BackoffMax: 100 * time.Millisecond,
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				r := b.NewSeriesRecorder(nil, controller)
@@ -185,9 +180,7 @@ func TestPoisonOverTLS(t *testing.T) {
 				for i := range 100 {
 					r.Eventf(podRef(fmt.Sprint("p", i)), nil, "Normal", "R", "A", "")
 				}
-				if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, b.StartRecordingToSinkWithContext(ctx))
 				for end := time.Now().Add(10 * time.Second); len(server.Events()) < 100 && time.Now().Before(end); {
 					time.Sleep(time.Millisecond)
 				}

@@ -107,30 +107,21 @@ func jobPod(name string, runs bool) pleg.Pod {
 
 // TestAgentOnCRI runs the first agent of docs/agents.md.
 func TestAgentOnCRI(t *testing.T) {
-	rt, err := fakeruntime.New(fakeruntime.Config{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := must(fakeruntime.New(fakeruntime.Config{Seed: 1}))(t)
 	defer rt.Close()
 	if _, err := rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1}); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "ag") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("", "ag"))(t) // t.TempDir is too long for a socket
 	defer os.RemoveAll(dir)
 	socket := filepath.Join(dir, "cri.sock")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("unix", socket))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var server sync.WaitGroup
 	server.Go(func() { _ = rt.Serve(ctx, listener) })
 	registry, started := prometheus.NewRegistry(), 0
-	err = runAgent(ctx, "unix://"+socket, registry, func(e pleg.Event, status *cri.PodStatus) {
+	err := runAgent(ctx, "unix://"+socket, registry, func(e pleg.Event, status *cri.PodStatus) {
 		if e.Type == pleg.ContainerStarted && status.UID() == e.Pod {
 			if started++; started == 2 { // the sandbox and the container
 				cancel()
@@ -160,10 +151,7 @@ func (j someJobs) Running(context.Context) (map[string]bool, error) { return j, 
 // TestAgentOnItsOwnSource runs the second agent of docs/agents.md.
 func TestAgentOnItsOwnSource(t *testing.T) {
 	statuses := cache.New[jobStatus](nil)
-	generator, err := pleg.New(pleg.Config[jobStatus]{Source: jobSource{someJobs{"a": true, "b": false}}, Cache: statuses})
-	if err != nil {
-		t.Fatal(err)
-	}
+	generator := must(pleg.New(pleg.Config[jobStatus]{Source: jobSource{someJobs{"a": true, "b": false}}, Cache: statuses}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { _ = generator.Run(ctx) })

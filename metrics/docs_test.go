@@ -25,6 +25,15 @@ const (
 	tableEnd   = "<!-- end generated -->\n"
 )
 
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
 // table renders every metric as a row of Markdown.
 func table() string {
 	return "## Of the generator\n\n" + section(slices.Concat(pushed, gauges)) +
@@ -50,11 +59,7 @@ func section(list []definition) string {
 // TestTable compares the table of docs/metrics.md with the definitions; with -update it rewrites
 // the table.
 func TestTable(t *testing.T) {
-	raw, err := os.ReadFile(metricsDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(raw), tableBegin)
+	head, rest, ok := strings.Cut(read(t, metricsDoc), tableBegin)
 	if !ok {
 		t.Fatalf("%s has no line %q", metricsDoc, tableBegin)
 	}
@@ -109,28 +114,17 @@ func TestDocsNameOnlyServedMetrics(t *testing.T) {
 		t.Fatalf("no pages under docs: %v", err)
 	}
 	for _, page := range pages {
-		raw, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkNames(t, page, string(raw))
+		checkNames(t, page, read(t, page))
 	}
 }
 
 // TestAlerts checks that alerts use only served names, and that each has a runbook, an explanation
 // and a test. The links themselves are internal/archtest's.
 func TestAlerts(t *testing.T) {
-	read := func(path string) string {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(raw)
-	}
-	rules, tests := read("../docs/alerts/evented-pleg.yaml"), read("../docs/alerts/evented-pleg_test.yaml")
+	rules, tests := read(t, "../docs/alerts/evented-pleg.yaml"), read(t, "../docs/alerts/evented-pleg_test.yaml")
 	checkNames(t, "alerts", rules)
 	checkNames(t, "the alerts' tests", tests)
-	pages := map[string]string{"docs/metrics.md": read(metricsDoc), "docs/troubleshooting.md": read("../docs/troubleshooting.md"), "the tests": tests}
+	pages := map[string]string{"docs/metrics.md": read(t, metricsDoc), "docs/troubleshooting.md": read(t, "../docs/troubleshooting.md"), "the tests": tests}
 	alerts := regexp.MustCompile(`(?m)^  - alert: (\w+)$`).FindAllStringSubmatch(rules, -1)
 	if len(alerts) < 10 {
 		t.Fatalf("%d alerts, want ten at least", len(alerts))
@@ -172,15 +166,12 @@ func dashboards(t *testing.T) (boards map[string]dashboard, texts map[string]str
 	}
 	boards, texts = make(map[string]dashboard), make(map[string]string)
 	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var board dashboard
-		if err := json.Unmarshal(raw, &board); err != nil {
+		text := read(t, path)
+		if err := json.Unmarshal([]byte(text), &board); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		boards[filepath.Base(path)], texts[filepath.Base(path)] = board, string(raw)
+		boards[filepath.Base(path)], texts[filepath.Base(path)] = board, text
 	}
 	return boards, texts
 }

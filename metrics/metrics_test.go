@@ -24,14 +24,26 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newMetrics returns a set in a registry of its own.
 func newMetrics(t *testing.T, o metrics.Options) (*metrics.Metrics, kubemetrics.KubeRegistry) {
 	t.Helper()
 	reg := kubemetrics.NewKubeRegistry()
-	m, err := metrics.New(reg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(metrics.New(reg, o))(t)
 	m.SetGauges()
 	return m, reg
 }
@@ -39,10 +51,7 @@ func newMetrics(t *testing.T, o metrics.Options) (*metrics.Metrics, kubemetrics.
 // gather returns every series as name{label values}, histograms as their count and sum.
 func gather(t *testing.T, reg kubemetrics.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(reg.Gather())(t)
 	got := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -213,17 +222,11 @@ func TestLint(t *testing.T) {
 	for _, omit := range []bool{false, true} {
 		m, reg := newMetrics(t, metrics.Options{OmitKubelet: omit})
 		m.SetGauges(func(yield func(string, float64)) { yield("waiters", 1) })
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must(reg.Gather())(t)
 		if len(families) == 0 {
 			t.Fatal("nothing is served")
 		}
-		problems, err := promlint.NewWithMetricFamilies(families).Lint()
-		if err != nil {
-			t.Fatal(err)
-		}
+		problems := must(promlint.NewWithMetricFamilies(families).Lint())(t)
 		for _, p := range problems {
 			// These names are given: by the kubelet (and its twins), or by KEP-3386.
 			given := strings.Contains(p.Metric, "connection_") || strings.HasSuffix(p.Metric, "notifications_received") ||
@@ -239,10 +242,7 @@ func TestLint(t *testing.T) {
 // even none.
 func TestForgottenGauges(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := metrics.New(metrics.Plain(registry), metrics.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(metrics.New(metrics.Plain(registry), metrics.Options{}))(t)
 	if _, err := registry.Gather(); err != nil {
 		t.Errorf("a set that nobody uses: %v", err)
 	}

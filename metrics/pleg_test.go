@@ -23,17 +23,11 @@ var _ pleg.Metrics = (*metrics.Metrics)(nil)
 // constants returns every string constant of a package with the given name prefix.
 func constants(t *testing.T, dir, prefix string) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	found := make(map[string]string)
 	constant := regexp.MustCompile(`(?m)^\s+(` + prefix + `\w+)\s*=\s*"(.*)"`)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(file))(t)
 		for _, match := range constant.FindAllStringSubmatch(string(text), -1) {
 			found[match[1]] = match[2]
 		}
@@ -79,17 +73,11 @@ func TestEveryGaugeOfPLEGIsServed(t *testing.T) {
 // TestEveryPulledNameIsServed yields each name of the CRI client and of the recorder of Events,
 // with a label's value where the name ends in a slash: a single series must show.
 func TestEveryPulledNameIsServed(t *testing.T) {
-	client, err := cri.New(cri.Config{Endpoint: "unix:///absent"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(cri.New(cri.Config{Endpoint: "unix:///absent"}))(t)
 	defer client.Close()
 	ofClient := []string{"client_calls/"} // of a client that has made no call
 	client.Counts(func(name string, _ float64) { ofClient = append(ofClient, name) })
-	text, err := os.ReadFile("../events/stats.go") // another module
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../events/stats.go"))(t) // another module
 	ofEvents := regexp.MustCompile(`"(events?_\w+/?)"`).FindAllString(string(text), -1)
 	if len(ofEvents) == 0 {
 		t.Fatal("no names found in events/stats.go")
@@ -104,9 +92,7 @@ func TestEveryPulledNameIsServed(t *testing.T) {
 			values := func(yield func(string, float64)) { yield(name, 7); yield("nothing/else", 1) }
 			m, reg := newMetrics(t, metrics.Options{})
 			m.SetGauges(nil, values)
-			if err := metrics.NewEvents(reg, values); err != nil {
-				t.Fatal(err)
-			}
+			check(t, metrics.NewEvents(reg, values))
 			found := 0
 			for key, v := range gather(t, reg) {
 				if v == 0 { // a counter of the generator

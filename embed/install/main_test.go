@@ -14,13 +14,18 @@ import (
 
 const licence = "/*\nCopyright The Kubernetes Authors.\n*/\n"
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newTree returns a tree with the lines that the patch needs and a PLEG with these methods.
 func newTree(t *testing.T, methods string) string {
 	t.Helper()
 	patch, err := os.ReadFile(filepath.Join("embed/kubelet", applied))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var kubelet strings.Builder
 	for line := range strings.Lines(string(patch)) {
 		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-") && !strings.HasPrefix(line, "---") {
@@ -35,12 +40,8 @@ func newTree(t *testing.T, methods string) string {
 		"pkg/kubelet/pleg/pleg.go":            "package pleg\n\ntype PodLifecycleEventGenerator interface {\n" + methods + "\n}\n",
 	} {
 		file := filepath.Join(tree, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		check(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	return tree
 }
@@ -57,9 +58,7 @@ func contents(t *testing.T, tree string) map[string]string {
 		all[strings.TrimPrefix(file, tree+"/")] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return all
 }
 
@@ -73,9 +72,7 @@ func TestInstallUpgradeRemove(t *testing.T) {
 	for methods, file := range map[string]string{methods136: "version136.go", methods137: "version137.go"} {
 		tree := newTree(t, methods)
 		before := contents(t, tree)
-		if err := install(t.Context(), tree); err != nil {
-			t.Fatal(err)
-		}
+		check(t, install(t.Context(), tree))
 		installed := contents(t, tree)
 		for name, text := range installed {
 			switch inside := strings.HasPrefix(name, into+"/"); {
@@ -94,18 +91,12 @@ func TestInstallUpgradeRemove(t *testing.T) {
 			t.Error("the kubelet is not patched")
 		}
 		stale := filepath.Join(tree, into, "internal/pleg/stale.go")
-		if err := os.WriteFile(stale, []byte("package pleg"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := install(t.Context(), tree); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(stale, []byte("package pleg"), 0o644))
+		check(t, install(t.Context(), tree))
 		if diff := cmp.Diff(installed, contents(t, tree)); diff != "" {
 			t.Errorf("an upgrade to the same differs from the first installation: %s", diff)
 		}
-		if err := uninstall(t.Context(), tree); err != nil {
-			t.Fatal(err)
-		}
+		check(t, uninstall(t.Context(), tree))
 		if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
 			t.Errorf("left behind: %s", diff)
 		}

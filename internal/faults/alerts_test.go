@@ -23,10 +23,7 @@ const fired = `label_replace(count by (alertname) (max_over_time(ALERTS{alertsta
 // addAlerts adds the firing alerts to each row, as promtool finds them.
 func addAlerts(t *testing.T, rows []*row) {
 	t.Helper()
-	rules, err := filepath.Abs("../../docs/alerts/evented-pleg.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must(filepath.Abs("../../docs/alerts/evented-pleg.yaml"))(t)
 	var tests []map[string]any
 	for i, r := range rows {
 		tests = append(tests, map[string]any{
@@ -35,14 +32,9 @@ func addAlerts(t *testing.T, rows []*row) {
 		})
 	}
 	// which is YAML too
-	raw, err := json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests})
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests}))(t)
 	path := filepath.Join(t.TempDir(), "scenes.yaml")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, raw, 0o600))
 	// it fails for each alert that fires
 	out, _ := exec.CommandContext(t.Context(), *promtool, "test", "rules", path).CombinedOutput()
 	found := regexp.MustCompile(`alertname="(\w+)", row="(\d+)"`).FindAllStringSubmatch(string(out), -1)

@@ -191,10 +191,7 @@ func TestEveryFaultShows(t *testing.T) {
 		t.Fatal("-update needs a -promtool, for the alerts")
 	}
 	all, brief := *promtool != "", []string{missed, contradicts, unusable, streamLost}
-	old, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must(os.ReadFile(page))(t)
 	intro, _, found := strings.Cut(string(old), columns)
 	if !found {
 		t.Fatalf("docs/faults.md has no table that begins with\n%s", columns)
@@ -247,9 +244,7 @@ func TestEveryFaultShows(t *testing.T) {
 	}
 	text := intro + columns + render(rows)
 	if *update {
-		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(page, []byte(text), 0o644))
 		return
 	}
 	if text != string(old) {

@@ -177,9 +177,7 @@ type dialer = func(context.Context) (net.Conn, error)
 func connect(t *testing.T, dial dialer, opts ...grpc.DialOption) *grpc.ClientConn {
 	conn, err := grpc.NewClient("passthrough:fake", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

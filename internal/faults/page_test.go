@@ -69,10 +69,7 @@ var (
 )
 
 func readGuide(t *testing.T) guide {
-	raw, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(os.ReadFile("../../docs/troubleshooting.md"))(t)
 	g := guide{sections: make(map[string]string)}
 	top, rest, _ := strings.Cut(string(raw), "\n## ")
 	for line := range strings.Lines(top) {

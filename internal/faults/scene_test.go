@@ -83,6 +83,21 @@ func (s *seen) Record(r pleg.Report) {
 	}
 }
 
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // play runs a scene in virtual time.
 func play(t *testing.T, set setting) *seen {
 	t.Helper()
@@ -92,22 +107,10 @@ func play(t *testing.T, set setting) *seen {
 }
 
 func (s *seen) play(t *testing.T, set setting) {
-	profile, err := fakeruntime.ProfileByName(cmp.Or(set.profile, "containerd-2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	faults, err := fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	well, err := fakeruntime.ParseFaults(strings.Fields(takesTime)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	profile := must(fakeruntime.ProfileByName(cmp.Or(set.profile, "containerd-2")))(t)
+	faults := must(fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...))(t)
+	well := must(fakeruntime.ParseFaults(strings.Fields(takesTime)...))(t)
+	rt := must(fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1}))(t)
 	defer rt.Close()
 	lis := bufconn.Listen(1 << 16)
 	var dial dialer = func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
@@ -118,13 +121,11 @@ func (s *seen) play(t *testing.T, set setting) {
 	group.Go(func() { _ = rt.Serve(ctx, lis) })
 
 	driver := newDriver(t, dial)
-	if err := driver.Setup(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, driver.Setup(ctx))
 	loaded, rest := context.WithCancel(ctx)
 	group.Go(func() { driver.Run(loaded, time.Hour) })
 	if set.fromStart {
-		setFaults(t, rt, faults)
+		check(t, rt.SetFaults(faults))
 	}
 	registry := prometheus.NewRegistry()
 	direct, between := dial, &liar{t: t, set: set}
@@ -152,7 +153,7 @@ func (s *seen) play(t *testing.T, set setting) {
 			s.mu.Unlock()
 		}
 		if at := time.Since(begun); at == healthyFor {
-			setFaults(t, rt, faults)
+			check(t, rt.SetFaults(faults))
 			between.lies.Store(true)
 			close(s.began)
 			if set.deafPeer {
@@ -167,14 +168,8 @@ func (s *seen) play(t *testing.T, set setting) {
 	}
 	rest()
 	if set.harmless != "" || set.wrongCodes {
-		setFaults(t, rt, well)
+		check(t, rt.SetFaults(well))
 		s.compare(t, ctx, direct)
-	}
-}
-
-func setFaults(t *testing.T, rt *fakeruntime.Runtime, faults fakeruntime.Faults) {
-	if err := rt.SetFaults(faults); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -294,10 +289,7 @@ func (s *seen) compare(t *testing.T, ctx context.Context, dial dialer) {
 
 // scrape adds the i-th sample of each series.
 func (s *seen) scrape(t *testing.T, registry *prometheus.Registry, i int) {
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(registry.Gather())(t)
 	var text strings.Builder
 	for _, f := range families {
 		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
@@ -309,10 +301,7 @@ func (s *seen) scrape(t *testing.T, registry *prometheus.Registry, i int) {
 			continue
 		}
 		at := strings.LastIndexByte(line, ' ')
-		v, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must(strconv.ParseFloat(strings.TrimSpace(line[at:]), 64))(t)
 		name, labels, _ := strings.Cut(line[:at], "{")
 		series := name + `{job="n",instance="a"}`
 		if labels != "" {
