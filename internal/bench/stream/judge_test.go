@@ -14,23 +14,13 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
-)
-
-const (
-	createdEvent = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
-	startedEvent = runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT
-	stoppedEvent = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
-	deletedEvent = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
-
-	isCreated = runtimeapi.ContainerState_CONTAINER_CREATED
-	isRunning = runtimeapi.ContainerState_CONTAINER_RUNNING
-	isExited  = runtimeapi.ContainerState_CONTAINER_EXITED
 )
 
 var began = time.Unix(1_700_000_000, 0)
 
-// script builds events received a millisecond after their stamps.
+// script sends events received a millisecond after their stamps.
 type script struct {
 	judge *stream.Judge
 	now   time.Time
@@ -42,20 +32,64 @@ func newScript(memory int) *script {
 	return s
 }
 
-type containers map[string]runtimeapi.ContainerState
+// play executes lines separated by semicolons: "opened", "ended", "garbage", "large" (17 MiB of
+// garbage), "wait D", or an event,
+//
+//	TYPE ID [CONTAINER=STATE …] [OPTION …]
+//
+// of a pod with the ready sandbox s and these containers. The options: @D shifts the stamp, @none
+// leaves it out, started:D has the first container started that much before the stamp, and
+// no-sandbox leaves out the sandbox.
+func (s *script) play(lines string) (last stream.Event) {
+	for line := range strings.SplitSeq(lines, ";") {
+		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch verb {
+		case "":
+		case "opened":
+			s.judge.Opened(s.now)
+		case "ended":
+			s.judge.Ended("EOF")
+		case "garbage":
+			s.judge.Event(s.now, []byte{0xff, 0xff})
+		case "large":
+			s.judge.Event(s.now, make([]byte, 17<<20))
+		case "wait":
+			s.now = s.now.Add(duration(rest))
+		default:
+			id, options, _ := strings.Cut(rest, " ")
+			last = s.event(verb, id, strings.Fields(options))
+		}
+	}
+	return last
+}
 
-// event is of a pod with the ready sandbox "s" and these containers.
-func (s *script) event(kind runtimeapi.ContainerEventType, id string, c containers, change ...func(*runtimeapi.ContainerEventResponse)) stream.Event {
+func (s *script) event(kind, id string, options []string) stream.Event {
 	s.now = s.now.Add(10 * time.Millisecond)
 	m := &runtimeapi.ContainerEventResponse{
-		ContainerId: id, ContainerEventType: kind, CreatedAt: s.now.UnixNano(),
+		ContainerId: strings.Trim(id, `"`), ContainerEventType: 7, CreatedAt: s.now.UnixNano(),
 		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}},
 	}
-	for id, state := range c {
-		m.ContainersStatuses = append(m.ContainersStatuses, &runtimeapi.ContainerStatus{Id: id, State: state})
+	if number, ok := runtimeapi.ContainerEventType_value["CONTAINER_"+kind+"_EVENT"]; ok {
+		m.ContainerEventType = runtimeapi.ContainerEventType(number)
 	}
-	for _, f := range change {
-		f(m)
+	for _, o := range options {
+		shift, stamped := strings.CutPrefix(o, "@")
+		before, started := strings.CutPrefix(o, "started:")
+		switch {
+		case o == "no-sandbox":
+			m.PodSandboxStatus = nil
+		case o == "@none":
+			m.CreatedAt = 0
+		case stamped:
+			m.CreatedAt += int64(duration(shift))
+		case started:
+			m.ContainersStatuses[0].StartedAt = m.CreatedAt - int64(duration(before))
+		default:
+			container, state, _ := strings.Cut(o, "=")
+			m.ContainersStatuses = append(m.ContainersStatuses, &runtimeapi.ContainerStatus{
+				Id: container, State: runtimeapi.ContainerState(runtimeapi.ContainerState_value["CONTAINER_"+state]),
+			})
+		}
 	}
 	raw, err := proto.Marshal(m)
 	if err != nil {
@@ -64,179 +98,62 @@ func (s *script) event(kind runtimeapi.ContainerEventType, id string, c containe
 	return s.judge.Event(s.now.Add(time.Millisecond), raw)
 }
 
+func duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
 func TestFlaws(t *testing.T) {
-	stamp := func(d time.Duration) func(*runtimeapi.ContainerEventResponse) {
-		return func(m *runtimeapi.ContainerEventResponse) {
-			m.CreatedAt = time.Unix(0, m.GetCreatedAt()).Add(d).UnixNano()
-		}
-	}
-	life := func(s *script) {
-		s.event(createdEvent, "s", nil)
-		s.event(startedEvent, "s", nil)
-		s.event(createdEvent, "c", containers{"c": isCreated})
-		s.event(startedEvent, "c", containers{"c": isRunning})
-		s.event(stoppedEvent, "c", containers{"c": isExited})
-		s.event(deletedEvent, "c", nil)
-	}
-	for name, test := range map[string]struct {
-		play func(s *script)
-		// want are the flaws, received and told the counts.
-		want           map[stream.Flaw]int
-		reordered      map[string]int
-		skipped        map[string]int
-		received, told int
-		replayed       int
+	const life = "CREATED s; STARTED s; CREATED c c=CREATED; STARTED c c=RUNNING; STOPPED c c=EXITED; DELETED c;"
+	for _, test := range []struct {
+		name, play string
+		want       string // received, told something, and what is not 0 of the rest
 	}{
-		// The second event of a sandbox repeats the payload of the first.
-		"a clean life": {play: life, received: 6, told: 5},
-		"an exit that is seen in the payload of its start": {
-			play: func(s *script) {
-				s.event(startedEvent, "c", containers{"c": isExited})
-				s.event(stoppedEvent, "c", containers{"c": isExited})
-			},
-			received: 2, told: 1,
-		},
-		"a duplicate": {
-			play: func(s *script) {
-				life(s)
-				s.event(deletedEvent, "c", nil)
-			},
-			want: map[stream.Flaw]int{stream.Duplicate: 1}, received: 7, told: 5,
-		},
-		"an exit after the removal": {
-			play: func(s *script) {
-				s.event(startedEvent, "c", containers{"c": isRunning})
-				s.event(deletedEvent, "c", nil)
-				s.event(stoppedEvent, "c", containers{"c": isExited})
-			},
-			want: map[stream.Flaw]int{stream.Reordered: 1}, reordered: map[string]int{"STOPPED after DELETED": 1}, received: 3, told: 2,
-		},
-		"another container in an old state": {
-			play: func(s *script) {
-				s.event(startedEvent, "c", containers{"c": isRunning})
-				s.event(startedEvent, "d", containers{"c": isCreated, "d": isRunning})
-			},
-			want: map[stream.Flaw]int{stream.StalePayload: 1}, received: 2, told: 2,
-		},
-		"a removed container shown again": {
-			play: func(s *script) {
-				s.event(deletedEvent, "c", nil)
-				s.event(startedEvent, "d", containers{"c": isExited, "d": isRunning})
-			},
-			want: map[stream.Flaw]int{stream.StalePayload: 1}, received: 2, told: 2,
-		},
-		"an event that its own payload contradicts": {
-			play: func(s *script) { s.event(stoppedEvent, "c", containers{"c": isRunning}) },
-			want: map[stream.Flaw]int{stream.Contradicting: 1}, received: 1, told: 1,
-		},
-		"a start that never came": {
-			play: func(s *script) {
-				s.event(createdEvent, "c", containers{"c": isCreated})
-				s.event(stoppedEvent, "c", containers{"c": isExited}, func(m *runtimeapi.ContainerEventResponse) {
-					m.ContainersStatuses[0].StartedAt = m.CreatedAt
-				})
-			},
-			skipped: map[string]int{"STARTED": 1}, received: 2, told: 2,
-		},
-		"a start from before": {
-			play: func(s *script) {
-				s.event(stoppedEvent, "c", containers{"c": isExited}, func(m *runtimeapi.ContainerEventResponse) {
-					m.ContainersStatuses[0].StartedAt = began.Add(-time.Second).UnixNano()
-				})
-			},
-			received: 1, told: 1,
-		},
-		"a start that comes late": {
-			play: func(s *script) {
-				started := func(m *runtimeapi.ContainerEventResponse) { m.ContainersStatuses[0].StartedAt = m.CreatedAt }
-				s.event(stoppedEvent, "c", containers{"c": isExited}, started)
-				s.event(startedEvent, "c", containers{"c": isExited}, started)
-			},
-			want: map[stream.Flaw]int{stream.Reordered: 1}, reordered: map[string]int{"STARTED after STOPPED": 1}, received: 2, told: 1,
-		},
-		"an exit that never came": {
-			play: func(s *script) {
-				s.event(startedEvent, "c", containers{"c": isRunning})
-				s.event(deletedEvent, "c", nil)
-			},
-			skipped: map[string]int{"STOPPED": 1}, received: 2, told: 2,
-		},
-		"an exit while the stream was away": {
-			play: func(s *script) {
-				s.event(startedEvent, "c", containers{"c": isRunning})
-				s.judge.Opened(s.now)
-				s.event(deletedEvent, "c", nil)
-			},
-			received: 2, told: 2,
-		},
-		"no sandbox": {
-			play: func(s *script) {
-				s.event(startedEvent, "c", containers{"c": isRunning}, func(m *runtimeapi.ContainerEventResponse) { m.PodSandboxStatus = nil })
-			},
-			want: map[stream.Flaw]int{stream.NoSandbox: 1}, received: 1, told: 1,
-		},
-		"no statuses": {
-			play: func(s *script) { s.event(startedEvent, "c", nil) },
-			want: map[stream.Flaw]int{stream.NoStatuses: 1}, received: 1, told: 1,
-		},
-		"an unknown type": {
-			play: func(s *script) { s.event(7, "c", nil) },
-			want: map[stream.Flaw]int{stream.UnknownType: 1}, received: 1,
-		},
-		"no ID": {
-			play: func(s *script) { s.event(startedEvent, "", nil) },
-			want: map[stream.Flaw]int{stream.Malformed: 1}, received: 1,
-		},
-		"no protobuf": {
-			play: func(s *script) { s.judge.Event(s.now, []byte{0xff, 0xff}) },
-			want: map[stream.Flaw]int{stream.Malformed: 1}, received: 1,
-		},
-		"a stamp that goes back": {
-			play: func(s *script) {
-				s.event(createdEvent, "s", nil)
-				s.event(createdEvent, "c", containers{"c": isCreated}, stamp(-15*time.Millisecond))
-			},
-			want: map[stream.Flaw]int{stream.StampBack: 1}, received: 2, told: 2,
-		},
-		"a stamp ahead": {
-			play: func(s *script) { s.event(createdEvent, "s", nil, stamp(time.Second)) },
-			want: map[stream.Flaw]int{stream.FromFuture: 1}, received: 1, told: 1,
-		},
-		"no stamp": {
-			play: func(s *script) {
-				s.event(createdEvent, "s", nil, func(m *runtimeapi.ContainerEventResponse) { m.CreatedAt = 0 })
-			},
-			want: map[stream.Flaw]int{stream.NoStamp: 1}, received: 1, told: 1,
-		},
-		"a replay is no duplicate, and old": {
-			play: func(s *script) {
-				life(s)
-				s.now = s.now.Add(time.Hour)
-				s.judge.Ended("EOF")
-				s.judge.Opened(s.now)
-				s.event(startedEvent, "c", containers{"c": isRunning}, stamp(-time.Minute))
-				s.event(stoppedEvent, "c", containers{"c": isRunning}, stamp(-time.Minute))
-			},
-			received: 8, told: 5, replayed: 2,
-		},
+		{"a clean life, in which the sandbox's second event repeats the payload of the first", life, "6 5"},
+		{"an exit that is seen in the payload of its start", "STARTED c c=EXITED; STOPPED c c=EXITED", "2 1"},
+		{"a duplicate", life + "DELETED c", "7 5, 1 duplicate"},
+		{"an exit after the removal", "STARTED c c=RUNNING; DELETED c; STOPPED c c=EXITED", "3 2, 1 reordered, 1 STOPPED after DELETED"},
+		{"another container in an old state", "STARTED c c=RUNNING; STARTED d c=CREATED d=RUNNING", "2 2, 1 stale-payload"},
+		{"a removed container shown again", "DELETED c; STARTED d c=EXITED d=RUNNING", "2 2, 1 stale-payload"},
+		{"an event that its own payload contradicts", "STOPPED c c=RUNNING", "1 1, 1 contradicting"},
+		{"a start that never came", "CREATED c c=CREATED; STOPPED c c=EXITED started:0s", "2 2, skipped 1 STARTED"},
+		{"a start from before", "STOPPED c c=EXITED started:1s", "1 1"},
+		{"a start that comes late", "STOPPED c c=EXITED started:0s; STARTED c c=EXITED started:0s", "2 1, 1 reordered, 1 STARTED after STOPPED"},
+		{"an exit that never came", "STARTED c c=RUNNING; DELETED c", "2 2, skipped 1 STOPPED"},
+		{"an exit while the stream was away", "STARTED c c=RUNNING; opened; DELETED c", "2 2"},
+		{"no sandbox", "STARTED c c=RUNNING no-sandbox", "1 1, 1 without-sandbox"},
+		{"no statuses", "STARTED c", "1 1, 1 without-statuses"},
+		{"an unknown type", "BORN c", "1 0, 1 unknown-type"},
+		{"no ID", `STARTED ""`, "1 0, 1 malformed"},
+		{"no protobuf", "garbage", "1 0, 1 malformed"},
+		{"a stamp that goes back", "CREATED s; CREATED c c=CREATED @-15ms", "2 2, 1 stamp-back"},
+		{"a stamp ahead", "CREATED s @1s", "1 1, 1 from-the-future"},
+		{"no stamp", "CREATED s @none", "1 1, 1 without-stamp"},
+		{"a replay is no duplicate, and old", life + "wait 1h; ended; opened; STARTED c c=RUNNING @-1m; STOPPED c c=RUNNING @-1m", "8 5, replayed 2"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			s := newScript(0)
-			test.play(s)
+			s.play(test.play)
 			r := s.judge.Report(s.now.Add(time.Minute))
-			if diff := cmp.Diff(test.want, r.Flaws, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("flaws (-want +got):\n%s", diff)
+			got := fmt.Sprint(r.Received, " ", r.ToldSomething)
+			add := func(label, counts string) {
+				if counts != "" {
+					got += ", " + label + counts
+				}
 			}
-			if diff := cmp.Diff(test.reordered, r.Reordered, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("reordered (-want +got):\n%s", diff)
+			add("", bench.Counts(r.Flaws))
+			add("", bench.Counts(r.Reordered))
+			add("skipped ", bench.Counts(r.Skipped))
+			if r.Replayed > 0 {
+				add("replayed ", fmt.Sprint(r.Replayed))
 			}
-			if diff := cmp.Diff(test.skipped, r.Skipped, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("skipped (-want +got):\n%s", diff)
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
 			}
-			if r.Received != test.received || r.ToldSomething != test.told || r.Replayed != test.replayed {
-				t.Errorf("received %d, told something %d, replayed %d; want %d, %d, %d", r.Received, r.ToldSomething, r.Replayed, test.received, test.told, test.replayed)
-			}
-			for f := range test.want {
+			for f := range r.Flaws {
 				if r.Examples[f] == "" {
 					t.Errorf("no example of %s", f)
 				}
@@ -250,10 +167,9 @@ func TestDelays(t *testing.T) {
 	s := newScript(0)
 	for i := range 100 {
 		id := fmt.Sprint(i)
-		s.event(startedEvent, id, containers{id: isRunning})
-		s.event(stoppedEvent, id, containers{id: isExited}, func(m *runtimeapi.ContainerEventResponse) { m.CreatedAt -= int64(9 * time.Millisecond) })
+		s.play(fmt.Sprintf("STARTED %[1]s %[1]s=RUNNING; STOPPED %[1]s %[1]s=EXITED @-9ms", id))
 	}
-	s.event(createdEvent, "old", containers{"old": isCreated}, func(m *runtimeapi.ContainerEventResponse) { m.CreatedAt = began.Add(-time.Hour).UnixNano() })
+	s.play("CREATED old old=CREATED @-1h")
 	r := s.judge.Report(s.now.Add(time.Minute))
 	for kind, want := range map[string]struct {
 		count int
@@ -272,12 +188,11 @@ func TestDelays(t *testing.T) {
 // TestMemoryIsBounded forgets the oldest.
 func TestMemoryIsBounded(t *testing.T) {
 	s := newScript(3)
-	s.event(startedEvent, "a", containers{"a": isRunning})
+	s.play("STARTED a a=RUNNING")
 	for i := range 10 {
-		id := fmt.Sprint(i)
-		s.event(startedEvent, id, containers{id: isRunning})
+		s.play(fmt.Sprintf("STARTED %[1]d %[1]d=RUNNING", i))
 	}
-	s.event(startedEvent, "a", containers{"a": isRunning})
+	s.play("STARTED a a=RUNNING")
 	if r := s.judge.Report(s.now.Add(time.Minute)); r.Flaws[stream.Duplicate] != 0 || r.ToldSomething != 12 {
 		t.Errorf("%v: the judge remembers more than it was allowed to", r.Flaws)
 	}
@@ -292,7 +207,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // TestEventShowsAll checks the output of --raw.
 func TestEventShowsAll(t *testing.T) {
 	s := newScript(0)
-	got := s.event(startedEvent, "c", containers{"c": isRunning})
+	got := s.play("STARTED c c=RUNNING")
 	want := stream.Event{
 		Received: s.now.Add(time.Millisecond), Type: "STARTED", ID: "c", Kind: "container", Namespace: "n", Pod: "p", UID: "u",
 		CreatedAt: s.now.UTC(), AgeSeconds: new(0.001), Bytes: got.Bytes,
@@ -310,16 +225,15 @@ func TestConclude(t *testing.T) {
 		change(&f)
 		return f
 	}
-	told := func(n int) func(*script) {
-		return func(s *script) {
-			for i := range n {
-				id := fmt.Sprint(i)
-				s.event(startedEvent, id, containers{id: isRunning})
-			}
+	told := func(n int) (lines string) {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "STARTED %[1]d %[1]d=RUNNING;", i)
 		}
+		return b.String()
 	}
 	for name, test := range map[string]struct {
-		play   func(*script)
+		play   string
 		facts  stream.Facts
 		worth  stream.Worth
 		period float64
@@ -336,7 +250,7 @@ func TestConclude(t *testing.T) {
 		"too few":     {told(29), full, stream.WorthUntested, 0, "29 are too few", ""},
 		"trustworthy": {told(300), full, stream.WorthFull, 300, "fewer than 1 %", ""},
 		"flawed": {
-			func(s *script) { told(30)(s); told(1)(s) }, full, stream.WorthFull, 300, "not without flaws", "1 of 31 events were sent twice",
+			told(30) + told(1), full, stream.WorthFull, 300, "not without flaws", "1 of 31 events were sent twice",
 		},
 		"unread pods": {told(30), with(func(f *stream.Facts) { f.Reads, f.ReadErrors = 9, 4 }), stream.WorthFull, 300, "every change", "4 of 13 reads"},
 		"no pod read": {
@@ -346,7 +260,7 @@ func TestConclude(t *testing.T) {
 			told(0), with(func(f *stream.Facts) { f.ReadErrors, f.Unsupported = 5, true }), stream.WorthNone, 1, "no events", "enable_pod_events",
 		},
 		"large": {
-			func(s *script) { told(30)(s); s.judge.Event(s.now, make([]byte, 17<<20)) }, full, stream.WorthFull, 300,
+			told(30) + "large", full, stream.WorthFull, 300,
 			"not without flaws", "the largest event has 17.0 MiB: a kubelet takes 16.0 MiB",
 		},
 		"unusable":     {told(30), with(func(f *stream.Facts) { f.Malformed = 4 }), stream.WorthFull, 300, "not without flaws", "4 items of answers"},
@@ -354,19 +268,19 @@ func TestConclude(t *testing.T) {
 		"unknown":      {told(30), with(func(f *stream.Facts) { f.UnknownPhase = 4 }), stream.WorthFull, 300, "not without flaws", "in the state UNKNOWN"},
 		"of nobody":    {told(30), with(func(f *stream.Facts) { f.Unattributed = 4 }), stream.WorthFull, 300, "not without flaws", "4 containers of the last list without a pod"},
 		"flapping": {
-			func(s *script) { told(300)(s); s.judge.Ended("EOF") }, with(func(f *stream.Facts) { f.ConnectedSeconds = 80 }),
+			told(300) + "ended", with(func(f *stream.Facts) { f.ConnectedSeconds = 80 }),
 			stream.WorthPartial, 1, "80 s of 100 s", "1× EOF",
 		},
 		"left out": {
-			func(s *script) { told(300)(s); s.event(deletedEvent, "1", nil) }, full, stream.WorthPartial, 300, "left out 1 event of", "1 STOPPED",
+			told(300) + "DELETED 1", full, stream.WorthPartial, 300, "left out 1 event of", "1 STOPPED",
 		},
 		"ended": {
-			func(s *script) { told(30)(s); s.judge.Ended("EOF"); s.judge.Ended("EOF") }, full, stream.WorthFull, 300, "every change", "2× EOF",
+			told(30) + "ended; ended", full, stream.WorthFull, 300, "every change", "2× EOF",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(0)
-			test.play(s)
+			s.play(test.play)
 			v := s.judge.Report(s.now.Add(time.Minute)).Conclude(test.facts)
 			if v.Worth != test.worth || v.PeriodSeconds != test.period || !strings.Contains(v.Summary, test.says) {
 				t.Errorf("worth %s, period %v, %q; want %s, %v, %q", v.Worth, v.PeriodSeconds, v.Summary, test.worth, test.period, test.says)
