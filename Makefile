@@ -73,7 +73,7 @@ mutate-scripts: ## play each script against the deliberate faults that it names;
 	$(GO) run ./internal/mutate -scripts
 
 .PHONY: pages
-pages: ## look at the pages of run, stress, watch, compare and fleet in a real browser, on a phone and a desk; pictures in build/pages
+pages: ## look at the pages of run, stress, watch and fleet in a real browser, on a phone and a desk; pictures in build/pages
 	.ci/pages $(BUILD)/pages
 
 #: real components, as root on Linux; built once from the module registry into build/

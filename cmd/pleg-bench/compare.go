@@ -25,8 +25,7 @@ import (
 )
 
 func newCompare(s streams) *cobra.Command {
-	var out string
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "compare A [B]",
 		Short: "Compare kept runs as benchstat does",
 		Long: `compare reads what "--out DIR" of run, stress or watch has kept in A and in B,
@@ -38,8 +37,6 @@ Options in which A and B differ are named.`,
 		Example: `  for i in 1 2 3 4 5 6; do pleg-bench run --out before/$i; done
   pleg-bench run --out after/1 --relist-max 60s
   pleg-bench compare before after
-  # with a page, difference/report.html
-  pleg-bench compare before after --out difference
   # evented and generic of the same runs
   pleg-bench compare before
   benchstat -ignore seed before/*/benchstat.txt`,
@@ -49,7 +46,7 @@ Options in which A and B differ are named.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(_ *cobra.Command, args []string) error {
 			var sides []*measured
 			for _, path := range args {
 				m, err := measure(path)
@@ -65,16 +62,9 @@ Options in which A and B differ are named.`,
 			if len(d.Tables) == 0 {
 				return fmt.Errorf("%s: no benchmark is in both; for the two PLEGs of one run, keep it with --compare", strings.Join(args, ", "))
 			}
-			if err := d.WriteText(s.out); err != nil || out == "" {
-				return err
-			}
-			err := report.WriteDocument(out, cli.CommandLine(cmd), d)
-			cli.PrintKept(cmd, out)
-			return err
+			return d.WriteText(s.out)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "keep the comparison in this folder as a page, report.html")
-	return cmd
 }
 
 // measured is the figures of a side of a comparison.

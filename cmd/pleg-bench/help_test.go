@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
@@ -81,34 +80,5 @@ func TestExamplesAreUnderstood(t *testing.T) {
 	}
 	if lines < 25 {
 		t.Errorf("%d lines of examples, want more than two dozen", lines)
-	}
-}
-
-// TestCompletionKnowsValues asks for completions as a shell does.
-func TestCompletionKnowsValues(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"run --profile ":      "crio\n",
-		"--mode ":             "generic\n",
-		"fake --fault dro":    "drop=0.1\t",
-		"watch -o ":           "json\n",
-		"stress --restart-ru": ":4",
-	} {
-		o := execCommand(t, append([]string{"__complete"}, strings.Split(args, " ")...)...)
-		if o.status != cli.ExitOK || !strings.Contains(o.stdout, want) {
-			t.Errorf("%s: status %d, %q, want %q", args, o.status, o.stdout, want)
-		}
-	}
-}
-
-// TestImagesOfTheFake checks that the error without --image names the runtime's images.
-func TestImagesOfTheFake(t *testing.T) {
-	t.Parallel()
-	socket := fakeServer(t)
-	for _, command := range []string{"run", "stress"} {
-		o := execCommand(t, command, "--endpoint", "unix://"+socket)
-		if o.status != cli.ExitUsage || !strings.Contains(o.stderr, "--image is missing") || !strings.Contains(o.stderr, fakeruntime.WorkloadImage) {
-			t.Errorf("%s: status %d, %s", command, o.status, o.stderr)
-		}
 	}
 }

@@ -34,11 +34,10 @@ func (f *fakeFlags) add(flags *pflag.FlagSet) {
 }
 
 // childArgs returns the arguments that make this program such a runtime, as a child of another
-// command. Each incarnation has its own seed, because no runtime reuses an ID.
-func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket string, incarnation int) []string {
-	return func(socket string, incarnation int) []string {
-		seed := f.seed + uint64(incarnation)*0x9e3779b97f4a7c15
-		args := []string{"fake", "--child", "--socket", socket, "--profile", f.profile, "--seed", fmt.Sprint(seed)}
+// command.
+func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket string) []string {
+	return func(socket string) []string {
+		args := []string{"fake", "--child", "--socket", socket, "--profile", f.profile, "--seed", fmt.Sprint(f.seed)}
 		for _, fault := range f.faults {
 			args = append(args, "--fault", fault)
 		}
@@ -114,9 +113,8 @@ failed.`,
   # the same load, polled
   pleg-bench run --mode generic
   pleg-bench run --profile crio --fault drop=0.1 -o json
-  # the runtime restarts, its containers survive; and: kill -9, and all is gone
+  # the runtime restarts, its containers survive
   pleg-bench run --restart-runtime-at 4s
-  pleg-bench run --kill-runtime-at 4s
   # keep the result with a page, and fail if it is worse than that
   pleg-bench run --out before --expect 'latency.p99<5ms' \
       --expect events.missed=0
@@ -160,8 +158,7 @@ failed.`,
 	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
 	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.2s")
 	flags.DurationVar(&o.RestartAt, "restart-runtime-at", 0, "restart the fake runtime at that time of the load; its containers survive")
-	flags.DurationVar(&o.KillAt, "kill-runtime-at", 0, "kill the fake runtime's process at that time, and start another one, which knows nothing")
-	flags.DurationVar(&o.OutageFor, "outage", 400*time.Millisecond, "how long a restarted or killed runtime is down")
+	flags.DurationVar(&o.OutageFor, "outage", 400*time.Millisecond, "how long a restarted runtime is down")
 	flags.DurationVar(&o.RelistBase, "relist-base", 0, "relist period without trust in the stream (default the PLEG's own, 1s)")
 	flags.DurationVar(&o.RelistMax, "relist-max", 0, "longest relist period that the stream can earn (default the PLEG's own, 300s)")
 	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -75,7 +74,7 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 	if err != nil && !errors.Is(left, syscall.EPIPE) { // named already
 		left = errors.Join(fmt.Errorf("write the result: %w", err), left)
 	}
-	saved.Command = CommandLine(cmd)
+	saved.Command = append([]string{cmd.Root().Name()}, os.Args[1:]...)
 	saved.Expect(o.bounds)
 	if o.Dir != "" {
 		left = errors.Join(left, saved.Write(o.Dir))
@@ -83,7 +82,9 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 	for _, failure := range saved.Failures {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().CommandPath(), failure)
 	}
-	PrintKept(cmd, o.Dir)
+	if o.Dir != "" && terminal(cmd.ErrOrStderr()) > 0 { // scripts know the folder
+		fmt.Fprintf(cmd.ErrOrStderr(), "kept in %s\n", filepath.Join(o.Dir, "report.html"))
+	}
 	switch {
 	case left != nil:
 		return left
@@ -93,18 +94,6 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 		return ErrUnmet
 	}
 	return nil
-}
-
-// PrintKept prints the page's path, on a terminal only: scripts know the folder.
-func PrintKept(cmd *cobra.Command, dir string) {
-	if dir != "" && terminal(cmd.ErrOrStderr()) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "kept in %s\n", filepath.Join(dir, "report.html"))
-	}
-}
-
-// CommandLine is the user's command line.
-func CommandLine(cmd *cobra.Command) []string {
-	return append(strings.Fields(cmd.Root().CommandPath()), os.Args[1:]...)
 }
 
 // Setup returns the options that shape a finding, and the version of the program.

@@ -52,9 +52,3 @@ func (s *Saved) page() page {
 
 // Write writes the page.
 func (p page) Write(w io.Writer) error { return pageTemplate.Execute(w, p) }
-
-// WriteDocument writes a document without charts as a page into the folder.
-func WriteDocument(dir string, command []string, d bench.Document) error {
-	p := page{Document: d, Command: strings.Join(command, " "), Began: time.Now().UTC()}
-	return files{pageFile: p.Write}.write(dir)
-}
