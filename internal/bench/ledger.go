@@ -60,7 +60,6 @@ type passage struct {
 // account is the knowledge of an ID. Arrays are indexed by State.Rank.
 type account struct {
 	pod      string
-	sandbox  bool
 	happened [5]int64
 	inexact  [5]bool
 	told     [5]int64
@@ -74,10 +73,10 @@ func NewLedger() *Ledger {
 	return &Ledger{ids: make(map[string]*account), syncs: make(map[string][]int64)}
 }
 
-func (l *Ledger) account(pod, id string, sandbox bool) *account {
+func (l *Ledger) account(pod, id string) *account {
 	a := l.ids[id]
 	if a == nil {
-		a = &account{pod: pod, sandbox: sandbox}
+		a = &account{pod: pod}
 		l.ids[id] = a
 	}
 	return a
@@ -89,18 +88,9 @@ func (l *Ledger) Happened(c Change) {
 	if rank == 0 || c.ID == "" {
 		return
 	}
-	a := l.account(c.Pod, c.ID, c.Sandbox)
+	a := l.account(c.Pod, c.ID)
 	if a.happened[rank] == 0 {
 		a.happened[rank], a.inexact[rank] = c.At, c.Inexact
-	}
-}
-
-// Lost enters that the runtime has forgotten everything: every ID was removed.
-func (l *Ledger) Lost(at int64) {
-	for _, a := range l.ids {
-		if rank := Removed.Rank(); a.happened[rank] == 0 {
-			a.happened[rank] = at
-		}
 	}
 }
 
@@ -115,7 +105,7 @@ func (l *Ledger) Delivered(d Delivery) {
 		return
 	}
 	rank := d.State.Rank()
-	a := l.account(d.Pod, d.ID, d.Sandbox)
+	a := l.account(d.Pod, d.ID)
 	switch {
 	case a.told[rank] != 0:
 		l.duplicates++
@@ -152,8 +142,6 @@ type Verdict struct {
 	// Path is the time from the runtime's stamp of an event to the delivery of its first report, for
 	// deliveries with wanted stamps.
 	Path []time.Duration
-	// By holds the same by the kind of change, such as sandbox_removed.
-	By map[string][]time.Duration
 	// Begins are the stamps of the changes in Latency, in the same order, for a timeline.
 	Begins []int64
 }
@@ -185,27 +173,12 @@ func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
 				continue
 			}
 			if !a.inexact[rank] {
-				took := max(0, time.Duration(told-at))
-				v.Latency = append(v.Latency, took)
-				kind := changeName(a.sandbox, rank)
-				if v.By == nil {
-					v.By = make(map[string][]time.Duration)
-				}
-				v.By[kind] = append(v.By[kind], took)
+				v.Latency = append(v.Latency, max(0, time.Duration(told-at)))
 				v.Begins = append(v.Begins, at)
 			}
 		}
 	}
 	return v
-}
-
-// changeName names a kind of change.
-func changeName(sandbox bool, rank int) string {
-	kind := "container"
-	if sandbox {
-		kind = "sandbox"
-	}
-	return kind + [...]string{"", "_created", "_started", "_died", "_removed"}[rank]
 }
 
 // toldOf returns when the change was told, 0 if never.

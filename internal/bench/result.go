@@ -169,11 +169,9 @@ type CostResult struct {
 	Inspections int `json:"inspections"`
 }
 
-// OutageResult describes a restart of the runtime in the middle of the run. Times count from its
-// begin.
+// OutageResult describes a restart of the runtime in the middle of the run, which its containers
+// survive. Times count from its begin.
 type OutageResult struct {
-	// Kind is "restart" (containers survive) or "kill" (the process is killed and everything is lost).
-	Kind      string  `json:"kind"`
 	AtSeconds float64 `json:"at_seconds"`
 	// DownSeconds is the time without a listener; ReconnectedSeconds the time until the stream was
 	// connected again, 0 if never; RelistedSeconds the time until the cache covered the whole
@@ -191,8 +189,6 @@ type ComparisonResult struct {
 	PLEG    PLEGResult    `json:"pleg"`
 	Events  EventsResult  `json:"events"`
 	Latency LatencyResult `json:"latency_seconds"`
-	// LatencyBy is the same by the kind of change, such as container_died or sandbox_removed.
-	LatencyBy map[string]LatencyResult `json:"latency_by_change"`
 	// EventLatency is the time from the runtime's stamp of an event to the delivery of its first
 	// report.
 	EventLatency LatencyResult     `json:"event_latency_seconds"`

@@ -41,7 +41,7 @@ func (r *Result) Document() Document {
 		d.Verdict, d.Notes = "FAIL: "+strings.Join(r.Failures, "; ")+".", r.Consistency.Differences
 	}
 	if o := r.Outage; o != nil {
-		d.Marks = append(d.Marks, Mark{o.AtSeconds, o.AtSeconds + o.DownSeconds, "runtime " + o.Kind})
+		d.Marks = append(d.Marks, Mark{o.AtSeconds, o.AtSeconds + o.DownSeconds, "runtime restart"})
 	}
 	return d
 }
@@ -164,8 +164,7 @@ func (r *Result) story() (list []string) {
 		}
 	}
 	if o := r.Outage; o != nil {
-		verb := map[string]string{"restart": "restarted, its containers survived", "kill": "killed, everything in it was lost"}[o.Kind]
-		line("outage: at %s the runtime was %s; down %s, stream back after %s, whole cache fresh after %s", Seconds(o.AtSeconds), verb,
+		line("outage: at %s the runtime was restarted, its containers survived; down %s, stream back after %s, whole cache fresh after %s", Seconds(o.AtSeconds),
 			Seconds(o.DownSeconds), or(o.ReconnectedSeconds, "never"), or(o.RelistedSeconds, "never"))
 	}
 	return list

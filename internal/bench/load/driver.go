@@ -175,15 +175,6 @@ func Images(ctx context.Context, conn grpc.ClientConnInterface) string {
 	return " (it has " + strings.Join(names, ", ") + ")"
 }
 
-// Lost reports to the driver that the runtime has forgotten everything. Pods are made anew.
-func (d *Driver) Lost() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, p := range d.pods {
-		p.broken = true
-	}
-}
-
 // Finish lets Run begin nothing more.
 func (d *Driver) Finish() { d.finishOnce.Do(func() { close(d.finish) }) }
 

@@ -103,7 +103,7 @@ func quantity(s string) (v float64, show func(float64) string, err error) {
 }
 
 // inMap matches paths into maps with keys known only to a run.
-var inMap = regexp.MustCompile(`(^|\.)(latency_by_change|cost\.rpcs|load\.errors|stream\.delay(_seconds)?|calls)(\.|$)`)
+var inMap = regexp.MustCompile(`(^|\.)(cost\.rpcs|load\.errors|stream\.delay(_seconds)?|calls)(\.|$)`)
 
 // counting matches paths into maps of counts, in which nothing is 0.
 var counting = regexp.MustCompile(`^(stream\.(flaws|skipped|reordered|endings)|reports)\.`)

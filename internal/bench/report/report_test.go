@@ -27,7 +27,7 @@ func result() *bench.Result {
 			Consistency: bench.ConsistencyResult{CheckedPods: 10},
 			Cost:        bench.CostResult{PLEGCPUSeconds: 0.4, PLEGMaxRSSBytes: 40 << 20, Relists: 3, RPCs: map[string]int{"ListContainers": 3, "ContainerStatus": 900}},
 		},
-		Outage: &bench.OutageResult{Kind: "restart", AtSeconds: 4, DownSeconds: 0.5},
+		Outage: &bench.OutageResult{AtSeconds: 4, DownSeconds: 0.5},
 	}
 	r.Judge(false)
 	return r

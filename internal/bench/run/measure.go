@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
@@ -43,10 +44,10 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	r.loadBegan = time.Now()
 	r.mu.Unlock()
 
-	var interludes sync.WaitGroup
-	interludes.Go(func() { r.runOutage(r.asked) })
+	var restarting sync.WaitGroup
+	restarting.Go(func() { r.restart(r.asked) })
 	r.drive(ctx, r.options.Duration)
-	interludes.Wait()
+	restarting.Wait()
 	end := bench.Now()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -117,8 +118,8 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	result.Cost.RuntimeCPUSeconds = cpuAfter.since(cpuBefore)
 	if r.fake != nil {
 		result.Runtime.Profile = r.options.Profile
-		emitted, _, lost := r.fake.totals()
-		result.Events.RuntimeEmitted = new(int(emitted))
+		last, lost := r.fake.totals()
+		result.Events.RuntimeEmitted = new(int(last.Stats.Events.Emitted))
 		if lost > 0 {
 			return nil, fmt.Errorf("the fake runtime's history dropped %d changes before they were collected: the rate is too high to judge by", lost)
 		}
@@ -161,7 +162,7 @@ func (r *runner) eachSide(f func(*side) error) error {
 func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error) {
 	r.enter("comparing")
 	if r.fake != nil {
-		if err := r.fake.liftFaults(ctx); err != nil {
+		if err := r.fake.SetFaults(ctx, fakeruntime.Faults{}); err != nil {
 			return nil, err
 		}
 	}
@@ -227,8 +228,8 @@ func (r *runner) runtimeCPU(ctx context.Context) *processCPU {
 		return peerCPU(r.socket)
 	}
 	r.collect(ctx)
-	_, cpu, _ := r.fake.totals()
-	return &processCPU{process: "the fake", seconds: cpu}
+	last, _ := r.fake.totals()
+	return &processCPU{process: "the fake", seconds: last.CPUSeconds}
 }
 
 // callSeconds sums up the calls begun between two stamps.

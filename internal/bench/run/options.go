@@ -49,17 +49,15 @@ type Options struct {
 	ProbeRate float64
 	// RelistBase, RelistMax and ReadTimeout are the generator's; zero means its defaults.
 	RelistBase, RelistMax, ReadTimeout time.Duration
-	// RestartAt and KillAt restart or kill the fake runtime at this time of the load, for OutageFor.
-	// Zero: never.
-	RestartAt, KillAt, OutageFor time.Duration
+	// RestartAt restarts the fake runtime at this time of the load, for OutageFor. Zero: never.
+	RestartAt, OutageFor time.Duration
 	// MetricsAddr serves the generator's metrics.
 	MetricsAddr string
 	// WantTimeline keeps the latency of every single change in Result.Series.
 	WantTimeline bool
 
 	// FakeArgs and WorkerArgs are the arguments that make this program a fake runtime and a worker.
-	// Incarnation counts the runtimes of a run, from 0.
-	FakeArgs   func(socket string, incarnation int) []string
+	FakeArgs   func(socket string) []string
 	WorkerArgs []string
 	// Stderr takes the children's output, OnStatus the progress of the run, several times a second.
 	// Nil discards.
@@ -94,28 +92,25 @@ func (o Options) Validate() error {
 		flag string
 		v    time.Duration
 	}{
-		{"restart-runtime-at", o.RestartAt}, {"kill-runtime-at", o.KillAt}, {"outage", o.OutageFor},
+		{"restart-runtime-at", o.RestartAt}, {"outage", o.OutageFor},
 		{"relist-base", o.RelistBase}, {"relist-max", o.RelistMax}, {"read-timeout", o.ReadTimeout}, {"job-life", o.JobLife},
 	} {
 		if d.v < 0 {
 			bad("--%s %v: it must not be negative", d.flag, d.v)
 		}
-		if (d.flag == "restart-runtime-at" || d.flag == "kill-runtime-at") && d.v > 0 && d.v >= o.Duration {
-			bad("--%s %v: the load ends at %v", d.flag, d.v, o.Duration)
-		}
+	}
+	if o.RestartAt > 0 && o.RestartAt >= o.Duration {
+		bad("--restart-runtime-at %v: the load ends at %v", o.RestartAt, o.Duration)
 	}
 	if o.Parallel < 0 || o.Parallel > 1000 {
 		bad("--parallel %d: use 1 to 1000 calls at once", o.Parallel)
-	}
-	if o.RestartAt > 0 && o.KillAt > 0 {
-		bad("--restart-runtime-at and --kill-runtime-at exclude each other")
 	}
 	if o.Endpoint != "" {
 		if o.Image == "" {
 			bad("--image is missing: with --endpoint, name an image that the runtime has (crictl images); containers of it are given the arguments %q", "sleep 0.2s")
 		}
-		if o.RestartAt > 0 || o.KillAt > 0 || len(o.Faults) > 0 {
-			bad("--fault, --restart-runtime-at and --kill-runtime-at are for the fake runtime: they do not go with --endpoint")
+		if o.RestartAt > 0 || len(o.Faults) > 0 {
+			bad("--fault and --restart-runtime-at are for the fake runtime: they do not go with --endpoint")
 		}
 	} else {
 		if o.BesideKubelet || o.LogDirectory != "" {

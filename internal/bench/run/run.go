@@ -6,9 +6,9 @@
 // # Model
 //
 // A run has phases: start, set up the pods, change them for a time, settle, compare, clean up.
-// While pods change, the runtime can be restarted or killed, and the consumer of Watch can be
-// stalled. Afterwards faults are lifted, and the cache is compared with a full read of the runtime:
-// at once, and after another relist, which must leave no difference.
+// While pods change, the runtime can be restarted. Afterwards faults are lifted, and the cache is
+// compared with a full read of the runtime: at once, and after another relist, which must leave no
+// difference.
 //
 // # Concurrency
 //
@@ -79,14 +79,13 @@ type runner struct {
 	jobsOnly bool
 	pace     string // the outcome of the last step of a stress test, in words
 
-	mu    sync.Mutex // owns the fields below
-	facts []load.Fact
-	// factsFrom voids the facts before it: the runtime was killed and has forgotten them.
-	factsFrom int64
+	outage *outage
+
+	mu        sync.Mutex // owns the fields below
+	facts     []load.Fact
 	changes   []bench.Change // on a real runtime, as the load learned of them
 	phase     string
 	loadBegan time.Time
-	outage    *outage
 }
 
 // Status is where a run is, for people.
@@ -199,8 +198,6 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		if r.folder, err = load.MakeScratch(); err != nil {
 			return err
 		}
-		r.fake = newFake(r.folder.Path, *o, r.fail)
-		r.socket = r.fake.socket
 		config.CallTimeout = fakeCallTimeout
 		if r.jobsOnly && config.Parallel == 0 {
 			config.Parallel = stressParallel
@@ -212,9 +209,10 @@ func (r *runner) openRuntime(ctx context.Context) error {
 			o.ReadTimeout = fakeReadTimeout
 		}
 		r.enter("starting the fake runtime")
-		if err := r.fake.start(ctx); err != nil {
+		if r.fake, err = startFake(ctx, r.folder.Path, *o, r.fail); err != nil {
 			return errors.Join(err, r.closeRuntime())
 		}
+		r.socket = r.fake.socket
 	} else {
 		var err error
 		if r.folder, err = load.MakeLogs(o.LogDirectory); err != nil {
@@ -306,12 +304,7 @@ func (r *runner) onChange(c bench.Change) {
 
 func (r *runner) sendFacts(context.Context) {
 	r.mu.Lock()
-	facts := r.facts[:0:0]
-	for _, f := range r.facts {
-		if f.At >= r.factsFrom {
-			facts = append(facts, f)
-		}
-	}
+	facts := r.facts
 	r.facts = nil
 	r.mu.Unlock()
 	for _, s := range r.sides {

@@ -82,12 +82,6 @@ func (s *side) happened(list []bench.Change) {
 	}
 }
 
-func (s *side) lost(at int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ledger.Lost(at)
-}
-
 func (s *side) judge(wanted func(at int64) bool) bench.Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,10 +182,6 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 	r.Histograms = map[string]string{
 		"latency_seconds": bench.HistogramOf(v.Latency).String(), "event_latency_seconds": bench.HistogramOf(v.Path).String(),
 		"freshness_seconds": bench.HistogramOf(s.final.Waits).String(),
-	}
-	r.LatencyBy = make(map[string]bench.LatencyResult)
-	for kind, d := range v.By {
-		r.LatencyBy[kind] = bench.Summarize(d).Seconds()
 	}
 	r.Events.Changes, r.Events.Unseen, r.Events.Undelivered = all.Changes, all.Unseen, all.Undelivered
 	r.Freshness.LatencyResult = bench.Summarize(s.final.Waits).Seconds()

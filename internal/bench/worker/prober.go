@@ -238,14 +238,6 @@ func (f *facts) retire(pod string) {
 	}
 }
 
-func (f *facts) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(f.pods)
-	clear(f.absent)
-	f.live, f.gone = nil, nil
-}
-
 // pick chooses a pod, one in ten times a removed pod, and returns its facts. It returns no pod if
 // none is known.
 func (f *facts) pick() (pod string, known []load.Fact) {

@@ -96,12 +96,6 @@ func (s *Server) Facts(facts []load.Fact, _ *bool) error {
 	return nil
 }
 
-// Forget voids all facts: the runtime has lost everything.
-func (s *Server) Forget(bool, *bool) error {
-	s.prober.facts.forget()
-	return nil
-}
-
 // Probe sets the rate of the pod workers' reads.
 func (s *Server) Probe(rate float64, _ *bool) error {
 	s.prober.setRate(rate)

@@ -25,24 +25,22 @@ func sandbox(state bench.State) load.Fact {
 
 func TestFactsCheck(t *testing.T) {
 	for _, test := range []struct {
-		name   string
-		known  []load.Fact
-		shown  map[string]bench.State
-		later  []load.Fact
-		stale  int
-		forget bool
+		name  string
+		known []load.Fact
+		shown map[string]bench.State
+		later []load.Fact
+		stale int
 	}{
-		{"as known", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Running}, nil, 0, false},
-		{"further than known", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Exited}, nil, 0, false},
-		{"older than known", []load.Fact{fact("c", bench.Exited)}, map[string]bench.State{"c": bench.Running}, nil, 1, false},
-		{"removed and shown", []load.Fact{fact("c", bench.Removed)}, map[string]bench.State{"c": bench.Exited}, nil, 1, false},
-		{"removed and not shown", []load.Fact{fact("c", bench.Removed)}, nil, nil, 0, false},
-		{"not shown", []load.Fact{fact("c", bench.Running)}, nil, nil, 1, false},
-		{"not shown, its removal was under way", []load.Fact{fact("c", bench.Running)}, nil, []load.Fact{fact("c", bench.Removed)}, 0, false},
+		{"as known", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Running}, nil, 0},
+		{"further than known", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Exited}, nil, 0},
+		{"older than known", []load.Fact{fact("c", bench.Exited)}, map[string]bench.State{"c": bench.Running}, nil, 1},
+		{"removed and shown", []load.Fact{fact("c", bench.Removed)}, map[string]bench.State{"c": bench.Exited}, nil, 1},
+		{"removed and not shown", []load.Fact{fact("c", bench.Removed)}, nil, nil, 0},
+		{"not shown", []load.Fact{fact("c", bench.Running)}, nil, nil, 1},
+		{"not shown, its removal was under way", []load.Fact{fact("c", bench.Running)}, nil, []load.Fact{fact("c", bench.Removed)}, 0},
 		{"not shown, its pod's removal was under way", []load.Fact{sandbox(bench.Running), fact("c", bench.Running)}, map[string]bench.State{"s": bench.Running},
-			[]load.Fact{sandbox(bench.Removed)}, 0, false},
-		{"not shown, the runtime lost all", []load.Fact{fact("c", bench.Running)}, nil, nil, 0, true},
-		{"unknown says nothing", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Unknown}, nil, 0, false},
+			[]load.Fact{sandbox(bench.Removed)}, 0},
+		{"unknown says nothing", []load.Fact{fact("c", bench.Running)}, map[string]bench.State{"c": bench.Unknown}, nil, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFacts(1)
@@ -57,9 +55,6 @@ func TestFactsCheck(t *testing.T) {
 			}
 			f.check(known, got, nil)
 			f.learn(test.later)
-			if test.forget {
-				f.forget()
-			}
 			stale, complaints := f.verdict()
 			if stale != test.stale || len(complaints) != test.stale {
 				t.Errorf("%d stale reads %q, want %d", stale, complaints, test.stale)
