@@ -225,45 +225,28 @@ func (a *fakeAPI) update(name string, set func(p *core.Pod)) {
 // live is the life of a pod on its node.
 func (a *fakeAPI) live(name, node string) {
 	kind, _, _ := strings.Cut(node, "-")
-	state := func(ready core.ConditionStatus, s core.ContainerState) func(*core.Pod) {
-		return func(p *core.Pod) {
-			p.Status.Phase = map[bool]core.PodPhase{true: core.PodPending, false: core.PodRunning}[s.Waiting != nil]
-			p.Status.ContainerStatuses = []core.ContainerStatus{{State: s}}
-			p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: ready}}
-		}
-	}
-	running := core.ContainerState{Running: &core.ContainerStateRunning{}}
 	if kind == "pulls" {
-		a.update(name, state(core.ConditionFalse, core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}))
+		waiting := core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}
+		a.update(name, func(p *core.Pod) { p.Status.ContainerStatuses = []core.ContainerStatus{{State: waiting}} })
 		return
 	}
 	if bench.Sleep(a.ended, 2*time.Second) != nil {
 		return
 	}
-	a.update(name, state(core.ConditionTrue, running))
-	kubelet := func(up core.ConditionStatus) {
+	a.update(name, func(p *core.Pod) { p.Status.Phase = core.PodRunning })
+	if kind == "dead" && bench.Sleep(a.ended, 12*time.Second) == nil {
 		a.mu.Lock()
+		defer a.mu.Unlock()
 		a.node(node, func(n *core.Node) {
-			n.Status.Conditions[0] = core.NodeCondition{Type: core.NodeReady, Status: up, LastTransitionTime: meta.Now()}
+			n.Status.Conditions[0] = core.NodeCondition{Type: core.NodeReady, Status: core.ConditionUnknown, LastTransitionTime: meta.Now()}
 		})
-		a.mu.Unlock()
-		a.update(name, state(map[bool]core.ConditionStatus{true: up, false: core.ConditionFalse}[up == core.ConditionTrue], running))
-	}
-	if kind == "dead" || kind == "back" {
-		if bench.Sleep(a.ended, 12*time.Second) != nil {
-			return
-		}
-		kubelet(core.ConditionUnknown)
-		if kind == "dead" || bench.Sleep(a.ended, 15*time.Second) != nil {
-			return
-		}
-		kubelet(core.ConditionTrue)
+		return
 	}
 	if kind == "hangs" || bench.Sleep(a.ended, 20*time.Second) != nil {
 		return
 	}
 	phase := core.PodSucceeded
-	if kind != "good" && kind != "back" {
+	if kind != "good" {
 		phase = core.PodFailed
 	}
 	a.mu.Lock()

@@ -40,8 +40,6 @@ const (
 	podEvery = time.Second
 	jobEvery = 5 * time.Second
 	settleIn = 10 * time.Second
-	// returnIn is how long after its load a node without a kubelet may come back.
-	returnIn = 30 * time.Second
 	// podsIn is when a Job without any pod has failed.
 	podsIn = 20 * time.Second
 )
@@ -53,10 +51,11 @@ const (
 type conductor struct {
 	cluster
 	options *runOptions
-	// nodes are the names by completion index, ended those with an outcome. The goroutine in run owns
-	// ended and the report.
+	// nodes are the names by completion index, ended those with an outcome, away those without a
+	// kubelet. The goroutine in run owns ended, away and the report.
 	nodes  []string
 	ended  []bool
+	away   map[string]bool
 	report *LoadReport
 	line   *cli.Line
 
@@ -64,15 +63,15 @@ type conductor struct {
 	outcomes chan outcome
 	work     sync.WaitGroup
 	begun    atomic.Int32 // turns
-	mu       sync.Mutex
-	away     map[string]time.Time // since when the kubelets of nodes do not answer; mu guards it
 }
 
-// outcome is the end of a turn: a result, or why there is none.
+// outcome is the end of a turn: a result, or why there is none, and since when the kubelet does not
+// answer, if it does not.
 type outcome struct {
 	index  int
 	result *bench.Result
 	reason string
+	away   time.Time
 }
 
 // run makes the Job and waits for its results. When ctx ends, so does the Job.
@@ -82,7 +81,7 @@ func (c *conductor) run(ctx context.Context, job *batch.Job) error {
 		return fmt.Errorf("make the Job: %w", err)
 	}
 	c.report.Job = job.Namespace + "/" + job.Name
-	c.ended, c.outcomes, c.away = make([]bool, len(c.nodes)), make(chan outcome), make(map[string]time.Time)
+	c.ended, c.outcomes, c.away = make([]bool, len(c.nodes)), make(chan outcome), make(map[string]bool)
 	whole, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer c.work.Wait()
 	defer stop()
@@ -124,11 +123,11 @@ func (c *conductor) end(o outcome) {
 		return
 	}
 	c.ended[o.index] = true
-	note := ""
-	if since := c.awaySince(c.nodes[o.index]); !since.IsZero() {
-		note = "its kubelet stopped answering at " + since.Format(time.TimeOnly)
+	if !o.away.IsZero() {
+		o.reason = "its kubelet stopped answering at " + o.away.Format(time.TimeOnly) + "; " + o.reason
+		c.away[c.nodes[o.index]] = true
 	}
-	c.report.add(c.nodes[o.index], o, note)
+	c.report.add(c.nodes[o.index], o.result, o.reason)
 }
 
 // endAll ends every turn without an outcome.
@@ -164,9 +163,12 @@ func (c *conductor) observe(whole, working context.Context, job *batch.Job) {
 			}
 			c.begun.Add(1)
 			c.work.Go(func() {
-				result, reason := c.turn(working, pod, c.nodes[index])
+				o := outcome{index: index}
+				if o.result, o.reason = c.turn(working, pod, c.nodes[index]); o.result == nil {
+					o.away = c.unready(working, c.nodes[index])
+				}
 				select {
-				case c.outcomes <- outcome{index, result, reason}:
+				case c.outcomes <- o:
 				case <-working.Done():
 				}
 			})
@@ -246,17 +248,12 @@ func (c *conductor) turn(ctx context.Context, pod *core.Pod, node string) (resul
 				started = time.Now()
 				limit = started.Add(c.options.duration + aroundLoad)
 			}
-			// The container runs, and the pod is not ready: the controller of nodes has lost the kubelet.
-			if waiting(pod) == "" && !podReady(pod) && c.lookAway(ctx, node) {
-				limit = started.Add(c.options.duration + returnIn)
-			}
 		}
 	}
 	if started.IsZero() {
 		reason = fmt.Sprintf("its pod did not start within %v: %s", startIn, waiting(pod))
 	} else {
 		reason = fmt.Sprintf("no result after %v", time.Since(started).Round(time.Second))
-		c.lookAway(ctx, node)
 	}
 	_, _ = bounded(ctx, func(ctx context.Context) (any, error) { // or the Job's removal does
 		return nil, c.core.Pods(pod.Namespace).Delete(ctx, pod.Name, meta.DeleteOptions{})
@@ -281,38 +278,16 @@ func waiting(pod *core.Pod) string {
 	return cmp.Or(pod.Status.Reason, "no container yet")
 }
 
-func podReady(pod *core.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == core.PodReady {
-			return condition.Status == core.ConditionTrue
-		}
-	}
-	return false
-}
-
-// lookAway reports whether a node is not ready, or was when looked at before.
-func (c *conductor) lookAway(ctx context.Context, node string) bool {
-	if !c.awaySince(node).IsZero() {
-		return true
-	}
+// unready returns since when a node is not ready; zero if it is.
+func (c *conductor) unready(ctx context.Context, node string) time.Time {
 	n, err := bounded(ctx, func(ctx context.Context) (*core.Node, error) { return c.core.Nodes().Get(ctx, node, meta.GetOptions{}) })
 	if err != nil {
-		return false
+		return time.Time{}
 	}
-	ready, since := readiness(n)
-	if !ready {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.away[node] = since
+	if ready, since := readiness(n); !ready {
+		return since
 	}
-	return !ready
-}
-
-// awaySince returns since when a node is known as not ready; zero if it is not.
-func (c *conductor) awaySince(node string) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.away[node]
+	return time.Time{}
 }
 
 // place gives a gated pod its node.
@@ -389,7 +364,7 @@ func (c *conductor) remove(ctx context.Context, job *batch.Job) error {
 		for _, o := range c.pods.List() {
 			pod := o.(*core.Pod)
 			c.report.LeftBehind = append(c.report.LeftBehind, pod.Name+" on "+pod.Spec.NodeName)
-			ends = ends || c.awaySince(pod.Spec.NodeName).IsZero()
+			ends = ends || !c.away[pod.Spec.NodeName]
 		}
 		if !ends || time.Now().After(limit) {
 			return nil

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,9 +27,8 @@ type LoadReport struct {
 	Passed   int `json:"passed"`
 	LoadSums
 	Groups []*LoadGroup `json:"groups"`
-	// Failed are the nodes whose run failed, or that have no result. Noted passed all the same.
+	// Failed are the nodes whose run failed, or that have no result.
 	Failed  []NodeReason `json:"failed"`
-	Noted   []NodeReason `json:"noted"`
 	LeftOut []NodeReason `json:"left_out"`
 	// LeftBehind are the pods that were still there in the end.
 	LeftBehind []string `json:"left_behind"`
@@ -69,45 +69,32 @@ type NodeReason struct {
 
 func newLoadReport(began time.Time, left []NodeReason) *LoadReport {
 	return &LoadReport{
-		Schema: "pleg-bench/fleet-run/v1", Time: began.UTC(), Groups: []*LoadGroup{}, Failed: []NodeReason{}, Noted: []NodeReason{},
+		Schema: "pleg-bench/fleet-run/v1", Time: began.UTC(), Groups: []*LoadGroup{}, Failed: []NodeReason{},
 		LeftOut: append([]NodeReason{}, left...), LeftBehind: []string{}, groups: make(map[[2]string]*LoadGroup),
 	}
 }
 
-// add enters the outcome of a node, with a note on the node.
-func (r *LoadReport) add(node string, o outcome, note string) {
+// add enters the result of a node, or why there is none.
+func (r *LoadReport) add(node string, result *bench.Result, reason string) {
 	r.Finished++
-	reasons := []string{}
-	if o.reason != "" {
-		reasons = append(reasons, o.reason)
-	}
-	if o.result != nil {
-		reasons = append(reasons, o.result.Failures...)
-		g := r.groups[[2]string{o.result.Runtime.Name, o.result.Runtime.Version}]
+	if result != nil {
+		g := r.groups[[2]string{result.Runtime.Name, result.Runtime.Version}]
 		if g == nil {
-			g = &LoadGroup{Runtime: o.result.Runtime.Name, Version: o.result.Runtime.Version}
+			g = &LoadGroup{Runtime: result.Runtime.Name, Version: result.Runtime.Version}
 			r.groups[[2]string{g.Runtime, g.Version}] = g
 		}
-		err := r.LoadSums.add(o.result)
-		if e := g.add(o.result); e != nil {
-			err = e
-		}
-		if err != nil {
-			reasons = append(reasons, err.Error())
-		}
-		if len(reasons) == 0 && o.result.OK {
+		err := cmp.Or(r.LoadSums.add(result), g.add(result))
+		if err == nil && result.OK {
 			r.Passed++
 			g.Passed++
-			if note != "" {
-				r.Noted = append(r.Noted, NodeReason{node, note})
-			}
 			return
 		}
+		reason = strings.Join(result.Failures, "; ")
+		if err != nil {
+			reason = err.Error()
+		}
 	}
-	if note != "" {
-		reasons = append([]string{note}, reasons...)
-	}
-	r.Failed = append(r.Failed, NodeReason{node, strings.Join(reasons, "; ")})
+	r.Failed = append(r.Failed, NodeReason{node, reason})
 }
 
 // add adds a result, or nothing if its histograms cannot be read.
@@ -141,9 +128,7 @@ func (r *LoadReport) conclude(interrupted bool) {
 		r.Groups = append(r.Groups, r.groups[key])
 	}
 	r.sum()
-	byName := func(a, b NodeReason) int { return strings.Compare(a.Node, b.Node) }
-	slices.SortFunc(r.Failed, byName)
-	slices.SortFunc(r.Noted, byName)
+	slices.SortFunc(r.Failed, func(a, b NodeReason) int { return strings.Compare(a.Node, b.Node) })
 	slices.Sort(r.LeftBehind)
 }
 
@@ -186,7 +171,6 @@ func (r *LoadReport) Document() bench.Document {
 		}
 	}
 	name("%s failed: %s.", r.Failed)
-	name("%s passed, though %s.", r.Noted)
 	name("%s was left out: %s.", r.LeftOut)
 	if len(r.LeftBehind) > 0 {
 		d.Story = append(d.Story, fmt.Sprintf("Left behind, until the kubelet removes them: %s.", bench.Few(r.LeftBehind)))
