@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -25,14 +24,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
-// An Agent is an agent's process, with the events of its Watch.
+// An Agent is an agent's process, with the events of its Watch. It belongs to its scenario's
+// goroutine.
 type Agent struct {
 	*child.Child
 
-	n    *Node
-	name string
-
-	mu     sync.Mutex // owns the fields below
+	t      *T
+	name   string
+	config worker.Config
 	events []bench.Delivery
 	ledger *bench.Ledger
 }
@@ -41,14 +40,15 @@ type Agent struct {
 const workerRate = 20
 
 // NewAgent starts an agent behind the proxy, with pod workers that compare with the runtime itself.
-// The agent stops with the scenario, and its violations then fail the scenario.
-func (n *Node) NewAgent(settings ...func(*worker.Config)) *Agent {
-	t := n.t
-	n.agents++
-	a := &Agent{n: n, name: fmt.Sprintf("agent-%d", n.agents), ledger: bench.NewLedger()}
-	config := worker.Config{Endpoint: n.Proxy.Endpoint(), Truth: n.Endpoint, Mode: worker.Evented, Check: true}
+// The agent stops with the scenario, which then gets its figures and fails by its violations.
+func (t *T) NewAgent(settings ...func(*worker.Config)) *Agent {
+	t.agents++
+	a := &Agent{
+		t: t, name: fmt.Sprintf("agent-%d", t.agents), ledger: bench.NewLedger(),
+		config: worker.Config{Endpoint: t.Proxy.Endpoint(), Truth: t.Endpoint, Mode: worker.Evented, Check: true},
+	}
 	for _, set := range settings {
-		set(&config)
+		set(&a.config)
 	}
 	log, err := os.Create(filepath.Join(t.Dir, a.name+".log"))
 	t.Check(err)
@@ -62,16 +62,24 @@ func (n *Node) NewAgent(settings ...func(*worker.Config)) *Agent {
 	t.Check(err)
 	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
 	defer cancel()
-	_, err = child.Ask[worker.Hello](ctx, a.Calls, "Start", config)
-	if err == nil && config.Truth != "" {
+	_, err = child.Ask[worker.Hello](ctx, a.Calls, "Start", a.config)
+	if err == nil && a.config.Truth != "" {
 		err = child.Tell(ctx, a.Calls, "Probe", float64(workerRate))
 	}
 	if err != nil {
 		a.Kill()
-		t.Fatalf("the agent did not start (%v): %s", err, tailOf(log.Name()))
+		text, _ := os.ReadFile(log.Name())
+		t.Fatalf("the agent did not start (%v): %s", err, text[max(0, len(text)-2000):])
 	}
 	t.Cleanup(a.finish)
-	t.Logf("%s started, pid %d: %+v", a.name, a.PID(), config)
+	t.Logf("%s started, pid %d: %+v", a.name, a.PID(), a.config)
+	return a
+}
+
+// Connect starts an agent and waits until its stream is open.
+func (t *T) Connect(settings ...func(*worker.Config)) *Agent {
+	a := t.NewAgent(settings...)
+	a.WaitConnected()
 	return a
 }
 
@@ -83,37 +91,72 @@ func stableAfter(d time.Duration) func(*worker.Config) {
 	return func(c *worker.Config) { c.StableAfter = d }
 }
 
-// finish asks for violations and ends the agent. A killed agent has none to report.
+// finish asks for figures and violations, and ends the agent. A killed agent has none to report.
 func (a *Agent) finish() {
 	if !a.Alive() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.n.t.ctx), startLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.t.ctx), startLimit)
 	defer cancel()
 	report, err := child.Ask[worker.Report](ctx, a.Calls, "Report", true)
 	if err != nil {
-		a.n.t.Errorf("%s: %v", a.name, err)
+		a.t.Errorf("%s: %v", a.name, err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.take(report.News)
-	violations := append(report.Complaints, a.ledger.Complaints...)
-	for _, violation := range violations {
-		a.n.t.Errorf("%s: violation: %s", a.name, violation)
+	for _, violation := range append(report.Complaints, a.ledger.Complaints...) {
+		a.t.Errorf("%s: violation: %s", a.name, violation)
 	}
 	if report.StaleReads > len(report.Complaints) {
-		a.n.t.Errorf("%s: %d violations", a.name, report.StaleReads)
+		a.t.Errorf("%s: %d violations", a.name, report.StaleReads)
 	}
-	a.n.t.Logf("%s at its end: %+v", a.name, report.Progress)
-	if missed := report.Progress.Missed; missed > 0 {
-		a.n.t.Figure(a.name+" missed", "%d", missed)
-	}
+	a.t.Logf("%s at its end: %+v", a.name, report.Progress)
+	a.figures(report)
 	if err := a.Stop(startLimit); err != nil {
-		a.n.t.Error(err)
+		a.t.Error(err)
 	}
 }
 
-// take keeps the events of the news. The caller holds mu since the question.
+// manyEvents is a number of events during which pod workers have pods to ask about.
+const manyEvents = 50
+
+// figures records the latencies of the events: from the runtime's stamp to Watch, with the
+// generator's share from learning of the change; the runtime's share from a container's end to its
+// stamp. It records the waits of the pod workers, whose answers must have been compared during many
+// events.
+func (a *Agent) figures(report worker.Report) {
+	var stamped, own, runtime []time.Duration
+	for _, e := range a.events {
+		own = append(own, time.Duration(e.At-e.Seen))
+		if e.Stamp != 0 {
+			stamped = append(stamped, time.Duration(e.At-e.Stamp))
+			if e.State == bench.Exited && e.FinishedAt != 0 {
+				runtime = append(runtime, time.Duration(e.Stamp-e.FinishedAt))
+			}
+		}
+	}
+	a.figure("created_at→Watch", "%s", quantiles(stamped))
+	a.figure("learned→Watch", "%s", quantiles(own))
+	a.figure("finished_at→created_at", "%s", quantiles(runtime))
+	a.figure("events", "%d", len(a.events))
+	a.figure("missed", "%d", report.Progress.Missed)
+	if a.config.Truth == "" {
+		return
+	}
+	a.figure("GetNewerThan", "%s", quantiles(report.Waits))
+	if len(report.Waits) == 0 && len(a.events) > manyEvents {
+		a.t.Errorf("%s: no answer of GetNewerThan could be compared with the runtime", a.name)
+	}
+}
+
+// figure records a figure of the agent, by its name beside others.
+func (a *Agent) figure(name, format string, args ...any) {
+	if a.t.agents > 1 {
+		name = a.name + " " + name
+	}
+	a.t.Figure(name, format, args...)
+}
+
+// take keeps the events of the news.
 func (a *Agent) take(n worker.News) {
 	a.events = append(a.events, n.Deliveries...)
 	for _, d := range n.Deliveries {
@@ -122,12 +165,10 @@ func (a *Agent) take(n worker.News) {
 }
 
 // Signal sends a signal, SIGSTOP and SIGCONT for instance.
-func (a *Agent) Signal(s syscall.Signal) { a.n.t.Check(a.Process.Signal(s)) }
+func (a *Agent) Signal(s syscall.Signal) { a.t.Check(a.Process.Signal(s)) }
 
 // Stats returns the state of the generator.
 func (a *Agent) Stats() worker.Progress {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	news := must[worker.News](a, "News", true)
 	a.take(news)
 	return news.Progress
@@ -135,34 +176,61 @@ func (a *Agent) Stats() worker.Progress {
 
 // must returns an answer of the agent; an error ends the scenario.
 func must[A any](a *Agent, method string, argument any) A {
-	answer, err := child.Ask[A](a.n.t.ctx, a.Calls, method, argument)
-	a.n.t.Check(err)
+	answer, err := child.Ask[A](a.t.ctx, a.Calls, method, argument)
+	a.t.Check(err)
 	return answer
 }
 
 // Cache returns the agent's cache, in the form of Truth: the pods of the run.
-func (a *Agent) Cache() []bench.Pod { return a.n.bare(must[[]bench.Pod](a, "Cache", true)) }
-
-// bare leaves out pods of others, and what two correct observers may differ in.
-func (n *Node) bare(pods []bench.Pod) []bench.Pod {
-	pods = slices.DeleteFunc(pods, func(p bench.Pod) bool { return !strings.HasPrefix(p.UID, n.UID("")) })
+func (a *Agent) Cache() []bench.Pod {
+	pods := slices.DeleteFunc(must[[]bench.Pod](a, "Cache", true), func(p bench.Pod) bool { return !strings.HasPrefix(p.UID, a.t.UID("")) })
 	for i := range pods {
 		crikit.Bare(&pods[i])
 	}
 	return pods
 }
 
+// Empty waits until the cache equals the runtime without pods.
+func (a *Agent) Empty() {
+	a.Converge()
+	if held := a.Cache(); len(held) != 0 {
+		a.t.Errorf("every pod is gone, and the cache of %s holds %v", a.name, held)
+	}
+}
+
 // Events returns the agent's events so far.
 func (a *Agent) Events() []bench.Delivery {
 	a.Stats()
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return slices.Clone(a.events)
 }
 
-// Newer asks the agent's cache for a status of the pod newer than now.
-func (a *Agent) Newer(uid string) []bench.Pod {
-	return []bench.Pod{must[worker.Newer](a, "Newer", uid).Pod}
+// types counts the events of an ID by state.
+func types(events []bench.Delivery, id string) map[bench.State]int {
+	count := map[bench.State]int{}
+	for _, e := range events {
+		if e.ID == id {
+			count[e.State]++
+		}
+	}
+	return count
+}
+
+// Whole demands a whole life of each ID: one Died, one Removed and at most one Started.
+func (a *Agent) Whole(ids ...string) {
+	events := a.Events()
+	for _, id := range ids {
+		if count := types(events, id); count[bench.Exited] != 1 || count[bench.Removed] != 1 || count[bench.Running] > 1 {
+			a.t.Errorf("%s: events %v, want one Died, one Removed and at most one Started", id, count)
+		}
+	}
+}
+
+// Newer demands a running ID from the cache's answer to the question for a status newer than now.
+func (a *Agent) Newer(uid, id string) {
+	newer := []bench.Pod{must[worker.Newer](a, "Newer", uid).Pod}
+	if bench.Find(newer, uid, id).State != bench.Running {
+		a.t.Errorf("asked after %s ran, the cache answers %v", id, newer)
+	}
 }
 
 // Waits returns the durations of the pod workers' questions compared so far.
@@ -170,39 +238,51 @@ func (a *Agent) Waits() []time.Duration { return must[worker.Report](a, "Report"
 
 // Metrics returns the agent's metrics.
 func (a *Agent) Metrics() map[string]float64 {
-	metrics, err := worker.Metrics(a.n.t.ctx, a.Calls)
-	a.n.t.Check(err)
+	metrics, err := worker.Metrics(a.t.ctx, a.Calls)
+	a.t.Check(err)
 	return metrics
 }
 
-// settle bounds the wait for a state, on a machine however slow.
-const settle = 4 * time.Minute
-
-// WaitState waits until the agent's stream is in the state.
-func (a *Agent) WaitState(state pleg.StreamState) time.Duration {
-	return a.n.t.Eventually(settle, a.name+" reaches "+state.String(), func() error {
-		if now := a.Stats().State; now != state {
-			return fmt.Errorf("the state is %s", now)
+// Until waits until the agent's state is right.
+func (a *Agent) Until(what string, right func(worker.Progress) bool) time.Duration {
+	return a.t.Eventually(a.name+": "+what, func() error {
+		if now := a.Stats(); !right(now) {
+			return fmt.Errorf("its state is %+v", now)
 		}
 		return nil
 	})
 }
 
-// open returns the state of an open stream on this runtime.
-func (n *Node) open() pleg.StreamState {
-	if !n.Traits.Events {
-		return pleg.StreamUnsupported
-	}
-	return pleg.StreamConnected
+// WaitState waits until the agent's stream is in the state.
+func (a *Agent) WaitState(state pleg.StreamState) {
+	a.Until("the stream is "+state.String(), func(now worker.Progress) bool { return now.State == state })
 }
 
 // WaitConnected waits until the agent hears the runtime's stream, or has found none.
-func (a *Agent) WaitConnected() time.Duration { return a.WaitState(a.n.open()) }
+func (a *Agent) WaitConnected() {
+	if a.t.Traits.Events {
+		a.WaitState(pleg.StreamConnected)
+	} else {
+		a.WaitState(pleg.StreamUnsupported)
+	}
+}
+
+// waitErrors waits until the agent counts that many failed connections.
+func (a *Agent) waitErrors(count int) {
+	a.Until(fmt.Sprintf("%d failed connections", count), func(now worker.Progress) bool { return now.ConnectErrors >= count })
+}
+
+// waitPeriod waits until quiet has earned the agent a relist period of at least d.
+func (a *Agent) waitPeriod(d time.Duration) {
+	if a.t.Traits.Events { // else polling goes on
+		a.Until(fmt.Sprintf("the relist period reaches %v", d), func(now worker.Progress) bool { return now.RelistPeriod >= d })
+	}
+}
 
 // Converge waits until the agent's cache equals the runtime, and returns the duration.
 func (a *Agent) Converge() time.Duration {
-	took := a.n.t.Eventually(settle, a.name+"'s cache equals the runtime", func() error {
-		truth, err := a.n.Truth(a.n.t.ctx)
+	took := a.t.Eventually(a.name+"'s cache equals the runtime", func() error {
+		truth, err := a.t.Truth(a.t.ctx)
 		if err != nil {
 			return err
 		}
@@ -211,14 +291,13 @@ func (a *Agent) Converge() time.Duration {
 		}
 		return nil
 	})
-	a.n.t.converged = max(a.n.t.converged, took)
+	a.t.converged = max(a.t.converged, took)
 	return took
 }
 
 // WaitEvent waits for the event of the ID's state.
-func (a *Agent) WaitEvent(state bench.State, id string) bench.Delivery {
-	var found bench.Delivery
-	a.n.t.Eventually(settle, fmt.Sprintf("%s delivers %s of %s", a.name, state, id), func() error {
+func (a *Agent) WaitEvent(state bench.State, id string) (found bench.Delivery) {
+	a.t.Eventually(fmt.Sprintf("%s delivers %s of %s", a.name, state, id), func() error {
 		events := a.Events()
 		i := slices.IndexFunc(events, func(e bench.Delivery) bool { return e.State == state && e.ID == id })
 		if i < 0 {
@@ -230,13 +309,32 @@ func (a *Agent) WaitEvent(state bench.State, id string) bench.Delivery {
 	return found
 }
 
+// noneMissed fails the scenario if the agent counts sent events as missed. An event later than the
+// agent's grace of 2 s is rightly counted, so a machine with events of a second gets a figure
+// instead.
+func (a *Agent) noneMissed(missed int, during string) {
+	if missed == 0 {
+		return
+	}
+	metrics := a.Metrics()
+	late := metrics[worker.MetricLatency+"_count"] - metrics[worker.MetricLatency+`_bucket{le="1"}`]
+	if late == 0 {
+		a.t.Errorf("%s%s: %d events counted as missed, and none was lost or late", a.name, during, missed)
+	}
+	a.t.Figure("missed"+during, "%d, with %.0f events later than 1 s", missed, late)
+}
+
 // since returns the time from a moment to a stamp of an event.
 func since(from time.Time, at int64) time.Duration { return time.Duration(at - bench.Stamp(from)) }
 
-func tailOf(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data[max(0, len(data)-2000):])
+// quantiles returns p50, p99 and the largest of the samples.
+func quantiles(samples []time.Duration) string {
+	q := bench.Summarize(slices.Clone(samples))
+	return fmt.Sprintf("%s/%s/%s ms (n=%d)", ms(q.P50), ms(q.P99), ms(q.Max), q.Count)
+}
+
+// ms formats a duration in milliseconds with three significant digits, at least the whole number.
+func ms(d time.Duration) string {
+	ms := float64(d) / float64(time.Millisecond)
+	return fmt.Sprintf("%.*f", max(0, 2-len(fmt.Sprint(int(ms)))+1), ms)
 }

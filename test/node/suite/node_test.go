@@ -7,30 +7,34 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
+	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"github.com/prometheus/procfs"
+	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// A Node is a runtime with a proxy and a client.
-type Node struct {
+// A T is a running scenario on a node of its own: a runtime with a proxy and a client.
+type T struct {
+	*testing.T
 	*crikit.Client // plays the other side: creates, stops, removes, tells the truth
 
+	// Dir is the scenario's own directory. Its *.log are kept when the scenario fails.
+	Dir string
 	// Daemon is the private runtime; nil on an existing runtime.
 	Daemon *daemon.Daemon
 	// Proxy stands between the agents and the runtime.
@@ -38,125 +42,123 @@ type Node struct {
 	// Traits are the runtime's differences from others.
 	Traits runtimes.Traits
 
-	t      *T
-	agents int
+	env       *env
+	ctx       context.Context
+	agents    int
+	figures   []string
+	converged time.Duration // the longest time until a cache equalled the runtime
 }
 
 // startLimit bounds starts and stops of the runtime and the agent.
 const startLimit = 2 * time.Minute
 
-// NewNode starts a runtime, or uses the runtime in place, with a proxy in front. Everything goes
-// away with the scenario.
-func (t *T) NewNode() *Node {
-	n := &Node{t: t, Traits: t.env.kind.Traits}
+// start starts a runtime, or uses the runtime in place, with a proxy in front. Everything goes away
+// with the scenario.
+func (t *T) start() {
 	socket, cgroup := *endpoint, ""
+	var err error
 	if socket == "" {
-		private, err := daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image})
+		t.Daemon, err = daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image})
 		t.Check(err)
-		n.Daemon = private
-		t.Cleanup(n.stopForGood)
-		ctx, cancel := context.WithTimeout(t.ctx, startLimit)
-		defer cancel()
-		t.Check(private.Start(ctx))
-		socket, cgroup = private.Endpoint(), "/"+filepath.Base(t.Dir)
+		t.Cleanup(func() { t.atEnd(t.stopForGood) })
+		t.StartRuntime()
+		socket, cgroup = t.Daemon.Endpoint(), "/"+filepath.Base(t.Dir)
 	}
-	client, err := crikit.Dial(crikit.Options{
+	t.Client, err = crikit.Dial(crikit.Options{
 		Endpoint: socket, Image: t.env.image, CgroupParent: cgroup,
 		Namespace: fmt.Sprintf("%s-%s", filepath.Base(run.dir), filepath.Base(t.Dir)),
 	})
 	t.Check(err)
-	n.Client = client
-	t.Cleanup(n.removePods)
-	version, err := client.RuntimeServiceClient.Version(t.ctx, &runtimeapi.VersionRequest{})
+	t.Cleanup(func() { t.atEnd(t.removePods) })
+	version, err := t.Version(t.ctx, &runtimeapi.VersionRequest{})
 	t.Check(err)
 	t.env.version = display(version)
-	n.Proxy, err = criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://"))
+	t.Proxy, err = criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://"))
 	t.Check(err)
-	t.Cleanup(n.Proxy.Close)
-	return n
+	t.Cleanup(t.Proxy.Close)
+}
+
+// atEnd does the work within a limit, also after an interrupt.
+func (t *T) atEnd(work func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), startLimit)
+	defer cancel()
+	work(ctx)
+}
+
+// stopForGood stops the runtime. What the runtime leaves goes with the run.
+func (t *T) stopForGood(ctx context.Context) {
+	if err := t.Daemon.Stop(ctx, syscall.SIGTERM); err != nil {
+		t.Errorf("stop the runtime: %v", err)
+	}
 }
 
 // removePods removes the scenario's pods, and first starts a runtime left down.
-func (n *Node) removePods() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
-	defer cancel()
-	defer n.Client.Close()
-	if n.Daemon != nil && !n.Daemon.Alive() {
-		if err := n.Daemon.Start(ctx); err != nil {
-			n.t.Logf("start the runtime to remove the pods: %v", err)
-			return
-		}
+func (t *T) removePods(ctx context.Context) {
+	defer t.Client.Close()
+	var err error
+	if t.Daemon != nil && !t.Daemon.Alive() {
+		err = t.Daemon.Start(ctx)
 	}
-	if err := n.RemoveAll(ctx); err != nil {
-		n.t.Logf("remove the pods: %v", err)
+	if err = errors.Join(err, t.RemoveAll(ctx)); err != nil {
+		t.Logf("remove the pods: %v", err)
 	}
-}
-
-// stopForGood stops the runtime. What that leaves goes with the run.
-func (n *Node) stopForGood() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.ctx), startLimit)
-	defer cancel()
-	if err := n.Daemon.Stop(ctx, syscall.SIGTERM); err != nil {
-		n.t.Errorf("stop the runtime: %v", err)
-	}
-}
-
-// RestartRuntime stops the runtime with the signal and starts the runtime again.
-func (n *Node) RestartRuntime(signal syscall.Signal) {
-	n.StopRuntime(signal)
-	n.StartRuntime()
 }
 
 // StopRuntime stops the runtime with the signal. Containers live on.
-func (n *Node) StopRuntime(signal syscall.Signal) {
-	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
+func (t *T) StopRuntime(signal syscall.Signal) {
+	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
 	defer cancel()
-	n.t.Check(n.Daemon.Stop(ctx, signal))
+	t.Check(t.Daemon.Stop(ctx, signal))
 }
 
-// StartRuntime starts the runtime again and waits for an answer.
-func (n *Node) StartRuntime() {
-	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
+// StartRuntime starts the runtime, at first or again, and waits for an answer.
+func (t *T) StartRuntime() {
+	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
 	defer cancel()
-	n.t.Check(n.Daemon.Start(ctx))
-}
-
-// Pod runs a pod.
-func (n *Node) Pod(name string) *crikit.Pod {
-	pod, err := n.RunPod(n.t.ctx, n.UID(name), name, 0)
-	n.t.Check(err)
-	return pod
+	t.Check(t.Daemon.Start(ctx))
 }
 
 // UID is the UID of the named pod: unique to the run on a shared runtime.
-func (n *Node) UID(name string) string { return n.Namespace + "-" + name }
+func (t *T) UID(name string) string { return t.Namespace + "-" + name }
+
+// Pod runs a pod.
+func (t *T) Pod(name string) *crikit.Pod {
+	pod, err := t.RunPod(t.ctx, t.UID(name), name, 0)
+	t.Check(err)
+	return pod
+}
 
 // Container creates and starts a container.
-func (n *Node) Container(pod *crikit.Pod, name string, args ...string) string {
-	id, err := n.CreateAndStart(n.t.ctx, pod, crikit.Spec{Name: name, Args: args})
-	n.t.Check(err)
+func (t *T) Container(pod *crikit.Pod, name string, args ...string) string {
+	return t.Made(pod, crikit.Spec{Name: name, Args: args})
+}
+
+// Made creates and starts a container as specified.
+func (t *T) Made(pod *crikit.Pod, spec crikit.Spec) string {
+	id, err := t.CreateAndStart(t.ctx, pod, spec)
+	t.Check(err)
 	return id
 }
 
-// Mortal creates and starts a container that runs until [Node.End], and returns its ID and its PID.
-func (n *Node) Mortal(pod *crikit.Pod, name string, code int32) (id string, pid int) {
-	id = n.Container(pod, name, "sleep", "1h", fmt.Sprint(code))
-	return id, n.pidOf(id)
+// Mortal creates and starts a container that runs until [T.End], and returns its ID and its PID.
+func (t *T) Mortal(pod *crikit.Pod, name string, code int32) (id string, pid int) {
+	id = t.Container(pod, name, "sleep", "1h", fmt.Sprint(code))
+	return id, t.pidOf(id)
 }
 
 // End lets the program of a Mortal end with its code, and waits until the end is kept for a runtime
 // that may be down.
-func (n *Node) End(id string, pid int) {
-	n.t.Eventually(settle, "the program ends", func() error {
+func (t *T) End(id string, pid int) {
+	t.Eventually("the program ends", func() error {
 		// Again and again, since a young program does not hear the signal.
 		if err := syscall.Kill(pid, syscall.SIGUSR1); !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("process %d is there: %v", pid, err)
 		}
 		return nil
 	})
-	if !n.Traits.KeeperTells { // the container's own keeper writes the code and goes
-		n.t.Eventually(settle, "the keeper ends", func() error {
-			if pid, found := n.findKeeper(id); found {
+	if !t.Traits.KeeperTells { // the container's own keeper writes the code and goes
+		t.Eventually("the keeper ends", func() error {
+			if pid, found := t.findKeeper(id); found {
 				return fmt.Errorf("process %d is there", pid)
 			}
 			return nil
@@ -164,79 +166,176 @@ func (n *Node) End(id string, pid int) {
 	}
 }
 
-// Exited waits until the runtime reports the container as exited.
-func (n *Node) Exited(id string) *runtimeapi.ContainerStatus {
-	ctx, cancel := context.WithTimeout(n.t.ctx, startLimit)
-	defer cancel()
-	status, err := n.WaitState(ctx, id, runtimeapi.ContainerState_CONTAINER_EXITED)
-	n.t.Check(err)
+// Exited waits until the runtime reports the containers as exited, and returns the last's status.
+func (t *T) Exited(ids ...string) (status *runtimeapi.ContainerStatus) {
+	for _, id := range ids {
+		ctx, cancel := context.WithTimeout(t.ctx, startLimit)
+		var err error
+		status, err = t.WaitState(ctx, id, runtimeapi.ContainerState_CONTAINER_EXITED)
+		cancel()
+		t.Check(err)
+	}
 	return status
 }
 
-// MustTruth returns Truth; an error ends the scenario.
-func (n *Node) MustTruth() []bench.Pod {
-	truth, err := n.Truth(n.t.ctx)
-	n.t.Check(err)
-	return truth
-}
-
-// A recorder judges the runtime's stream.
-type recorder struct {
-	mu     sync.Mutex // owns the fields below
-	judge  *stream.Judge
-	events int
-	stale  []stream.Event // those with a phase before an earlier event's
-}
-
-// message takes a message of the stream.
-func (r *recorder) message(raw []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.judge.Event(time.Now(), raw)
-	r.events++
-	if hasFlaw(e, stream.StalePayload) || hasFlaw(e, stream.Contradicting) || hasFlaw(e, stream.Reordered) {
-		r.stale = append(r.stale, e)
+// failedStart creates a container with a command that does not exist, and returns its ID after its
+// start has failed.
+func (t *T) failedStart(pod *crikit.Pod) string {
+	id, err := t.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
+	t.Check(err)
+	if err := t.Client.Start(t.ctx, id); err == nil {
+		t.Fatalf("a container with a command that does not exist started")
 	}
+	return id
 }
 
-func hasFlaw(e stream.Event, f stream.Flaw) bool {
-	return slices.ContainsFunc(e.Flaws, func(text string) bool { return strings.HasPrefix(text, string(f)) })
-}
-
-// soFar returns the number of events, and the stale events.
-func (r *recorder) soFar() (events int, stale []stream.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.events, slices.Clone(r.stale)
-}
-
-// Record judges the runtime's stream until the scenario ends: with a separate subscription, or, on
-// a runtime with a single subscriber for each event, by observing the proxy's traffic to the
-// scenario's only agent.
-func (n *Node) Record() *recorder {
-	r := &recorder{judge: stream.New(0)}
-	n.t.Cleanup(func() {
-		if _, stale := r.soFar(); len(stale) > 0 {
-			n.t.Figure("stale payloads seen", "%d", len(stale))
-		}
-	})
-	if n.Traits.SharedStream && n.agents > 0 {
-		tap := func(message []byte) bool {
-			r.message(message)
-			return false
-		}
-		n.Proxy.Inject(criproxy.Fault{Method: eventStream, Match: tap, Do: criproxy.Drop{}})
-		return r
-	}
-	ctx, cancel := context.WithCancel(n.t.ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = n.Listen(ctx, func(e *runtimeapi.ContainerEventResponse) {
-			raw, _ := proto.Marshal(e) // it was unmarshalled
-			r.message(raw)
+// Burst runs the containers of each pod, all pods at once, each pod's containers by the given
+// number of makers at once. It returns their IDs.
+func (t *T) Burst(pods []*crikit.Pod, containers, makers int, args ...string) []string {
+	ids := make([]string, len(pods)*containers)
+	var all errgroup.Group
+	for p, pod := range pods {
+		all.Go(func() error {
+			var own errgroup.Group
+			own.SetLimit(makers)
+			for c := range containers {
+				own.Go(func() (err error) {
+					ids[p*containers+c], err = t.CreateAndStart(t.ctx, pod, crikit.Spec{Name: fmt.Sprint("c", c), Args: args})
+					return err
+				})
+			}
+			return own.Wait()
 		})
-	}()
-	n.t.Cleanup(func() { cancel(); <-ended })
-	return r
+	}
+	t.Check(all.Wait())
+	return ids
+}
+
+// Clear removes containers, and then pods, several beside each other.
+func (t *T) Clear(ids []string, pods []*crikit.Pod) {
+	each := func(n int, remove func(i int) error) {
+		var all errgroup.Group
+		all.SetLimit(8)
+		for i := range n {
+			all.Go(func() error { return remove(i) })
+		}
+		t.Check(all.Wait())
+	}
+	each(len(ids), func(i int) error { return t.Remove(t.ctx, ids[i]) })
+	each(len(pods), func(i int) error { return t.Delete(t.ctx, pods[i].SandboxID) })
+}
+
+// keeperOf is the PID of the process that keeps a sandbox: its shim, or the monitor of its
+// container, for a sandbox without a process.
+func (t *T) keeperOf(id string) int {
+	pid, found := t.findKeeper(id)
+	if !found {
+		t.Fatalf("no %s of %s is among the run's processes", t.Traits.Keeper, id)
+	}
+	return pid
+}
+
+func (t *T) findKeeper(id string) (pid int, found bool) {
+	all, err := procfs.AllProcs()
+	t.Check(err)
+	for _, p := range all {
+		words, _ := p.CmdLine() // of an ended process: none
+		if line := strings.Join(words, " "); strings.Contains(line, t.Traits.Keeper) && strings.Contains(line, id) {
+			return p.PID, true
+		}
+	}
+	return 0, false
+}
+
+// pidOf returns the PID of a container.
+func (t *T) pidOf(id string) int {
+	answer, err := t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	t.Check(err)
+	return t.pidIn(answer.Info)
+}
+
+// pauseOf returns the PID of a sandbox's own process.
+func (t *T) pauseOf(id string) int {
+	answer, err := t.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	t.Check(err)
+	return t.pidIn(answer.Info)
+}
+
+func (t *T) pidIn(verbose map[string]string) int {
+	var info struct{ Pid int }
+	if err := json.Unmarshal([]byte(verbose["info"]), &info); err != nil || info.Pid <= 1 {
+		t.Fatalf("the runtime does not tell the PID: %v: %v", verbose, err)
+	}
+	return info.Pid
+}
+
+// Size returns the full size, or the bounded size in the short form.
+func (t *T) Size(full, short int) int {
+	if *bounded {
+		return short
+	}
+	return full
+}
+
+// Seconds is Size as a duration.
+func (t *T) Seconds(full, short int) time.Duration {
+	return time.Duration(t.Size(full, short)) * time.Second
+}
+
+// Check ends the scenario if err is not nil.
+func (t *T) Check(err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Figure records a measured value.
+func (t *T) Figure(name, format string, args ...any) {
+	t.Helper()
+	t.figures = append(t.figures, name+" "+fmt.Sprintf(format, args...))
+	t.Log("FIGURE", t.figures[len(t.figures)-1])
+}
+
+// settle bounds the wait for a state, on a machine however slow.
+const settle = 4 * time.Minute
+
+// Eventually polls until holds returns nil, and returns the duration.
+func (t *T) Eventually(what string, holds func() error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for {
+		err := holds()
+		if err == nil {
+			return time.Since(began)
+		}
+		if time.Since(began) > settle {
+			t.Fatalf("%s: not within %v: %v", what, settle, err)
+		}
+		t.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Sleep waits. An interrupt ends the scenario.
+func (t *T) Sleep(d time.Duration) {
+	t.Helper()
+	if err := bench.Sleep(t.ctx, d); err != nil {
+		t.Fatalf("interrupted: %v", err)
+	}
+}
+
+// keep copies the scenario's logs to the results.
+func (t *T) keep() {
+	to := filepath.Join(run.results, t.Name())
+	logs, _ := filepath.Glob(filepath.Join(t.Dir, "*.log")) // the pattern is good
+	for _, log := range logs {
+		data, err := os.ReadFile(log)
+		if err == nil {
+			err = errors.Join(os.MkdirAll(to, 0o755), os.WriteFile(filepath.Join(to, filepath.Base(log)), data, 0o644))
+		}
+		if err != nil {
+			t.Log(err)
+		}
+	}
+	t.Logf("its logs are in %s", to)
 }

@@ -148,19 +148,6 @@ type env struct {
 	rows   []string // of the table of figures
 }
 
-// A T is a running scenario.
-type T struct {
-	*testing.T
-	// Dir is the scenario's own directory. Its *.log are kept when the scenario fails.
-	Dir string
-
-	name      string
-	env       *env
-	ctx       context.Context
-	figures   []string
-	converged time.Duration // the longest time until a cache equalled the runtime
-}
-
 func TestNode(t *testing.T) {
 	var err error
 	if run.root, err = components.FindRoot(); err != nil {
@@ -272,7 +259,7 @@ const limit = 15 * time.Minute
 // run runs a scenario as a test, and adds its row to the table of figures.
 func (e *env) run(t *testing.T, s Scenario) {
 	began := time.Now()
-	st := &T{T: t, Dir: filepath.Join(run.dir, e.letter+s.Name[:2]), name: s.Name, env: e}
+	st := &T{T: t, Dir: filepath.Join(run.dir, e.letter+s.Name[:2]), Traits: e.kind.Traits, env: e}
 	t.Cleanup(func() { // the last
 		outcome := "PASS"
 		if t.Failed() {
@@ -298,71 +285,6 @@ func (e *env) run(t *testing.T, s Scenario) {
 	var cancel context.CancelFunc
 	st.ctx, cancel = context.WithTimeoutCause(run.ctx, limit+2*soaking, fmt.Errorf("the scenario did not end within %v", limit+2*soaking))
 	t.Cleanup(cancel)
+	st.start()
 	s.Run(st)
-}
-
-// keep copies the scenario's logs to the results.
-func (t *T) keep() {
-	to := filepath.Join(run.results, t.Name())
-	logs, _ := filepath.Glob(filepath.Join(t.Dir, "*.log")) // the pattern is good
-	for _, log := range logs {
-		data, err := os.ReadFile(log)
-		if err == nil {
-			err = errors.Join(os.MkdirAll(to, 0o755), os.WriteFile(filepath.Join(to, filepath.Base(log)), data, 0o644))
-		}
-		if err != nil {
-			t.Log(err)
-		}
-	}
-	t.Logf("its logs are in %s", to)
-}
-
-// Size returns the full size, or the bounded size in the short form.
-func (t *T) Size(full, short int) int {
-	if *bounded {
-		return short
-	}
-	return full
-}
-
-// Check ends the scenario if err is not nil.
-func (t *T) Check(err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Figure records a measured value.
-func (t *T) Figure(name, format string, args ...any) {
-	t.Helper()
-	t.figures = append(t.figures, name+" "+fmt.Sprintf(format, args...))
-	t.Log("FIGURE", t.figures[len(t.figures)-1])
-}
-
-// Eventually polls until holds returns nil, and fails the scenario after within. It returns the
-// duration.
-func (t *T) Eventually(within time.Duration, what string, holds func() error) time.Duration {
-	t.Helper()
-	began := time.Now()
-	for {
-		err := holds()
-		if err == nil {
-			return time.Since(began)
-		}
-		if time.Since(began) > within {
-			t.Fatalf("%s: not within %v: %v", what, within, err)
-		}
-		t.Sleep(10 * time.Millisecond)
-	}
-}
-
-// Sleep waits. An interrupt ends the scenario.
-func (t *T) Sleep(d time.Duration) {
-	t.Helper()
-	select {
-	case <-time.After(d):
-	case <-t.ctx.Done():
-		t.Fatalf("interrupted: %v", context.Cause(t.ctx))
-	}
 }

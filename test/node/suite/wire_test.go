@@ -6,7 +6,6 @@
 package suite
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -55,28 +54,24 @@ func every(n int64) func([]byte) bool {
 // wire disturbs the wire in each way while pods live and die, round by round until the fault has
 // acted, and demands that the cache equals the runtime during the fault.
 func wire(t *T) {
-	n := t.NewNode()
 	// The period bounds the cost of a silent loss.
-	a := n.NewAgent(stableAfter(time.Second), func(c *worker.Config) {
+	a := t.Connect(stableAfter(time.Second), func(c *worker.Config) {
 		c.RelistMax, c.ReconnectMax, c.ReconnectSteady = 5*time.Second, 4*time.Second, 4*time.Second
 	})
-	a.WaitConnected()
 	for i, w := range wireFaults {
-		if w.fault.Method == "StreamContainers" && !n.Traits.StreamingLists {
+		if w.fault.Method == "StreamContainers" && !t.Traits.StreamingLists {
 			w.fault.Method = "ListContainers"
 		}
-		if w.fault.Method == eventStream && !n.Traits.Events {
+		if w.fault.Method == eventStream && !t.Traits.Events {
 			continue // nothing to harm
 		}
 		before := a.Stats()
-		injected := n.Proxy.Inject(w.fault)
-		began := time.Now()
+		injected := t.Proxy.Inject(w.fault)
 		var pods []*crikit.Pod
 		var converged time.Duration
 		round := 0
-		t.Eventually(settle, "the fault acts: "+w.name, func() error {
-			more := n.liveThrough(fmt.Sprintf("w%dr%d", i, round))
-			pods = append(pods, more...)
+		t.Eventually("the fault acts: "+w.name, func() error {
+			pods = append(pods, t.liveThrough(fmt.Sprintf("w%dr%d", i, round))...)
 			converged = max(converged, a.Converge())
 			round++
 			if injected.Hits() == 0 {
@@ -88,52 +83,43 @@ func wire(t *T) {
 		injected.Remove()
 		a.Converge()
 		a.WaitConnected()
-		each(n, pods, func(ctx context.Context, pod *crikit.Pod) error { return n.Delete(ctx, pod.SandboxID) })
+		t.Clear(nil, pods)
 		a.Converge()
 		after := a.Stats()
 		if !w.lossy {
-			t.noneMissed(a, after.Missed-before.Missed, ", "+w.name)
+			a.noneMissed(after.Missed-before.Missed, ", "+w.name)
 		}
-		t.Logf("%s: %d hits in %d rounds and %v; missed %d, connects %d, errors %d", w.name, hits, round, time.Since(began).Round(time.Millisecond),
+		t.Logf("%s: %d hits in %d rounds; missed %d, connects %d, errors %d", w.name, hits, round,
 			after.Missed-before.Missed, after.Connects-before.Connects, after.ConnectErrors-before.ConnectErrors)
 		t.Figure(w.name, "%dms", converged.Milliseconds())
 	}
-	n.frozen(a)
-	t.latencies(a.Events())
-	t.waits(a)
+	frozen(t, a)
 }
 
 // liveThrough runs the containers of a few pods to their end, and removes a pod. It returns the
 // rest.
-func (n *Node) liveThrough(prefix string) []*crikit.Pod {
+func (t *T) liveThrough(prefix string) []*crikit.Pod {
 	var pods []*crikit.Pod
-	for p := range n.t.Size(4, 2) {
-		pods = append(pods, n.Pod(fmt.Sprintf("%sp%d", prefix, p)))
+	for p := range t.Size(4, 2) {
+		pods = append(pods, t.Pod(fmt.Sprintf("%sp%d", prefix, p)))
 	}
-	for _, made := range n.Burst(pods, 4, 2, "c", "sleep", "200ms", "2") {
-		for _, id := range made {
-			n.Exited(id)
-		}
-	}
-	n.t.Check(n.Delete(n.t.ctx, pods[0].SandboxID))
+	t.Exited(t.Burst(pods, 4, 2, "sleep", "200ms", "2")...)
+	t.Check(t.Delete(t.ctx, pods[0].SandboxID))
 	return pods[1:]
 }
 
 // frozen stops every answer of the runtime without closing anything.
-func (n *Node) frozen(a *Agent) {
-	t := n.t
-	pod := n.Pod("frozen")
+func frozen(t *T, a *Agent) {
+	pod := t.Pod("frozen")
 	a.Converge()
-	freeze := n.Proxy.Inject(criproxy.Fault{Do: criproxy.Stall{}})
-	id := n.Container(pod, "c", "exit", "6")
-	n.Exited(id)
+	freeze := t.Proxy.Inject(criproxy.Fault{Do: criproxy.Stall{}})
+	id := t.Container(pod, "c", "exit", "6")
+	t.Exited(id)
 	t.Sleep(3 * time.Second)
 	if held := bench.Find(a.Cache(), pod.UID, id); held.ID != "" {
 		t.Errorf("the agent learned of a container through a frozen wire")
 	}
 	freeze.Remove()
-	thawed := time.Now()
-	a.Converge()
-	t.Figure("frozen", "%dms", time.Since(thawed).Milliseconds())
+	t.Figure("frozen", "%dms", a.Converge().Milliseconds())
 	a.WaitConnected()
 }
