@@ -86,9 +86,8 @@ type (
 		Code    codes.Code
 		Message string
 	}
-	// Cut closes the client's connection, and so every call on it. With MidMessage half of the reply
-	// is written first.
-	Cut struct{ MidMessage bool }
+	// Cut closes the client's connection, and so every call on it.
+	Cut struct{}
 )
 
 // An Injected fault is in force until Remove.
@@ -216,7 +215,6 @@ func (p *Proxy) matching(method string, onCall bool, reply []byte) (found []*Inj
 type reply struct {
 	frame
 	gates []<-chan struct{} // not before their closes
-	half  bool              // cut in the middle
 	last  bool              // not a reply, but the end of the call with err
 	err   error
 }
@@ -249,7 +247,7 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 		return err
 	}
 	from, _ := peer.FromContext(ctx) // set by a server
-	client := from.Addr.(*conn)
+	client := from.Addr.(conn)
 	replies := make(chan reply)
 	p.work.Go(func() {
 		for more := true; more; {
@@ -265,16 +263,11 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 			}
 		}
 	})
-	return deliver(ctx, replies, func(r reply) error {
-		if r.half {
-			client.half.Store(true)
-		}
-		return down.SendMsg(&r.frame)
-	})
+	return deliver(ctx, replies, func(r reply) error { return down.SendMsg(&r.frame) })
 }
 
 // receive takes the runtime's next reply, and puts it through the faults.
-func (p *Proxy) receive(up grpc.ClientStream, method string, client *conn) (r reply, dropped bool) {
+func (p *Proxy) receive(up grpc.ClientStream, method string, client io.Closer) (r reply, dropped bool) {
 	if err := up.RecvMsg(&r.frame); errors.Is(err, io.EOF) {
 		return reply{last: true}, false
 	} else if err != nil {
@@ -295,11 +288,8 @@ func (p *Proxy) receive(up grpc.ClientStream, method string, client *conn) (r re
 		case Fail:
 			return reply{last: true, err: status.Error(do.Code, do.Message)}, false
 		case Cut:
-			if !do.MidMessage {
-				_ = client.Close()
-				return reply{last: true, err: status.Error(codes.Unavailable, "criproxy: cut")}, false
-			}
-			r.half = true
+			_ = client.Close()
+			return reply{last: true, err: status.Error(codes.Unavailable, "criproxy: cut")}, false
 		}
 	}
 	return r, false

@@ -197,7 +197,6 @@ func TestStreamFaults(t *testing.T) {
 		{"truncate", Fault{Match: named("c2"), Do: Truncate{}}, ids(2), codes.Internal, 1},
 		{"fail", Fault{Match: named("c2"), Do: Fail{codes.Aborted, "so told"}}, ids(2), codes.Aborted, 1},
 		{"cut", Fault{Match: named("c2"), Do: Cut{}}, nil, codes.Unavailable, 1},
-		{"cut in the middle", Fault{Match: named("c2"), Do: Cut{MidMessage: true}}, nil, codes.Unavailable, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)

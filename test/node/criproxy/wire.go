@@ -5,7 +5,6 @@ package criproxy
 
 import (
 	"net"
-	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 )
@@ -37,31 +36,17 @@ type listener struct{ net.Listener }
 // Accept implements net.Listener.
 func (l listener) Accept() (net.Conn, error) {
 	raw, err := l.Listener.Accept()
-	return &conn{Conn: raw}, err
+	return conn{raw}, err
 }
 
-// A conn is a connection of a client, with cuts. It is its own remote address: so a call finds
-// it.
-type conn struct {
-	net.Conn
-	half atomic.Bool // the next write is the last, and ends in its middle
-}
+// A conn is a connection of a client. It is its own remote address: so a call finds it.
+type conn struct{ net.Conn }
 
 // Network implements net.Addr.
-func (c *conn) Network() string { return "unix" }
+func (conn) Network() string { return "unix" }
 
 // String implements net.Addr.
-func (c *conn) String() string { return "client" }
+func (conn) String() string { return "client" }
 
 // RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return c }
-
-// Write implements net.Conn.
-func (c *conn) Write(b []byte) (int, error) {
-	if !c.half.Load() {
-		return c.Conn.Write(b)
-	}
-	n, _ := c.Conn.Write(b[:len(b)/2])
-	c.Close()
-	return n, net.ErrClosed
-}
+func (c conn) RemoteAddr() net.Addr { return c }

@@ -31,7 +31,6 @@ var wireFaults = []struct {
 	{name: "late", fault: criproxy.Fault{Method: eventStream, Do: criproxy.Delay{For: 700 * time.Millisecond}}},
 	{name: "half dropped", fault: criproxy.Fault{Method: eventStream, Match: every(2), Do: criproxy.Drop{}}, lossy: true},
 	{name: "cut", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Cut{}}, lossy: true},
-	{name: "cut mid-message", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Cut{MidMessage: true}}, lossy: true},
 	{name: "truncated", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Truncate{}}, lossy: true},
 	{name: "failed", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
 	{name: "stalled", fault: criproxy.Fault{Method: eventStream, Do: criproxy.Stall{}}, lossy: true},
