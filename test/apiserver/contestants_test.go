@@ -6,7 +6,6 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -49,51 +48,49 @@ func (c *contestant) stop() {
 	c.cancel()
 }
 
-// launch starts a recorder of a kind, without logs: client-go's write a line for each lost event.
-func launch(kind string, client kubernetes.Interface, instance string) (*contestant, error) {
+// startRecorder starts a recorder of a kind, without logs: client-go's write a line for each lost
+// event.
+func startRecorder(t *testing.T, kind string, client kubernetes.Interface, instance string) *contestant {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
+	check := func(err error) {
+		if err != nil {
+			cancel()
+			t.Fatal(err)
+		}
+	}
 	source := corev1.EventSource{Component: controller, Host: instance}
 	switch kind {
 	case clientEvents:
 		b := clientevents.NewBroadcaster(&clientevents.EventSinkImpl{Interface: client.EventsV1()})
 		r := b.NewRecorder(scheme.Scheme, controller).WithLogger(logr.Discard())
-		return &contestant{r.Eventf, b.Shutdown, cancel}, b.StartRecordingToSinkWithContext(ctx)
+		check(b.StartRecordingToSinkWithContext(ctx))
+		return &contestant{r.Eventf, b.Shutdown, cancel}
 	case clientRecord:
 		b := record.NewBroadcaster(record.WithContext(ctx))
 		b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-		return &contestant{byRecord(b.NewRecorder(scheme.Scheme, source).WithLogger(logr.Discard())), b.Shutdown, cancel}, nil
+		return &contestant{byRecord(b.NewRecorder(scheme.Scheme, source).WithLogger(logr.Discard())), b.Shutdown, cancel}
 	}
 	b, err := events.NewForClient(client, events.Options{Instance: instance})
-	if err != nil {
-		cancel()
-		return nil, err
-	}
+	check(err)
+	check(b.StartRecordingToSinkWithContext(ctx))
 	c := &contestant{b.NewRecorder(scheme.Scheme, controller).Eventf, func() {
 		limit, done := context.WithTimeout(ctx, 5*time.Minute)
 		defer done()
 		if err := b.ShutdownWithContext(limit); err != nil { // what it could not send shows in what is stored, too
-			fmt.Fprintln(os.Stderr, kind, instance, err)
+			t.Log(kind, instance, err)
 		}
 	}, cancel}
 	if kind == oursRecord {
 		c.emit = byRecord(b.NewLegacyRecorder(scheme.Scheme, source))
 	}
-	return c, b.StartRecordingToSinkWithContext(ctx)
+	return c
 }
 
 func byRecord(r record.EventRecorder) emitter {
 	return func(regarding, _ runtime.Object, eventtype, reason, _, note string, args ...any) {
 		r.Eventf(regarding, eventtype, reason, note, args...)
 	}
-}
-
-func startRecorder(t *testing.T, kind string, client kubernetes.Interface, instance string) *contestant {
-	t.Helper()
-	c, err := launch(kind, client, instance)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // nodeClient is a client with the rights of a node, once they are in force.

@@ -13,11 +13,14 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require github.com/evented-pleg/evented-pleg/internal v0.1.0 // indirect
+
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
+	github.com/evented-pleg/evented-pleg/test v0.1.0
 	github.com/fatih/camelcase v1.0.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-errors/errors v1.4.2 // indirect
@@ -76,3 +79,9 @@ require (
 )
 
 replace github.com/evented-pleg/evented-pleg/events => ../../events
+
+replace github.com/evented-pleg/evented-pleg/test => ..
+
+replace github.com/evented-pleg/evented-pleg/internal => ../../internal
+
+replace github.com/evented-pleg/evented-pleg => ../..

@@ -243,8 +243,10 @@ func TestRecorder(t *testing.T) {
 				rounds++
 				time.Sleep(20 * time.Millisecond)
 			}
-			c.api.end(syscall.SIGKILL)
-			c.startAPI()
+			if err := c.StopServer(syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			c.startServer()
 		}
 		a.end()
 		all := stored(t, admin, "kill")

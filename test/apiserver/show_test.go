@@ -4,15 +4,16 @@
 package apiserver
 
 import (
-	"bufio"
+	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -65,11 +66,7 @@ func (s *stage) namespace() string {
 
 // start starts a recorder; each scenario has an instance of its own, as each node has.
 func (s *stage) start(kind, namespace string) *contestant {
-	client, err := kubernetes.NewForConfig(s.node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return startRecorder(s.t, kind, client, nodeName+"-"+namespace)
+	return startRecorder(s.t, kind, clientOf(s.t, s.node), nodeName+"-"+namespace)
 }
 
 // stop ends a recorder in order. client-go's Shutdown loses calls under way, so its recorders get
@@ -167,8 +164,8 @@ var scenarios = []scenario{
 		}, nil},
 	{"kill -9 in a crash loop, 150 times before and after", 150, 150, func(n int) result { return inOne(2 * n) },
 		func(s *stage, kind, ns string, n int) {
-			s.helper(kind, ns, n, true)
-			s.helper(kind, ns, n, false)
+			s.crashLoop(kind, ns, n, true)
+			s.crashLoop(kind, ns, n, false)
 		}, []string{oursEvents, oursRecord}},
 }
 
@@ -185,69 +182,36 @@ func createsAll(owner string) func(s *stage, kind, ns string, n int) {
 	}
 }
 
-// helper runs a recorder in its own process, and kills the process or lets it end in order.
-func (s *stage) helper(kind, namespace string, n int, kill bool) {
-	s.t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "EVENTS_HELPER="+strings.Join([]string{kind, s.node.Host, namespace, fmt.Sprint(n)}, "|"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		s.t.Errorf("the helper said %q: %v", line, err)
-	}
-	if kill {
-		_ = cmd.Process.Kill()
-	}
-	_ = in.Close() // it ends in order
-	if err := cmd.Wait(); err != nil && !kill {
-		s.t.Error(err)
-	}
+// mortal is the transport of a process that can be killed: no call goes out then.
+type mortal struct {
+	http.RoundTripper
+	dead *atomic.Bool
 }
 
-// TestMain is the helper, in its process.
-func TestMain(m *testing.M) {
-	spec := os.Getenv("EVENTS_HELPER")
-	if spec == "" {
-		os.Exit(m.Run())
+// RoundTrip implements http.RoundTripper.
+func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	if m.dead.Load() {
+		return nil, errors.New("killed")
 	}
-	part := strings.Split(spec, "|")
-	var n int
-	if _, err := fmt.Sscan(part[3], &n); err != nil {
-		panic(err)
-	}
-	client, err := kubernetes.NewForConfig(nodeConfig(part[1]))
-	if err != nil {
-		panic(err)
-	}
-	c, err := launch(part[0], client, nodeName+"-"+part[2])
-	if err != nil {
-		panic(err)
-	}
+	return m.RoundTripper.RoundTrip(r)
+}
+
+// crashLoop emits an event n times and ends the recorder in order, or as kill -9 of its process
+// would: by the server alone the two cannot be told apart.
+func (s *stage) crashLoop(kind, namespace string, n int, kill bool) {
+	s.t.Helper()
+	var dead atomic.Bool
+	config := rest.CopyConfig(s.node)
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return mortal{rt, &dead} })
+	c := startRecorder(s.t, kind, clientOf(s.t, config), nodeName+"-"+namespace)
 	for range n {
-		c.emit(ref("Pod", part[2], "web"), nil, "Warning", "BackOff", "Restart", "back-off restarting")
+		c.emit(ref("Pod", namespace, "web"), nil, "Warning", "BackOff", "Restart", "back-off restarting")
 		time.Sleep(10 * time.Millisecond)
 	}
-	fmt.Println("emitted")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until the parent closes it
-	c.stop()
-}
-
-func nodeConfig(host string) *rest.Config {
-	return &rest.Config{
-		Host: host, BearerToken: nodeToken, QPS: -1, Timeout: 30 * time.Second,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // it signs its own certificate, on loopback
+	if dead.Store(kill); kill {
+		c.cancel()
+	} else {
+		c.stop()
 	}
 }
 
@@ -262,7 +226,9 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 		ns := s.namespace()
 		all[kind] = one{s.start(kind, ns), ns}
 	}
-	s.api.end(syscall.SIGTERM)
+	if err := s.StopServer(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
 	for end, i := time.Now().Add(length), 0; time.Now().Before(end) || i < pods; i++ {
 		if i < pods {
 			for _, o := range all {
@@ -271,7 +237,7 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 		}
 		time.Sleep(min(length/time.Duration(pods), max(time.Until(end), 0)))
 	}
-	s.startAPI()
+	s.startServer()
 	var wg sync.WaitGroup
 	for kind, o := range all {
 		wg.Go(func() {
@@ -292,7 +258,8 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 func TestShow(t *testing.T) {
 	c := newCluster(t)
 	c.nodeClient()
-	s := &stage{cluster: c, admin: c.client(adminToken), node: nodeConfig(c.config(nodeToken).Host), load: load()}
+	s := &stage{cluster: c, admin: c.client(adminToken), node: c.Access(nodeToken), load: load()}
+	s.node.QPS = -1
 	kinds := recorderKinds
 	if !*show { // client-go's figures are for the document; each takes 13 s of silence to be sure of
 		kinds = []string{oursEvents, oursRecord}

@@ -24,8 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
-	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
@@ -38,7 +37,7 @@ const prometheusURL = "http://127.0.0.1:9090"
 
 // cluster is Kubernetes with n1 and n2 on containerd, n3 on CRI-O, and Prometheus.
 type cluster struct {
-	*scene.API
+	*control.Plane
 	t     *testing.T
 	began time.Time
 	dir   string
@@ -53,14 +52,19 @@ func newCluster(t *testing.T) *cluster {
 	c.do("make the network", errors.Join(os.Mkdir(c.dir, 0o755), os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
 		ip("link set lo up", "link add br0 type bridge", "addr add "+gateway+"/24 dev br0", "link set br0 up")))
 	var err error
-	c.API, err = scene.StartAPI(t.Context(), c.Kube, c.dir, gateway, "--kubelet-preferred-address-types=InternalIP")
+	c.Plane, err = control.Start(t.Context(), control.Config{
+		Binaries: c.Kube, Dir: c.dir, Address: gateway, Flags: []string{"--authorization-mode=AlwaysAllow", "--kubelet-preferred-address-types=InternalIP"},
+	})
 	c.do("start the API server", err)
 	t.Cleanup(c.close)
 	c.step("API server ready")
-	c.do("start the controllers", errors.Join(
-		c.Spawn("kube-controller-manager", "--kubeconfig="+c.Kubeconfig, "--service-account-private-key-file="+c.Key, "--bind-address=127.0.0.1",
-			"--cert-dir="+c.dir, "--leader-elect=false", "--node-monitor-grace-period=12s", "--node-monitor-period=2s"),
-		c.Spawn("kube-scheduler", "--kubeconfig="+c.Kubeconfig, "--bind-address=127.0.0.1", "--cert-dir="+c.dir, "--leader-elect=false")))
+	for program, flags := range map[string][]string{
+		"kube-controller-manager": {"--service-account-private-key-file=" + c.Key, "--node-monitor-grace-period=12s", "--node-monitor-period=2s"},
+		"kube-scheduler":          nil,
+	} {
+		_, err := c.Spawn(program, append(flags, "--kubeconfig="+c.Kubeconfig, "--bind-address=127.0.0.1", "--cert-dir="+c.dir, "--leader-elect=false")...)
+		c.do("start "+program, err)
+	}
 	kubeconfig, err := os.ReadFile(c.Kubeconfig)
 	c.do("read the kubeconfig", err)
 	for i, runtime := range []components.Set{c.Containerd, c.Containerd, c.CRIO} {
@@ -175,7 +179,7 @@ func (c *cluster) startPrometheus(pods []corev1.Pod) {
 		os.WriteFile(filepath.Join(c.dir, "prometheus.yaml"), []byte(config), 0o644)))
 	cmd := exec.Command(filepath.Join(c.Debs, "usr/bin/prometheus"), "--config.file="+filepath.Join(c.dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(c.dir, "prometheus"), "--web.listen-address=127.0.0.1:9090", "--log.level=warn")
-	process, err := standalone.Spawn(cmd, filepath.Join(c.dir, "prometheus.log"))
+	process, err := control.Spawn(cmd, filepath.Join(c.dir, "prometheus.log"))
 	c.do("start Prometheus", err)
 	c.t.Cleanup(func() { _ = process.Stop(15 * time.Second) })
 }

@@ -8,7 +8,6 @@ package fleet
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,8 +23,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
-	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
@@ -68,7 +66,7 @@ type node struct {
 	Runtime components.Set
 
 	dir      string
-	process  *standalone.Process
+	process  *control.Process
 	commands io.WriteCloser
 }
 
@@ -81,24 +79,17 @@ func (n *node) start(kubeconfig []byte) error {
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
 		return err
 	}
-	if err := machine.Prepare(n.dir, n.Name); err != nil {
-		return err
-	}
-	text, err := json.Marshal(n)
+	cmd, err := machine.Command(n.dir, n.Name, firstStage, n)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(os.WriteFile(filepath.Join(n.dir, "node.json"), text, 0o600),
-		os.WriteFile(filepath.Join(n.dir, "kubeconfig"), kubeconfig, 0o600))
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(n.dir, "kubeconfig"), kubeconfig, 0o600); err != nil {
 		return err
 	}
-	cmd := exec.Command(filepath.Join(n.dir, "bin", "self"), firstStage, n.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: machine.Namespaces}
 	if n.commands, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
-	if n.process, err = standalone.Spawn(cmd, filepath.Join(n.dir, "log")); err != nil {
+	if n.process, err = control.Spawn(cmd, filepath.Join(n.dir, "log")); err != nil {
 		return err
 	}
 	err = ip(fmt.Sprintf("link add %s type veth peer name eth0 netns %d", n.Name, cmd.Process.Pid),
@@ -138,7 +129,7 @@ func runFirst(dir string) error {
 	if _, err := os.Stdin.Read(make([]byte, len("start\n"))); err != nil { // the network is there
 		return err
 	}
-	n, err := readNode(dir)
+	n, err := machine.Read[*node](dir)
 	if err != nil {
 		return err
 	}
@@ -152,17 +143,9 @@ func runFirst(dir string) error {
 	}.Run()
 }
 
-func readNode(dir string) (n *node, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, "node.json"))
-	if err != nil {
-		return nil, err
-	}
-	return n, json.Unmarshal(text, &n)
-}
-
 // runInside runs the node's runtimes, proxy and kubelet until the end of its commands.
 func runInside() error {
-	n, err := readNode(machine.At)
+	n, err := machine.Read[*node](machine.At)
 	if err != nil {
 		return err
 	}
@@ -298,7 +281,7 @@ func (n *node) loadSandboxes(ctx context.Context) (int, error) {
 }
 
 // kubelet starts the node's kubelet on the runtime, in a folder of its own.
-func (n *node) kubelet(socket string) (*standalone.Process, error) {
+func (n *node) kubelet(socket string) (*control.Process, error) {
 	config, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
@@ -321,5 +304,5 @@ func (n *node) kubelet(socket string) (*standalone.Process, error) {
 		"--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki", "--hostname-override="+n.Name, "--node-ip="+n.address(),
 		"--node-labels=runtime="+string(n.Runtime.Runtime.Family))
 	cmd.Dir = cwd
-	return standalone.Spawn(cmd, machine.At+"/kubelet.log")
+	return control.Spawn(cmd, machine.At+"/kubelet.log")
 }

@@ -23,6 +23,7 @@
 package machine
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,8 +43,8 @@ import (
 // At is the node's folder within its namespaces, so that names of sockets are short.
 const At = "/mnt"
 
-// Namespaces are those of a node's first process, for the Cloneflags of its start.
-const Namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS |
+// namespaces are those of a node's first process. The machine's /tmp is hidden in them.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS |
 	unix.CLONE_NEWIPC
 
 // folders are those of a node. Those from kubelet on are mounted where a kubelet writes.
@@ -63,18 +64,35 @@ type Machine struct {
 	Command, Env []string
 }
 
-// Prepare makes the node's folders and its cgroup, and copies this program to bin/self. The
-// machine's /tmp is hidden from the node.
-func Prepare(dir, cgroup string) error {
+// description is the file in a node's folder with the node as the caller of [Command] knows it.
+const description = "node.json"
+
+// Command makes the folder of a node and its cgroup, and returns the command of its first process:
+// a copy of this program with the name of a stage and the folder as arguments, for [Read].
+func Command(dir, cgroup, stage string, node any) (*exec.Cmd, error) {
 	for name := range strings.FieldsSeq(folders) {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := copyProgram(filepath.Join(dir, "bin", "self")); err != nil {
-		return err
+	text, err := json.Marshal(node)
+	if err != nil {
+		return nil, err
 	}
-	return unshare.MakeCgroup(cgroup)
+	self := filepath.Join(dir, "bin", "self")
+	err = errors.Join(os.WriteFile(filepath.Join(dir, description), text, 0o600), copyProgram(self), unshare.MakeCgroup(cgroup))
+	cmd := exec.Command(self, stage, dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	return cmd, err
+}
+
+// Read returns the node of a folder.
+func Read[N any](dir string) (node N, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, description))
+	if err != nil {
+		return node, err
+	}
+	return node, json.Unmarshal(text, &node)
 }
 
 // copyProgram copies this program to where a node sees it, whatever its own folder. No process may

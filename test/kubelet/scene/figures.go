@@ -6,9 +6,12 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -105,8 +108,6 @@ func (f figures) idle(d time.Duration) {
 	seconds := after.at.Sub(before.at).Seconds()
 	minutes := 1 / seconds * 60
 	kubelet, runtime := (after.kubelet-before.kubelet)/seconds*1e3, (after.runtime-before.runtime)/seconds*1e3
-	f.add("idle: relists / min", "%.1f", (after.relists-before.relists)*minutes)
-	f.add("idle: reads of one pod / min", "%.1f", (after.podRelists-before.podRelists)*minutes)
 	f.add("idle: kubelet CPU, ms/s", "%.1f", kubelet)
 	f.add("idle: runtime CPU, ms/s", "%.2f", runtime)
 	f.add("idle: kubelet and runtime CPU, ms/s", "%.1f", kubelet+runtime)
@@ -221,9 +222,8 @@ func (w *World) uidOf(name string) string {
 
 // sample is the counters at a moment.
 type sample struct {
-	at                  time.Time
-	kubelet, runtime    float64 // CPU time in seconds
-	relists, podRelists float64
+	at               time.Time
+	kubelet, runtime float64 // CPU time in seconds
 	// calls are the kubelet's by method. memory are its lists and questions for the version: those
 	// answered from memory by caller, those sent to the runtime by reason.
 	calls, memory map[string]uint64
@@ -241,7 +241,6 @@ func (w *World) sample() (s sample) {
 			s.memory[strings.TrimSuffix(part[1]+" "+part[2]+", "+part[3], ", ")] = uint64(n)
 		}
 	}
-	s.relists, s.podRelists = m["kubelet_pleg_relist_duration_seconds_count"], m["kubelet_pleg_pod_relist_duration_seconds_count"]
 	s.kubelet = m["process_cpu_seconds_total"]
 	s.load = must(must(procfs.NewDefaultFS()).LoadAvg()).Load1
 	var err error
@@ -249,4 +248,63 @@ func (w *World) sample() (s sample) {
 	do(err)
 	s.at = time.Now()
 	return s
+}
+
+// Column is the results of a kubelet: a cell for each row, by the row's name.
+type Column struct {
+	head  string
+	rows  []string // in order
+	cells map[string]string
+}
+
+// NewColumn returns an empty column.
+func NewColumn(head string) *Column { return &Column{head: head, cells: make(map[string]string)} }
+
+func (c *Column) add(row, format string, values ...any) {
+	c.rows = append(c.rows, row)
+	c.cells[row] = fmt.Sprintf(format, values...)
+}
+
+// times adds a row of durations.
+func (c *Column) times(row string, all []time.Duration) {
+	q := bench.Summarize(all)
+	c.add(row+": number, p50 / p99 / worst ms", "%d: %.0f / %.0f / %.0f", q.Count, q.P50.Seconds()*1e3, q.P99.Seconds()*1e3, q.Max.Seconds()*1e3)
+}
+
+// growth adds a row for each counter that has grown, times a factor.
+func (c *Column) growth(row, unit string, before, after map[string]uint64, factor float64) {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if grown := after[name] - before[name]; grown > 0 {
+			c.add(row+name+unit, "%.1f", float64(grown)*factor)
+		}
+	}
+}
+
+// WriteTable writes columns as a table in Markdown. A row that only later columns have stands
+// behind the row before it.
+func WriteTable(out io.Writer, columns []*Column) {
+	var rows []string
+	for _, c := range columns {
+		at := 0
+		for _, row := range c.rows {
+			if i := slices.Index(rows, row); i >= 0 {
+				at = i
+			} else {
+				rows = slices.Insert(rows, at, row)
+			}
+			at++
+		}
+	}
+	line := func(name string, cell func(*Column) string) {
+		fmt.Fprintf(out, "| %s |", name)
+		for _, c := range columns {
+			fmt.Fprintf(out, " %s |", cell(c))
+		}
+		fmt.Fprintln(out)
+	}
+	line("", func(c *Column) string { return c.head })
+	line("---", func(*Column) string { return "---:" })
+	for _, row := range rows {
+		line(row, func(c *Column) string { return cmp.Or(c.cells[row], "0") })
+	}
 }

@@ -35,8 +35,7 @@ type real struct {
 	daemon *daemon.Daemon
 	client *crikit.Client
 	proxy  *criproxy.Proxy
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	deafen func() // ends the listening
 
 	mu      sync.Mutex              // owns the fields below
 	changes []bench.Change          // unread
@@ -70,17 +69,7 @@ func startReal(ctx context.Context, name, dir string) (*real, error) {
 	if r.proxy, err = criproxy.Start(filepath.Join(dir, "cri"), strings.TrimPrefix(r.daemon.Endpoint(), "unix://")); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	listen, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
-	r.done.Go(func() {
-		for listen.Err() == nil {
-			_ = r.client.Listen(listen, r.heard)
-			select {
-			case <-listen.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	})
+	r.deafen = r.client.Follow(context.Background(), r.heard)
 	return r, nil
 }
 
@@ -193,9 +182,8 @@ func (r *real) usage(context.Context) (float64, map[string]uint64, error) {
 }
 
 func (r *real) close() error {
-	if r.cancel != nil {
-		r.cancel()
-		r.done.Wait()
+	if r.deafen != nil {
+		r.deafen()
 		r.proxy.Close()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/unshare"
@@ -88,7 +89,7 @@ type World struct {
 	dir     string
 	cgroup  string // the path of that of the kubelet and its pods; empty for none
 
-	api     *API              // nil without an API server
+	api     *control.Plane    // nil without an API server
 	uids    map[string]string // pod UIDs to names, with an API server
 	there   map[string]bool   // pods with a manifest
 	removed map[string]int64  // removal times of the other manifests, until their pods' ends are timed
@@ -130,7 +131,10 @@ func (w *World) start() {
 	}
 	node.RuntimeEndpoint, node.RuntimeLogs = w.runtime.socket(), w.runtime.logs()
 	if w.Variant.API != "" {
-		w.api = must(StartAPI(w.ctx, w.Variant.API, w.dir, "127.0.0.1", "--disable-admission-plugins=ServiceAccount"))
+		w.api = must(control.Start(w.ctx, control.Config{
+			Binaries: w.Variant.API, Dir: w.dir, Address: "127.0.0.1",
+			Flags: []string{"--authorization-mode=AlwaysAllow", "--disable-admission-plugins=ServiceAccount"},
+		}))
 		node.Kubeconfig = w.api.Kubeconfig
 	}
 	w.node = must(standalone.NewNode(node))

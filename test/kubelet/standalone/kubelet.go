@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 )
 
 // Inside is the first argument with which the calling program's binary must call [RunInside].
@@ -31,7 +32,7 @@ const Inside = "run-kubelet-inside"
 
 // Kubelet is a running kubelet.
 type Kubelet struct {
-	*Process
+	*control.Process
 	node *Node
 	url  string // of its server, which accepts anybody
 }
@@ -53,7 +54,7 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 	if n.cfg.Kubeconfig != "" {
 		cmd.Args = append(cmd.Args, "--kubeconfig="+n.cfg.Kubeconfig)
 	}
-	if k.Process, err = Spawn(cmd, log); err != nil {
+	if k.Process, err = control.Spawn(cmd, log); err != nil {
 		return nil, err
 	}
 	if err := k.awaitHealthy(ctx); err != nil {

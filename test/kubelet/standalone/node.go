@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 )
 
 // Config is the configuration of a node.
@@ -110,7 +111,7 @@ func (n *Node) WriteLogs() (int, error) {
 
 // configure writes the kubelet's configuration, and returns the port of its server.
 func (n *Node) configure(gates map[string]bool) (file string, port int, err error) {
-	ports, err := FreePorts(1)
+	ports, err := control.FreePorts(1)
 	if err != nil {
 		return "", 0, err
 	}
@@ -140,27 +141,6 @@ func (n *Node) configure(gates map[string]bool) (file string, port int, err erro
 	}
 	file = filepath.Join(n.cfg.Dir, "kubelet.yaml")
 	return file, ports[0], os.WriteFile(file, data, 0o644)
-}
-
-// FreePorts finds unused ports. Another process may take a port before the kubelet does; then the
-// kubelet's log shows the conflict.
-func FreePorts(count int) ([]int, error) {
-	var ports []int
-	var held []net.Listener
-	defer func() {
-		for _, l := range held {
-			_ = l.Close()
-		}
-	}()
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		held = append(held, l)
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // tail returns the last errors in the kubelet's log.

@@ -4,8 +4,6 @@
 package upstream
 
 import (
-	"archive/tar"
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,14 +12,11 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 )
@@ -45,9 +40,6 @@ var pictures = map[string]picture{
 	"pause":     {"pause", "/pause", nil, "65535:65535"},
 }
 
-// entry is a file in a layer: a copy, a link, a text, or else a folder.
-type entry struct{ file, link, text string }
-
 const (
 	users = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n" +
 		"user-defined-in-image:x:1000:1000::/tmp:/bin/sh\n"
@@ -62,77 +54,47 @@ func layersOf(c Config) (map[string]v1.Layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream: busybox: %w", err)
 	}
-	base := map[string]entry{
-		"bin/busybox": {file: busybox}, "bin/nmeter": {file: c.Runtime.Workload()},
-		"etc/passwd": {text: users}, "etc/group": {text: groups},
+	base := map[string]image.File{
+		"bin/busybox": {From: busybox}, "bin/nmeter": {From: c.Runtime.Workload()},
+		"etc/passwd": {Text: users}, "etc/group": {Text: groups},
 		"root": {}, "tmp": {}, "uploads": {},
 	}
 	for applet := range strings.FieldsSeq(string(applets)) {
 		if _, ok := base["bin/"+applet]; !ok {
-			base["bin/"+applet] = entry{link: "/bin/busybox"}
+			base["bin/"+applet] = image.File{Link: "/bin/busybox"}
 		}
 	}
 	agnhost := maps.Clone(base)
-	agnhost["agnhost"] = entry{file: filepath.Join(c.Suite, "agnhost")}
-	agnhost["agnhost-2"] = entry{link: "agnhost"}
+	agnhost["agnhost"] = image.File{From: filepath.Join(c.Suite, "agnhost")}
+	agnhost["agnhost-2"] = image.File{Link: "agnhost"}
 	for _, name := range []string{"localhost.crt", "localhost.key"} {
-		agnhost[name] = entry{file: filepath.Join(c.Tree, "test/images/agnhost/porter", name)}
+		agnhost[name] = image.File{From: filepath.Join(c.Tree, "test/images/agnhost/porter", name)}
 	}
 	err = addDynamic(agnhost, "curl", "usr/bin/curl")
 	err = errors.Join(err, addDynamic(agnhost, "bash", "bin/bash"))
 	layers := make(map[string]v1.Layer)
-	for name, files := range map[string]map[string]entry{
-		"busybox": base, "agnhost": agnhost, "pause": {"pause": {file: filepath.Join(c.Suite, "pause")}},
+	for name, files := range map[string]map[string]image.File{
+		"busybox": base, "agnhost": agnhost, "pause": {"pause": {From: filepath.Join(c.Suite, "pause")}},
 	} {
-		data, wrong := layer(files)
-		layers[name], err = static.NewLayer(data, types.OCIUncompressedLayer), errors.Join(err, wrong)
+		var wrong error
+		layers[name], wrong = image.Layer(files)
+		err = errors.Join(err, wrong)
 	}
 	return layers, err
 }
 
 // addDynamic adds a program of the machine with its shared libraries.
-func addDynamic(files map[string]entry, program, at string) error {
+func addDynamic(files map[string]image.File, program, at string) error {
 	file, err := exec.LookPath(program)
 	if err != nil {
 		return fmt.Errorf("upstream: the images need %s of this machine: %w", program, err)
 	}
-	files[at] = entry{file: file}
+	files[at] = image.File{From: file}
 	libraries, err := exec.Command("ldd", file).Output()
 	for _, l := range regexp.MustCompile(`(/\S+) \(0x`).FindAllSubmatch(libraries, -1) {
-		files[strings.TrimPrefix(string(l[1]), "/")] = entry{file: string(l[1])}
+		files[strings.TrimPrefix(string(l[1]), "/")] = image.File{From: string(l[1])}
 	}
 	return err
-}
-
-// layer returns an archive of the files. Containerd makes missing folders.
-func layer(files map[string]entry) ([]byte, error) {
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		e, header, data := files[name], &tar.Header{Name: name, Mode: 0o755}, []byte(nil)
-		var err error
-		switch {
-		case e.link != "":
-			header.Typeflag, header.Linkname = tar.TypeSymlink, e.link
-		case e.text != "":
-			data = []byte(e.text)
-		case e.file != "":
-			data, err = os.ReadFile(e.file)
-		default:
-			header.Typeflag, header.Mode = tar.TypeDir, 0o1777
-		}
-		if header.Size = int64(len(data)); err == nil {
-			err = w.WriteHeader(header)
-		}
-		if err == nil {
-			_, err = w.Write(data)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("upstream: %s in an image: %w", name, err)
-		}
-	}
-	err := w.Close()
-	return out.Bytes(), err
 }
 
 // push puts the images of the references into a registry, whatever theirs is.

@@ -119,13 +119,7 @@ func Record(ctx context.Context, client *crikit.Client, traits runtimes.Traits, 
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the script did not end within %v", limit))
 	defer cancel()
 	r.ctx = ctx
-	listening, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = client.Listen(listening, r.heard)
-	}()
-	defer func() { stop(); <-ended }()
+	defer client.Follow(ctx, r.heard)()
 	defer func() { _ = client.RemoveAll(context.WithoutCancel(ctx)) }()
 	if err := r.settle(time.Now()); err != nil { // a subscription cannot be seen
 		return nil, err

@@ -24,11 +24,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
@@ -88,15 +90,61 @@ func (c *Client) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Listen calls f with each event of the runtime's stream until its end or ctx's, and returns the
-// reason. It always reads: an idle subscriber would stop the runtime.
-func (c *Client) Listen(ctx context.Context, f func(*runtimeapi.ContainerEventResponse)) error {
-	stream, err := c.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	for err == nil {
-		var message *runtimeapi.ContainerEventResponse
-		if message, err = stream.Recv(); err == nil {
-			f(message)
+// Follow calls f with each event of the runtime's stream, and of the next after its end, until stop,
+// which waits for the last call. It always reads: an idle subscriber would stop the runtime.
+func (c *Client) Follow(ctx context.Context, f func(*runtimeapi.ContainerEventResponse)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() {
+		for ctx.Err() == nil {
+			stream, err := c.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+			for err == nil {
+				var message *runtimeapi.ContainerEventResponse
+				if message, err = stream.Recv(); err == nil {
+					f(message)
+				}
+			}
+			_ = bench.Sleep(ctx, 100*time.Millisecond)
+		}
+	})
+	return func() { cancel(); following.Wait() }
+}
+
+// Truth reads the runtime's state of the client's namespace: the expected content of a quiet cache,
+// bare.
+func (c *Client) Truth(ctx context.Context) ([]bench.Pod, error) {
+	pods, err := load.Read(ctx, c.Conn, load.LabelPodNamespace, c.Namespace)
+	for i := range pods {
+		Bare(&pods[i])
+	}
+	return pods, err
+}
+
+// Bare removes the times, the addresses and the results of running containers, in which two correct
+// observers may differ.
+func Bare(pod *bench.Pod) {
+	pod.IPs = nil
+	for i, item := range pod.Items {
+		item.StartedAt, item.FinishedAt = 0, 0
+		if item.State != bench.Exited {
+			item.ExitCode, item.Reason = 0, ""
+		}
+		pod.Items[i] = item
+	}
+}
+
+// WaitState polls until the container is in the state, and returns its status.
+func (c *Client) WaitState(ctx context.Context, id string, state runtimeapi.ContainerState) (*runtimeapi.ContainerStatus, error) {
+	for {
+		answer, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+		if err == nil && answer.Status.State == state {
+			return answer.Status, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("crikit: container %s is %v, want %v (last error: %v): %w",
+				id, answer.GetStatus().GetState(), state, err, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return err
 }

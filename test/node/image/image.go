@@ -17,11 +17,11 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -29,6 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -68,27 +69,45 @@ func PackFile(out, path, ref string) error {
 
 // imageOf returns the image of the program at path.
 func imageOf(path string) (v1.Image, error) {
-	program, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the program: %w", err)
-	}
-	var content bytes.Buffer
-	files := tar.NewWriter(&content)
-	header := &tar.Header{Name: Entrypoint[1:], Mode: 0o755, Size: int64(len(program))}
-	if err := files.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	_, err = files.Write(program)
-	if err := errors.Join(err, files.Close()); err != nil {
-		return nil, err
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
-	}, tarball.WithMediaType(types.OCILayer))
+	layer, err := Layer(map[string]File{Entrypoint[1:]: {From: path}})
 	if err != nil {
 		return nil, err
 	}
 	return New(layer, v1.Config{Entrypoint: []string{Entrypoint}, Cmd: []string{"pause"}, Env: []string{"PATH=/"}})
+}
+
+// File is a file in a layer: a copy, a link, a text, or else a folder.
+type File struct{ From, Link, Text string }
+
+// Layer returns a layer of files by name. Runtimes make missing folders.
+func Layer(files map[string]File) (v1.Layer, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f, header, data := files[name], &tar.Header{Name: name, Mode: 0o755}, []byte(nil)
+		var err error
+		switch {
+		case f.Link != "":
+			header.Typeflag, header.Linkname = tar.TypeSymlink, f.Link
+		case f.Text != "":
+			data = []byte(f.Text)
+		case f.From != "":
+			data, err = os.ReadFile(f.From)
+		default:
+			header.Typeflag, header.Mode = tar.TypeDir, 0o1777
+		}
+		if header.Size = int64(len(data)); err == nil {
+			err = w.WriteHeader(header)
+		}
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s in a layer: %w", name, err)
+		}
+	}
+	err := w.Close()
+	return static.NewLayer(out.Bytes(), types.OCIUncompressedLayer), err
 }
 
 // New returns an image of a layer, for Linux on this machine's architecture.

@@ -6,7 +6,6 @@
 package suite
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,15 +67,10 @@ func (t *T) Record() *recorder {
 		t.Proxy.Inject(criproxy.Fault{Method: eventStream, Match: tap, Do: criproxy.Drop{}})
 		return r
 	}
-	ctx, cancel := context.WithCancel(t.ctx)
-	var listening sync.WaitGroup
-	listening.Go(func() {
-		_ = t.Listen(ctx, func(e *runtimeapi.ContainerEventResponse) {
-			raw, _ := proto.Marshal(e) // it was unmarshalled
-			r.message(raw)
-		})
-	})
-	t.Cleanup(func() { cancel(); listening.Wait() })
+	t.Cleanup(t.Follow(t.ctx, func(e *runtimeapi.ContainerEventResponse) {
+		raw, _ := proto.Marshal(e) // it was unmarshalled
+		r.message(raw)
+	}))
 	return r
 }
 
