@@ -117,7 +117,7 @@ func build(ctx context.Context) (p programs, err error) {
 		return p, err
 	}
 	for name, set := range map[string]*components.Set{"containerd": &p.Containerd, "crio": &p.CRIO} {
-		if *set, err = components.Build(ctx, components.Options{Root: p.Root, Runtime: name, Log: os.Stderr}); err != nil {
+		if *set, err = components.Build(ctx, name, os.Stderr); err != nil {
 			return p, err
 		}
 		set.RuncDir = filepath.Join(p.Debs, "usr/sbin") // with seccomp, for the profile of deploy/base

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,11 +21,9 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
-	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
-	"github.com/evented-pleg/evented-pleg/test/node/image"
 )
 
 // real is a private containerd or CRI-O behind a proxy that counts the kubelet's calls and disturbs
@@ -44,24 +41,10 @@ type real struct {
 
 // startReal starts the named runtime (see package runtimes) in the folder.
 func startReal(ctx context.Context, name, dir string) (*real, error) {
-	root, err := components.FindRoot()
-	if err != nil {
-		return nil, err
-	}
-	set, err := components.Build(ctx, components.Options{Root: root, Runtime: name, Log: io.Discard})
-	if err != nil {
-		return nil, err
-	}
-	base := filepath.Join(dir, "c")
-	if err := os.Mkdir(base, 0o755); err != nil {
-		return nil, err
-	}
 	r := &real{state: make(map[string]bench.Change)}
-	if r.daemon, err = daemon.New(daemon.Config{Base: base, Components: set, Image: image.DefaultRef}); err != nil {
-		return nil, err
-	}
-	if err := r.daemon.Start(ctx); err != nil {
-		return nil, errors.Join(err, r.close())
+	var err error
+	if r.daemon, err = daemon.Run(ctx, name, filepath.Join(dir, "c"), io.Discard); err != nil {
+		return nil, err // what has started ends with the run
 	}
 	if r.client, err = crikit.Dial(crikit.Options{Endpoint: r.daemon.Endpoint(), Namespace: "default"}); err != nil {
 		return nil, errors.Join(err, r.close())

@@ -49,8 +49,9 @@ const Module = "github.com/evented-pleg/evented-pleg"
 
 // Set is the built programs.
 type Set struct {
-	// Dir holds our own programs, RuncDir runc, RuntimeDir those of the runtime. They are absolute.
-	Dir, RuncDir, RuntimeDir string
+	// Root is the repository's root. Dir holds our own programs, RuncDir runc, RuntimeDir those of the
+	// runtime. They are absolute.
+	Root, Dir, RuncDir, RuntimeDir string
 	// Runtime is the source of RuntimeDir; its zero value: none.
 	Runtime runtimes.Runtime
 }
@@ -65,46 +66,34 @@ func (s Set) Runc() string { return filepath.Join(s.RuncDir, "runc") }
 // Workload is the path of the static program in every container.
 func (s Set) Workload() string { return filepath.Join(s.Dir, "workload") }
 
-// Options select the programs to build.
-type Options struct {
-	// Root is the repository's root directory, from FindRoot.
-	Root string
-	// Runtime is the name of a runtime to build, for runtimes.ByName, with runc. Empty: none.
-	Runtime string
-	// Log receives a line for each step.
-	Log io.Writer
-}
-
-// Build returns the programs, and builds missing programs. A cold build of the runtime takes
-// minutes of CPU and runs niced.
-func Build(ctx context.Context, o Options) (Set, error) {
-	if o.Log == nil {
-		o.Log = io.Discard
+// Build returns the programs, and builds missing programs: those of the named runtime with runc
+// (see runtimes.ByName; empty: none), and the workload. The log receives a line for each step. A
+// cold build of a runtime takes minutes of CPU and runs niced.
+func Build(ctx context.Context, runtime string, log io.Writer) (set Set, err error) {
+	if set.Root, err = FindRoot(); err != nil {
+		return set, err
 	}
-	base := filepath.Join(o.Root, "build", "node")
-	set := Set{Dir: filepath.Join(base, "bin"), RuncDir: filepath.Join(base, "runtimes", "runc")}
-	if o.Runtime != "" {
-		var err error
-		if set.Runtime, err = runtimes.ByName(o.Runtime); err != nil {
-			return Set{}, fmt.Errorf("components: %w", err)
-		}
-		set.RuntimeDir = filepath.Join(base, "runtimes", cmp.Or(set.Runtime.Built, set.Runtime.Name))
-	}
+	base := filepath.Join(set.Root, "build", "node")
+	set.Dir, set.RuncDir = filepath.Join(base, "bin"), filepath.Join(base, "runtimes", "runc")
 	if err := os.MkdirAll(set.Dir, 0o755); err != nil {
-		return Set{}, fmt.Errorf("components: make the build folder: %w", err)
+		return set, fmt.Errorf("components: make the build folder: %w", err)
 	}
 	unlock, err := lock(filepath.Join(base, ".lock"))
 	if err != nil {
-		return Set{}, err
+		return set, err
 	}
 	defer unlock()
-	if o.Runtime != "" {
-		if err := set.buildRuntime(ctx, o.Log); err != nil {
-			return Set{}, err
+	if runtime != "" {
+		if set.Runtime, err = runtimes.ByName(runtime); err != nil {
+			return set, fmt.Errorf("components: %w", err)
+		}
+		set.RuntimeDir = filepath.Join(base, "runtimes", cmp.Or(set.Runtime.Built, set.Runtime.Name))
+		if err := set.buildRuntime(ctx, log); err != nil {
+			return set, err
 		}
 	}
 	workload := niced(ctx, "go", "build", "-o", set.Workload(), "./test/node/workload")
-	workload.Dir = o.Root
+	workload.Dir = set.Root
 	workload.Env = append(os.Environ(), "CGO_ENABLED=0")
 	return set, run(ctx, workload, "")
 }

@@ -90,8 +90,8 @@ func (c *Client) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Follow calls f with each event of the runtime's stream, and of the next after its end, until stop,
-// which waits for the last call. It always reads: an idle subscriber would stop the runtime.
+// Follow calls f with each event of the runtime's stream, and of the next stream after its end.
+// Stop waits for the last call. Follow always reads: an idle subscriber would stop the runtime.
 func (c *Client) Follow(ctx context.Context, f func(*runtimeapi.ContainerEventResponse)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup

@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
@@ -45,7 +47,7 @@ const maxBase = 40
 
 // Config says where a Daemon lives.
 type Config struct {
-	// Base is the daemon's directory: absolute, short, existing.
+	// Base is the daemon's directory: absolute and short.
 	Base string
 	// Components are the programs of the runtime Components.Runtime.
 	Components components.Set
@@ -85,7 +87,23 @@ type Daemon struct {
 	process atomic.Pointer[child.Process] // nil before the first start
 }
 
-// New writes the configuration and the image, and starts nothing.
+// Run builds a runtime by its name in package runtimes, if that is necessary, and starts it below
+// base with the workload image.
+func Run(ctx context.Context, name, base string, log io.Writer) (*Daemon, error) {
+	set, err := components.Build(ctx, name, log)
+	if err != nil {
+		return nil, err
+	}
+	d, err := New(Config{Base: base, Components: set, Image: image.DefaultRef})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return d, d.Start(ctx)
+}
+
+// New makes the directory with the configuration and the image, and starts nothing.
 func New(c Config) (*Daemon, error) {
 	if !filepath.IsAbs(c.Base) || len(c.Base) > maxBase {
 		return nil, fmt.Errorf("daemon: the directory %q must be absolute and at most %d bytes, or the sockets under it cannot be bound", c.Base, maxBase)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suite holds the scenarios of the node e2e tests: the PLEG against a real CRI runtime, with
-// real containers, real restarts and a disturbed wire.
+// Package suite holds the scenarios of the node e2e tests: the PLEG against a real CRI runtime,
+// with real containers, real restarts and a disturbed wire.
 //
 // # Model
 //

@@ -192,19 +192,18 @@ func TestNode(t *testing.T) {
 func prepare(t *testing.T, name string) *env {
 	t.Helper()
 	e := &env{image: cmp.Or(*imageRef, image.DefaultRef)}
-	options := components.Options{Root: run.root, Runtime: name, Log: t.Output()}
 	if *endpoint != "" {
 		version, err := versionOf(*endpoint)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.kind, e.version, options.Runtime = runtimes.Of(version.RuntimeName, version.RuntimeVersion), display(version), ""
+		e.kind, e.version, name = runtimes.Of(version.RuntimeName, version.RuntimeVersion), display(version), ""
 		if *imageRef == "" && e.kind.Family == runtimes.Containerd {
-			options.Runtime = e.kind.Name // for its ctr
+			name = e.kind.Name // for its ctr
 		}
 	}
 	var err error
-	if e.set, err = components.Build(run.ctx, options); err != nil {
+	if e.set, err = components.Build(run.ctx, name, t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	if *endpoint == "" {

@@ -160,11 +160,7 @@ func differences(table *upstream.Table, columns []scene.Variant) []string {
 
 // prepare builds the runtime and the stand-in for nmeter, and unpacks Debian's packages.
 func prepare(ctx context.Context, kubelets, out, version, runtime string) (c upstream.Config, err error) {
-	root, err := components.FindRoot()
-	if err != nil {
-		return c, err
-	}
-	set, err := components.Build(ctx, components.Options{Root: root, Runtime: runtime, Log: os.Stderr})
+	set, err := components.Build(ctx, runtime, os.Stderr)
 	if err != nil {
 		return c, err
 	}
@@ -175,7 +171,7 @@ func prepare(ctx context.Context, kubelets, out, version, runtime string) (c ups
 		return c, err
 	}
 	c = upstream.Config{
-		Tree: filepath.Join(kubelets, "v"+version), Suite: filepath.Join(kubelets, "suite-v"+version), Debs: filepath.Join(root, "build/debs"),
+		Tree: filepath.Join(kubelets, "v"+version), Suite: filepath.Join(kubelets, "suite-v"+version), Debs: filepath.Join(set.Root, "build/debs"),
 		Runtime: set, Out: out,
 	}
 	c.Runtime.RuncDir = filepath.Join(c.Debs, "usr/sbin")

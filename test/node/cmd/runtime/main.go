@@ -46,12 +46,13 @@ func main() {
 		return
 	}
 	name := cmp.Or(flags.Arg(0), runtimes.Default().Name)
-	if _, err := runtimes.ByName(name); err != nil {
+	kind, err := runtimes.ByName(name)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "runtime:", err)
 		os.Exit(2)
 	}
 	os.Exit(unshare.Main(func() int {
-		if err := run(name, flags.Args()[min(1, flags.NArg()):]); err != nil {
+		if err := run(kind, flags.Args()[min(1, flags.NArg()):]); err != nil {
 			fmt.Fprintln(os.Stderr, "runtime:", err)
 			return unshare.ExitFailed
 		}
@@ -59,24 +60,11 @@ func main() {
 	}))
 }
 
-func run(name string, command []string) (err error) {
+func run(kind runtimes.Runtime, command []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root, err := components.FindRoot()
+	private, err := daemon.Run(ctx, kind.Name, unshare.Dir(), os.Stderr)
 	if err != nil {
-		return err
-	}
-	set, err := components.Build(ctx, components.Options{Root: root, Runtime: name, Log: os.Stderr})
-	if err != nil {
-		return err
-	}
-	private, err := daemon.New(daemon.Config{Base: unshare.Dir(), Components: set, Image: image.DefaultRef})
-	if err != nil {
-		return err
-	}
-	starting, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	if err := private.Start(starting); err != nil {
 		return err
 	}
 	defer func() {
@@ -94,7 +82,7 @@ func run(name string, command []string) (err error) {
 	fmt.Printf("%[1]s %[2]s with runc %[5]s is ready. In another terminal:\n\n"+
 		"  go run ./cmd/pleg-bench watch --endpoint %[3]s\n"+
 		"  go run ./cmd/pleg-bench run --endpoint %[3]s --image %[4]s --pods 8 --rate 20\n\nCtrl-C ends it.\n",
-		set.Runtime.Family, set.Runtime.Version, private.Endpoint(), image.DefaultRef, components.RuncVersion)
+		kind.Family, kind.Version, private.Endpoint(), image.DefaultRef, components.RuncVersion)
 	<-ctx.Done()
 	return nil
 }
