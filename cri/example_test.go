@@ -17,22 +17,10 @@ import (
 
 // fake starts a fake CRI-O with a pod and returns a client.
 func fake() (client *cri.Client, stop func()) {
-	profile, err := fakeruntime.ProfileByName("crio")
-	if err != nil {
-		panic(err)
-	}
-	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
-	if err != nil {
-		panic(err)
-	}
-	sandbox, err := rt.AddPod(fakeruntime.PodSpec{UID: "4f6b", Name: "web", Namespace: "shop"})
-	if err != nil {
-		panic(err)
-	}
-	container, err := rt.AddContainer(sandbox, fakeruntime.ContainerSpec{Name: "app"})
-	if err != nil {
-		panic(err)
-	}
+	profile := must(fakeruntime.ProfileByName("crio"))
+	rt := must(fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1}))
+	sandbox := must(rt.AddPod(fakeruntime.PodSpec{UID: "4f6b", Name: "web", Namespace: "shop"}))
+	container := must(rt.AddContainer(sandbox, fakeruntime.ContainerSpec{Name: "app"}))
 	if err := rt.Start(container); err != nil {
 		panic(err)
 	}
@@ -43,10 +31,7 @@ func fake() (client *cri.Client, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
 	served.Go(func() { _ = rt.Serve(ctx, listener) })
-	client, err = cri.Dial(ctx, cri.Config{Dialer: listener.DialContext}) // or Endpoint: "unix:///run/crio/crio.sock"
-	if err != nil {
-		panic(err)
-	}
+	client = must(cri.Dial(ctx, cri.Config{Dialer: listener.DialContext})) // or Endpoint: "unix:///run/crio/crio.sock"
 	return client, func() { client.Close(); cancel(); served.Wait(); rt.Close() }
 }
 
@@ -63,11 +48,7 @@ func ExampleClient_List() {
 	client, stop := fake()
 	defer stop()
 	ctx := context.Background()
-	listing, err := client.List(ctx, 0)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	listing := must(client.List(ctx, 0))
 	for _, pod := range listing.Pods {
 		fmt.Println(pod.Namespace, pod.Name, pod.UID)
 		for _, item := range pod.Items {
@@ -88,17 +69,8 @@ func ExampleClient_Inspect() {
 	client, stop := fake()
 	defer stop()
 	ctx := context.Background()
-	pod, err := client.ListPod(ctx, "4f6b")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	inspection, err := client.Inspect(ctx, pod)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	status := inspection.Status
+	pod := must(client.ListPod(ctx, "4f6b"))
+	status := must(client.Inspect(ctx, pod)).Status
 	fmt.Println(status.Namespace(), status.Name(), status.IPs())
 	for _, c := range status.Containers() {
 		fmt.Println(c.Name, c.Phase, c.ExitCode, !c.FinishedAt.Before(c.StartedAt))

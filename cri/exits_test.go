@@ -43,10 +43,7 @@ func TestExitCode(t *testing.T) {
 			})
 		})
 	}
-	client, err := cri.New(cri.Config{Endpoint: "/nowhere"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(cri.New(cri.Config{Endpoint: "/nowhere"}))
 	defer client.Close()
 	if _, ok := client.ExitCode("unknown"); ok {
 		t.Error("an unknown container has an exit code")

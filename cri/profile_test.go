@@ -30,8 +30,7 @@ func onEveryProfile(t *testing.T, f func(w *world, profile string)) {
 
 // mixedNode has pods in every phase, among them a pod with two attempts of its sandbox.
 func (w *world) mixedNode() {
-	_, err := w.rt.Populate(fakeruntime.Population{Pods: 5, Containers: 2})
-	w.check(err)
+	must(w.rt.Populate(fakeruntime.Population{Pods: 5, Containers: 2}))
 	web := w.sandbox(fakeruntime.PodSpec{UID: "web", Name: "web"})
 	w.container(web, fakeruntime.ContainerSpec{Name: "init"})
 	app := w.container(web, fakeruntime.ContainerSpec{Name: "app"})
@@ -50,21 +49,18 @@ func (w *world) mixedNode() {
 func TestReadsOnEveryProfile(t *testing.T) {
 	onEveryProfile(t, func(w *world, profile string) {
 		w.mixedNode()
-		listing, err := w.client.List(w.Context(), 0)
-		w.check(err)
+		listing := must(w.client.List(w.Context(), 0))
 		if d := cmp.Diff(w.truth(), sortPods(listing.Pods)); d != "" {
 			w.Fatalf("List: %s", d)
 		}
 		for _, want := range w.truth() {
-			got, err := w.client.ListPod(w.Context(), want.UID)
-			w.check(err)
+			got := must(w.client.ListPod(w.Context(), want.UID))
 			sortItems(got.Items)
 			if d := cmp.Diff(want, got); d != "" {
 				w.Errorf("ListPod: %s", d)
 			}
 			for range 2 { // the second time, the client knows the contents of the runtime's answers
-				in, err := w.client.Inspect(w.Context(), got)
-				w.check(err)
+				in := must(w.client.Inspect(w.Context(), got))
 				sortItems(in.Pod.Items)
 				if d := cmp.Diff(want, in.Pod); d != "" {
 					w.Errorf("Inspect: %s", d)
@@ -88,25 +84,21 @@ func TestReadsOnEveryProfile(t *testing.T) {
 		pod, _ := w.rt.PodTruth("twice")
 		w.check(w.rt.Exit(pod.Sandboxes[1].Containers[0].ID, 9))
 		time.Sleep(time.Second)
-		next, err := w.client.List(w.Context(), listing.Revision)
-		w.check(err)
+		next := must(w.client.List(w.Context(), listing.Revision))
 		twice := w.truth()
 		twice = slices.DeleteFunc(twice, func(p pleg.Pod) bool { return p.UID != "twice" })
 		if d := cmp.Diff(twice, sortPods(next.Pods)); d != "" || !next.Delta || next.Total != 6 || len(next.Gone) != 1 || next.Gone[0] != "web" {
 			w.Fatalf("second List: %+v\n%s", next, d)
 		}
-		same, err := w.client.List(w.Context(), next.Revision)
-		w.check(err)
+		same := must(w.client.List(w.Context(), next.Revision))
 		if d := cmp.Diff(pleg.Listing{Revision: same.Revision, Delta: true, Total: 6}, same); d != "" {
 			w.Errorf("List when nothing has changed: %s", d)
 		}
-		all, err := w.client.List(w.Context(), listing.Revision)
-		w.check(err)
+		all := must(w.client.List(w.Context(), listing.Revision))
 		if d := cmp.Diff(w.truth(), sortPods(all.Pods)); d != "" || all.Delta || all.Total != 6 {
 			w.Errorf("List since an old revision: %+v\n%s", all, d)
 		}
-		gone, err := w.client.ListPod(w.Context(), "web")
-		w.check(err)
+		gone := must(w.client.ListPod(w.Context(), "web"))
 		if len(gone.Items) != 0 {
 			w.Errorf("ListPod of a pod that is gone: %+v", gone)
 		}

@@ -36,14 +36,8 @@ func watch(ctx context.Context, endpoint string) error {
 
 // TestReadme compiles and runs the code shown in the README.
 func TestReadme(t *testing.T) {
-	page, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile("readme_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../README.md"))
+	code := must(os.ReadFile("readme_test.go"))
 	snippets := strings.Split(string(page), "```go\n")[1:]
 	if len(snippets) != 1 {
 		t.Fatalf("the README shows %d pieces of code, want one", len(snippets))

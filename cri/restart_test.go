@@ -26,8 +26,7 @@ func TestRuntimeRestart(t *testing.T) {
 	for _, down := range []time.Duration{0, 10 * time.Millisecond, time.Second, 5 * time.Minute} {
 		inWorld(t, fakeruntime.DefaultProfile, fakeruntime.Faults{}, func(w *world) {
 			w.mixedNode()
-			first, err := w.client.List(w.Context(), 0)
-			w.check(err)
+			first := must(w.client.List(w.Context(), 0))
 			w.rt.Down()
 			synctest.Wait() // the client has noticed
 			start := time.Now()
@@ -58,17 +57,9 @@ func TestRuntimeUpgrade(t *testing.T) {
 		var mu sync.Mutex
 		var listener *bufconn.Listener
 		start := func(profile string) (stop func()) {
-			p, err := fakeruntime.ProfileByName(profile)
-			if err != nil {
-				t.Fatal(err)
-			}
-			rt, err := fakeruntime.New(fakeruntime.Config{Profile: p, Seed: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := rt.Populate(fakeruntime.Population{Pods: 2, Containers: 1}); err != nil {
-				t.Fatal(err)
-			}
+			p := must(fakeruntime.ProfileByName(profile))
+			rt := must(fakeruntime.New(fakeruntime.Config{Profile: p, Seed: 1}))
+			must(rt.Populate(fakeruntime.Population{Pods: 2, Containers: 1}))
 			l := bufconn.Listen(1 << 20)
 			mu.Lock()
 			listener = l
@@ -100,17 +91,13 @@ func TestRuntimeUpgrade(t *testing.T) {
 					}
 					time.Sleep(10 * time.Millisecond)
 				}
-				if _, err := client.Inspect(t.Context(), listing.Pods[0]); err != nil {
-					t.Error(err)
-				}
+				must(client.Inspect(t.Context(), listing.Pods[0]))
 			}
 			if st := client.Stats(); st.StreamingLists != step.streaming || st.FilledStatuses != step.filled {
 				t.Errorf("%s: %+v", step.profile, st)
 			}
 			calls := client.Stats().Calls["StreamContainers"]
-			if _, err := client.List(t.Context(), 0); err != nil {
-				t.Error(err)
-			}
+			must(client.List(t.Context(), 0))
 			if asked := client.Stats().Calls["StreamContainers"] - calls; (asked == 1) != (step.streaming == "yes") {
 				t.Errorf("%s: StreamContainers was called %d times in one List", step.profile, asked)
 			}

@@ -29,12 +29,9 @@ func TestUpdateEqualsInspect(t *testing.T) {
 				for range p.rng.IntN(4) {
 					p.step()
 				}
-				pod, err := w.client.ListPod(w.Context(), cache.UID(p.uid))
-				w.check(err)
-				updated, err := w.client.Update(w.Context(), pod, prev)
-				w.check(err)
-				full, err := w.client.Inspect(w.Context(), pod)
-				w.check(err)
+				pod := must(w.client.ListPod(w.Context(), cache.UID(p.uid)))
+				updated := must(w.client.Update(w.Context(), pod, prev))
+				full := must(w.client.Inspect(w.Context(), pod))
 				if d := cmp.Diff(sortItems(full.Pod.Items), sortItems(updated.Pod.Items)); d != "" {
 					w.Fatalf("seed %d: shows %s", seed, d)
 				}
@@ -101,10 +98,8 @@ func TestUpdateReadsWhatChanged(t *testing.T) {
 		update := func(prev *cri.PodStatus) (*cri.PodStatus, string) {
 			w.Helper()
 			before := w.client.Stats().Calls
-			pod, err := w.client.ListPod(w.Context(), "u")
-			w.check(err)
-			in, err := w.client.Update(w.Context(), pod, prev)
-			w.check(err)
+			pod := must(w.client.ListPod(w.Context(), "u"))
+			in := must(w.client.Update(w.Context(), pod, prev))
 			w.compare(in.Status)
 			after := w.client.Stats().Calls
 			return in.Status, fmt.Sprintf("%d+%d", after["PodSandboxStatus"]-before["PodSandboxStatus"], after["ContainerStatus"]-before["ContainerStatus"])
@@ -155,18 +150,15 @@ func TestUpdateFromAnEvent(t *testing.T) {
 		for claim, err := range w.client.Events(w.Context()) { // from the backlog
 			w.check(err)
 			if claim.Item.ID == first && claim.Item.Phase == pleg.PhaseRunning {
-				brought, err = claim.Status()
-				w.check(err)
+				brought = must(claim.Status())
 				claim.Release()
 				break
 			}
 		}
 		second := w.container(sandbox, fakeruntime.ContainerSpec{})
-		pod, err := w.client.ListPod(w.Context(), "u")
-		w.check(err)
+		pod := must(w.client.ListPod(w.Context(), "u"))
 		before := w.client.Stats().Calls
-		in, err := w.client.Update(w.Context(), pod, brought)
-		w.check(err)
+		in := must(w.client.Update(w.Context(), pod, brought))
 		w.compare(in.Status)
 		after := w.client.Stats().Calls
 		if n := after["ContainerStatus"] - before["ContainerStatus"]; n != 1 || after["PodSandboxStatus"] != before["PodSandboxStatus"] {

@@ -23,6 +23,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
+// must panics where a test, or an example, cannot go on.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // world is a fake runtime with a client.
 type world struct {
 	*testing.T
@@ -35,15 +43,9 @@ type world struct {
 // inWorld runs f in a bubble of virtual time, which also waits for every goroutine.
 func inWorld(t *testing.T, profile string, faults fakeruntime.Faults, f func(w *world)) {
 	t.Helper()
-	p, err := fakeruntime.ProfileByName(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(fakeruntime.ProfileByName(profile))
 	synctest.Test(t, func(t *testing.T) {
-		rt, err := fakeruntime.New(fakeruntime.Config{Profile: p, Faults: faults, Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := must(fakeruntime.New(fakeruntime.Config{Profile: p, Faults: faults, Seed: 1}))
 		defer rt.Close()
 		listener := bufconn.Listen(1 << 20)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -55,16 +57,10 @@ func inWorld(t *testing.T, profile string, faults fakeruntime.Faults, f func(w *
 		})
 		defer served.Wait()
 		defer cancel()
-		client, err := cri.New(cri.Config{Endpoint: profile, Dialer: func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := must(cri.New(cri.Config{Endpoint: profile, Dialer: func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }}))
 		defer client.Close()
-		conn, err := grpc.NewClient("passthrough:///fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(grpc.NewClient("passthrough:///fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })))
 		defer conn.Close()
 		f(&world{T: t, rt: rt, client: client, api: runtimeapi.NewRuntimeServiceClient(conn)})
 	})
@@ -79,15 +75,13 @@ func (w *world) check(err error) {
 
 func (w *world) sandbox(spec fakeruntime.PodSpec) string {
 	w.Helper()
-	id, err := w.rt.AddPod(spec)
-	w.check(err)
+	id := must(w.rt.AddPod(spec))
 	return id
 }
 
 func (w *world) container(sandbox string, spec fakeruntime.ContainerSpec) string {
 	w.Helper()
-	id, err := w.rt.AddContainer(sandbox, spec)
-	w.check(err)
+	id := must(w.rt.AddContainer(sandbox, spec))
 	return id
 }
 

@@ -18,69 +18,48 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
 // A CRI-O that loses every tenth event, a client on its stream, and the true history.
 func Example() {
-	profile, err := fakeruntime.ProfileByName("crio")
-	if err != nil {
-		log.Fatal(err)
-	}
-	faults, err := fakeruntime.ParseFaults("drop=0.1")
-	if err != nil {
-		log.Fatal(err)
-	}
-	rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: faults, Seed: 1})
-	if err != nil {
-		log.Fatal(err)
-	}
+	profile := must(fakeruntime.ProfileByName("crio"))
+	faults := must(fakeruntime.ParseFaults("drop=0.1"))
+	rt := must(fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: faults, Seed: 1}))
 	defer rt.Close()
 
 	ctx, stop := context.WithCancel(context.Background())
 	lis := bufconn.Listen(1 << 16) // or net.Listen("unix", path)
 	var server sync.WaitGroup
-	server.Go(func() {
-		if err := rt.Serve(ctx, lis); err != nil {
-			log.Print(err)
-		}
-	})
+	server.Go(func() { check(rt.Serve(ctx, lis)) })
 	defer server.Wait()
 	defer stop()
 
-	conn, err := grpc.NewClient("passthrough:///bufconn",
+	conn := must(grpc.NewClient("passthrough:///bufconn",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		log.Fatal(err)
-	}
+		grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer conn.Close()
 	cri := runtimeapi.NewRuntimeServiceClient(conn)
 
 	// Events of CRI-O wait for the first client, so nothing is lost by subscribing late.
 	for range 50 {
-		sandbox, err := rt.AddPod(fakeruntime.PodSpec{})
-		if err != nil {
-			log.Fatal(err)
-		}
-		container, err := rt.AddContainer(sandbox, fakeruntime.ContainerSpec{Name: "job"})
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := rt.Start(container); err != nil {
-			log.Fatal(err)
-		}
-		if err := rt.Exit(container, 3); err != nil {
-			log.Fatal(err)
-		}
+		sandbox := must(rt.AddPod(fakeruntime.PodSpec{}))
+		container := must(rt.AddContainer(sandbox, fakeruntime.ContainerSpec{Name: "job"}))
+		check(rt.Start(container))
+		check(rt.Exit(container, 3))
 	}
-	stream, err := cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	stream := must(cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))
 	stopped := 0
 	for range rt.Stats().Events.Emitted {
-		ev, err := stream.Recv()
-		if err != nil {
-			log.Fatal(err)
-		}
+		ev := must(stream.Recv())
 		if ev.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 			stopped++
 		}

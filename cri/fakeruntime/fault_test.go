@@ -4,7 +4,6 @@
 package fakeruntime
 
 import (
-	"context"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/emptypb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -387,27 +387,18 @@ func TestCallFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, Config{Faults: tt.faults}, func(t *testing.T, w *world) {
 				ids := must(w.rt.Populate(Population{Pods: 1}))(t)
-				calls := map[callKind]func(ctx context.Context) error{
-					callOther: func(ctx context.Context) error {
-						_, err := w.cri.Version(ctx, &runtimeapi.VersionRequest{})
-						return err
-					},
-					callList: func(ctx context.Context) error {
-						_, err := w.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-						return err
-					},
-					callStatus: func(ctx context.Context) error {
-						_, err := w.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]})
-						return err
-					},
-					callWrite: func(ctx context.Context) error {
-						_, err := w.cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: ids[0]})
-						return err
-					},
+				calls := map[callKind]struct {
+					method  string
+					request proto.Message
+				}{
+					callOther:  {"Version", &runtimeapi.VersionRequest{}},
+					callList:   {"ListPodSandbox", &runtimeapi.ListPodSandboxRequest{}},
+					callStatus: {"PodSandboxStatus", &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]}},
+					callWrite:  {"StopPodSandbox", &runtimeapi.StopPodSandboxRequest{PodSandboxId: ids[0]}},
 				}
 				for kind, call := range calls {
 					begun := time.Now()
-					err := call(timeout(t, 5*time.Second))
+					err := w.conn.Invoke(timeout(t, 5*time.Second), "/runtime.v1.RuntimeService/"+call.method, call.request, &emptypb.Empty{})
 					wantCode, wantTook := codes.OK, time.Duration(0)
 					if kind == tt.kind {
 						wantCode, wantTook = tt.code, tt.took
