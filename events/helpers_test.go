@@ -115,6 +115,13 @@ func (r *rig) pod(name string, n int) {
 	}
 }
 
+// pods emits n isomorphic events about each of that many pods, p0 and on.
+func (r *rig) pods(pods, n int) {
+	for i := range pods {
+		r.pod(fmt.Sprint("p", i), n)
+	}
+}
+
 func podRef(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}
 }
@@ -155,6 +162,14 @@ func (r *rig) one() eventsv1.Event {
 		r.t.Fatalf("%d events are stored, want 1: %s", len(all), brief(all))
 	}
 	return all[0]
+}
+
+// wantStored checks the number of the events stored.
+func (r *rig) wantStored(want int) {
+	r.t.Helper()
+	if all := r.server.Events(); len(all) != want {
+		r.t.Errorf("%d events are stored, want %d: %.1000s", len(all), want, brief(all))
+	}
 }
 
 // about is the events about an object, in the order of their creation.

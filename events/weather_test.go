@@ -125,9 +125,7 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 		r.pod("first", 1)
 		settle(r)
 		r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, always(forbidden("x"))))
-		for i := range 1000 {
-			r.pod(fmt.Sprint("p", i), 1)
-		}
+		r.pods(1000, 1)
 		settle(r)
 		r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", "R", "A", "")
 		settle(r)
@@ -141,9 +139,7 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 		r.mu.Unlock()
 		r.server.SetFault(nil)
 		pass(time.Minute)
-		if n := len(r.server.Events()); n != 1002 {
-			t.Errorf("%d events", n)
-		}
+		r.wantStored(1002)
 		r.wantBooks(0, 0)
 	})
 }
@@ -277,9 +273,7 @@ func TestReadBeforeTheNextPatch(t *testing.T) {
 		one := func(o *Options) { o.NoRoster, o.Writers = false, 1 }
 		const n = 20
 		emit := func(r *rig, times int) {
-			for i := range n {
-				r.pod(fmt.Sprint("p", i), times)
-			}
+			r.pods(n, times)
 			pass(2 * time.Second)
 		}
 		older := newRig(t, server, one)
@@ -301,9 +295,7 @@ func TestSteadyConflict(t *testing.T) {
 		bubble(t, nil, func(t *testing.T, r *rig) {
 			r.server.SetFault(where(func(c eventstest.Call) bool { return c.Verb == eventstest.Patch && strings.Contains(c.Body, body) }, always(apierrors.NewConflict(resource, "x", errors.New("modified")))))
 			for range 60 {
-				for i := range 500 {
-					r.pod(fmt.Sprint("p", i), 1)
-				}
+				r.pods(500, 1)
 				pass(10 * time.Second)
 			}
 			if all, _ := r.server.Count(); all > 500+300 {
