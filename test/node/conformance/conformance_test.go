@@ -4,6 +4,8 @@
 package conformance
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
@@ -115,4 +118,45 @@ func recordFake(t *testing.T, r runtimes.Runtime) Transcript {
 		t.Fatalf("%v, after\n%s", err, got)
 	}
 	return got
+}
+
+// TestStreamingListsByTheNewestCRI reads the fake's streaming lists by the CRI's own client. The
+// root module is also built against a CRI without them, and describes them itself.
+func TestStreamingListsByTheNewestCRI(t *testing.T) {
+	c, ctx := crikit.OnFake(t, "containerd-2", 1), t.Context()
+	pod, err := c.RunPod(ctx, "u", "p", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := c.CreateAndStart(ctx, pod, crikit.Spec{Name: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandboxes, err := c.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{Filter: &runtimeapi.PodSandboxFilter{}})
+	count(t, "sandboxes", 1, sandboxes, err, (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
+	for filter, want := range map[string]int{"": 1, id: 1, missing: 0} {
+		containers, err := c.StreamContainers(ctx, &runtimeapi.StreamContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: filter}})
+		count(t, "containers", want, containers, err, (*runtimeapi.StreamContainersResponse).GetContainers)
+	}
+	stats, err := c.StreamContainerStats(ctx, &runtimeapi.StreamContainerStatsRequest{})
+	count(t, "container stats", 1, stats, err, (*runtimeapi.StreamContainerStatsResponse).GetContainerStats)
+	podStats, err := c.StreamPodSandboxStats(ctx, &runtimeapi.StreamPodSandboxStatsRequest{})
+	count(t, "sandbox stats", 1, podStats, err, (*runtimeapi.StreamPodSandboxStatsResponse).GetPodSandboxStats)
+	images, err := c.Images().StreamImages(ctx, &runtimeapi.StreamImagesRequest{})
+	count(t, "images", 2, images, err, (*runtimeapi.StreamImagesResponse).GetImages)
+}
+
+// count reads a stream to its end and compares the number of its items.
+func count[Batch, Item any](t *testing.T, what string, want int, stream grpc.ServerStreamingClient[Batch], err error, items func(*Batch) []Item) {
+	t.Helper()
+	got := 0
+	for err == nil {
+		var batch *Batch
+		if batch, err = stream.Recv(); err == nil {
+			got += len(items(batch))
+		}
+	}
+	if !errors.Is(err, io.EOF) || got != want {
+		t.Errorf("%s: %d, want %d; %v", what, got, want, err)
+	}
 }
