@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -25,6 +26,19 @@ type loadCommand struct {
 
 	display *cli.Line
 	began   time.Time
+}
+
+// add adds the common flags. JobLife is a default.
+func (l *loadCommand) add(flags *pflag.FlagSet, o *run.Options, jobLife time.Duration) {
+	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
+	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16; stress on the fake runtime 64)")
+	flags.DurationVar(&o.JobLife, "job-life", jobLife, "about how long short-lived containers live")
+	flags.BoolVar(&o.BesideKubelet, "beside-kubelet", false, "make pods on a runtime that holds somebody else's, such as a kubelet's")
+	flags.StringVar(&o.LogDirectory, "log-directory", "", "folder for the containers' logs, under the same path for the runtime (default: a temporary one)")
+	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
+	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.2s")
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
+	l.fake.add(flags)
 }
 
 // begin completes the options with the flags and validates them. Blank is a result for the names in

@@ -56,12 +56,6 @@ func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
 	return nil
 }
 
-// addRealFlags adds those of a load on a real runtime.
-func addRealFlags(flags *pflag.FlagSet, o *run.Options) {
-	flags.BoolVar(&o.BesideKubelet, "beside-kubelet", false, "make pods on a runtime that holds somebody else's, such as a kubelet's")
-	flags.StringVar(&o.LogDirectory, "log-directory", "", "folder for the containers' logs, under the same path for the runtime (default: a temporary one)")
-}
-
 // hintAt names the runtime's images where none was named.
 func hintAt(ctx context.Context, o run.Options) string {
 	if o.Endpoint != "" && o.Image == "" {
@@ -143,26 +137,19 @@ failed.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
 	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
 	flags.BoolVar(&compare, "compare", false, "let a polling PLEG watch the same load beside (default: with the fake runtime and text output)")
 	flags.IntVar(&o.Pods, "pods", 500, "number of pods")
 	flags.IntVar(&o.Containers, "containers", 2, "number of long-lived containers in each pod")
 	flags.Float64Var(&o.Rate, "rate", 0.8, "state changes a second; 0 changes nothing")
 	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "how long pods are changed; starting, settling and comparing take about 8s more")
-	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16)")
-	flags.DurationVar(&o.JobLife, "job-life", 200*time.Millisecond, "about how long short-lived containers live")
-	addRealFlags(flags, &o)
-	l.fake.add(flags)
+	l.add(flags, &o, 200*time.Millisecond)
 	flags.Float64Var(&o.ProbeRate, "probe-rate", 0, "reads a second that simulated pod workers make, each for a status newer than now")
-	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
-	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.2s")
 	flags.DurationVar(&o.RestartAt, "restart-runtime-at", 0, "restart the fake runtime at that time of the load; its containers survive")
 	flags.DurationVar(&o.OutageFor, "outage", 400*time.Millisecond, "how long a restarted runtime is down")
 	flags.DurationVar(&o.RelistBase, "relist-base", 0, "relist period without trust in the stream (default the PLEG's own, 1s)")
 	flags.DurationVar(&o.RelistMax, "relist-max", 0, "longest relist period that the stream can earn (default the PLEG's own, 300s)")
 	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
-	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
 	l.output.AddFlags(flags, "text or json; json is documented in docs/pleg-bench.md", "latency.p99<5ms")
 	return cmd
 }

@@ -52,20 +52,13 @@ made is removed at the end, also after Ctrl-C.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
 	flags.Float64Var(&o.StartRate, "start-rate", 0, "containers a second to begin with (default 50, on a real runtime 5)")
 	flags.Float64Var(&o.MaxRate, "max-rate", 0, "containers a second at which to end (default 5000, on a real runtime 200)")
 	flags.Float64Var(&o.Factor, "factor", 1.5, "what each step multiplies the rate by")
 	flags.DurationVar(&o.StepFor, "step", 3*time.Second, "how long a step lasts")
 	flags.IntVar(&o.Pods, "pods", 1, "number of pods that the containers are made in")
 	flags.IntVar(&o.Containers, "containers", 0, "number of long-lived containers in each pod")
-	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16, 64 with the fake runtime)")
-	flags.DurationVar(&o.JobLife, "job-life", 50*time.Millisecond, "about how long a container runs")
-	addRealFlags(flags, &o.Options)
-	l.fake.add(flags)
-	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
-	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.05s")
-	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
+	l.add(flags, &o.Options, 50*time.Millisecond)
 	l.output.AddFlags(flags, "text or json", "knee_rate>200")
 	return cmd
 }

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// logsPrefix begins the names of folders for logs, scratchPrefix those of folders for sockets.
-	logsPrefix, scratchPrefix = "pleg-bench-logs-", "pleg-bench-run-"
+	// logsPrefix begins the names of folders for logs.
+	logsPrefix = "pleg-bench-logs-"
 	// lockName is the file in a folder that shows whether its process lives.
 	lockName = "lock"
 )
 
-// Folder is a folder of a run. The process keeps a file in the folder locked; the kernel unlocks
-// the file when the process ends, however it ends.
+// Folder is a folder for the logs of a load. The process keeps a file in the folder locked; the
+// kernel unlocks the file when the process ends, however it ends.
 type Folder struct {
 	// Path is absolute.
 	Path string
@@ -29,21 +29,8 @@ type Folder struct {
 
 // MakeLogs makes a folder for the logs of a load in the folder parent, or in the folder for
 // temporary files if parent is empty. The runtime must see the folder under the same path.
-func MakeLogs(parent string) (*Folder, error) { return makeFolder(parent, logsPrefix) }
-
-// MakeScratch makes a folder for the sockets of a run, and removes those of killed runs.
-func MakeScratch() (*Folder, error) {
-	old, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*")) // fails for bad patterns only
-	for _, dir := range old {
-		if ownerOf(dir) == OwnerEnded {
-			_ = os.RemoveAll(dir) // or stays: it is in nobody's way
-		}
-	}
-	return makeFolder("", scratchPrefix)
-}
-
-func makeFolder(parent, prefix string) (f *Folder, err error) {
-	dir, err := os.MkdirTemp(parent, prefix)
+func MakeLogs(parent string) (f *Folder, err error) {
+	dir, err := os.MkdirTemp(parent, logsPrefix)
 	if err == nil {
 		dir, err = filepath.Abs(dir)
 	}

@@ -13,34 +13,24 @@ import (
 // TestFolders checks that the owner of a folder is known, and that nothing else of a folder whose
 // owner has ended is removed than locks and logs.
 func TestFolders(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	mine, err := MakeScratch()
-	if err != nil {
-		t.Fatal(err)
-	}
 	logs, err := MakeLogs(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, foreign := mine.Path+"-dead", mine.Path+"-foreign"
-	deadLogs := logs.Path + "-dead"
+	foreign, deadLogs := filepath.Join(t.TempDir(), "other"), logs.Path+"-dead"
 	precious, log := filepath.Join(deadLogs, "precious.txt"), filepath.Join(foreign, "b.log")
-	if err := errors.Join(os.Mkdir(dead, 0o755), os.Mkdir(foreign, 0o755), os.Mkdir(deadLogs, 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(foreign, 0o755), os.Mkdir(deadLogs, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(dead, lockName), filepath.Join(deadLogs, lockName), filepath.Join(deadLogs, "a.log"), precious, log} {
+	for _, path := range []string{filepath.Join(deadLogs, lockName), filepath.Join(deadLogs, "a.log"), precious, log} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for dir, want := range map[string]Owner{mine.Path: OwnerLives, logs.Path: OwnerLives, dead: OwnerEnded, deadLogs: OwnerEnded, foreign: OwnerUnknown} {
+	for dir, want := range map[string]Owner{logs.Path: OwnerLives, deadLogs: OwnerEnded, foreign: OwnerUnknown} {
 		if got := ownerOf(dir); got != want {
 			t.Errorf("the owner of %s %s, want that it %s", dir, got, want)
 		}
-	}
-	another, err := MakeScratch()
-	if err != nil {
-		t.Fatal(err)
 	}
 	if err := removeLogs(deadLogs); err == nil {
 		t.Error("a folder that holds something else was removed")
@@ -50,15 +40,15 @@ func TestFolders(t *testing.T) {
 			t.Errorf("%q: %v", dir, err)
 		}
 	}
-	for path, want := range map[string]bool{mine.Path: true, dead: false, log: true, precious: true, filepath.Join(deadLogs, "a.log"): false} {
+	for path, want := range map[string]bool{log: true, precious: true, filepath.Join(deadLogs, "a.log"): false} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v, want it there: %v", path, err, want)
 		}
 	}
-	if err := errors.Join(os.Remove(precious), removeLogs(deadLogs), removeLogs(deadLogs), mine.Remove(), another.Remove(), logs.Remove()); err != nil {
+	if err := errors.Join(os.Remove(precious), removeLogs(deadLogs), removeLogs(deadLogs), logs.Remove()); err != nil {
 		t.Error(err)
 	}
-	for _, path := range []string{mine.Path, logs.Path, deadLogs} {
+	for _, path := range []string{logs.Path, deadLogs} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", path, err)
 		}

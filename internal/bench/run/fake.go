@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -36,9 +37,17 @@ type fake struct {
 
 // startFake starts the runtime, and waits until it accepts connections. Failed is called if it ends
 // unasked.
-func startFake(ctx context.Context, dir string, o Options, failed func(error)) (*fake, error) {
-	f := &fake{socket: filepath.Join(dir, "cri.sock")}
-	var err error
+func startFake(ctx context.Context, o Options, failed func(error)) (f *fake, err error) {
+	dir, err := os.MkdirTemp("", "pleg-bench-run-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the fake runtime's socket: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	f = &fake{socket: filepath.Join(dir, "cri.sock")}
 	if f.process, err = child.Start("the fake runtime", o.FakeArgs(f.socket), o.Stderr); err != nil {
 		return nil, err
 	}
@@ -63,7 +72,7 @@ func startFake(ctx context.Context, dir string, o Options, failed func(error)) (
 
 func (f *fake) stop() error {
 	f.stopping.Store(true)
-	return f.process.Stop(5 * time.Second)
+	return errors.Join(f.process.Stop(5*time.Second), os.RemoveAll(filepath.Dir(f.socket)))
 }
 
 // collect hands over the changes since the last time.

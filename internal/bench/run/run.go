@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,7 +71,7 @@ type runner struct {
 	socket  string
 	conn    *grpc.ClientConn
 	driver  *load.Driver
-	folder  *load.Folder // of the containers' logs, or of the fake runtime's socket
+	logs    *load.Folder // nil on the fake runtime
 	sides   []*side
 	fail    context.CancelCauseFunc
 	// asked ends when the user ends the run: the body then sums up.
@@ -195,9 +196,6 @@ func (r *runner) openRuntime(ctx context.Context) error {
 			return err
 		}
 		r.faults = faults
-		if r.folder, err = load.MakeScratch(); err != nil {
-			return err
-		}
 		config.CallTimeout = fakeCallTimeout
 		if r.jobsOnly && config.Parallel == 0 {
 			config.Parallel = stressParallel
@@ -209,15 +207,16 @@ func (r *runner) openRuntime(ctx context.Context) error {
 			o.ReadTimeout = fakeReadTimeout
 		}
 		r.enter("starting the fake runtime")
-		if r.fake, err = startFake(ctx, r.folder.Path, *o, r.fail); err != nil {
+		if r.fake, err = startFake(ctx, *o, r.fail); err != nil {
 			return errors.Join(err, r.closeRuntime())
 		}
-		r.socket = r.fake.socket
+		r.socket, config.LogDirectory = r.fake.socket, filepath.Dir(r.fake.socket) // to which nobody writes logs
 	} else {
 		var err error
-		if r.folder, err = load.MakeLogs(o.LogDirectory); err != nil {
+		if r.logs, err = load.MakeLogs(o.LogDirectory); err != nil {
 			return err
 		}
+		config.LogDirectory = r.logs.Path
 		r.socket = strings.TrimPrefix(o.Endpoint, "unix://")
 		config.HostNetwork = true
 		if r.jobsOnly {
@@ -225,7 +224,6 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		}
 		config.OnChange = r.onChange
 	}
-	config.LogDirectory = r.folder.Path
 	conn, err := load.Connect(r.socket)
 	if err != nil {
 		return errors.Join(err, r.closeRuntime())
@@ -244,8 +242,8 @@ func (r *runner) closeRuntime() error {
 	if r.fake != nil {
 		errs = append(errs, r.fake.stop())
 	}
-	if r.folder != nil {
-		errs = append(errs, r.folder.Remove())
+	if r.logs != nil {
+		errs = append(errs, r.logs.Remove())
 	}
 	return errors.Join(errs...)
 }
@@ -257,7 +255,7 @@ func (r *runner) cleanup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
 	defer cancel()
 	if err := r.driver.Cleanup(ctx); err != nil {
-		r.folder = nil // stays, and tells the next run that this process has ended
+		r.logs = nil // stay, and tell the next run that this process has ended
 		return fmt.Errorf("pods of run %[2]s (label %[1]s) were left on the runtime; \"pleg-bench cleanup --endpoint %[3]s --run %[2]s\" removes them: %[4]w",
 			load.RunLabel, r.runID, r.options.Endpoint, err)
 	}

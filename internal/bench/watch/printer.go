@@ -196,30 +196,22 @@ type rawLine struct {
 
 // harvest prints the content of the tap.
 func (p *printer) harvest(now time.Time) error {
-	h := p.tap.take(now)
-	for _, e := range h.raw {
-		if err := p.raw(e); err != nil {
+	for _, what := range p.tap.take(now) {
+		var err error
+		switch what := what.(type) {
+		case stream.Event:
+			err = p.raw(what)
+		case pleg.Report:
+			err = p.report(what, now)
+		case call:
+			note := fmt.Sprintf("a %s has not been answered for %s", what.kind, bench.Short(now.Sub(what.begun).Round(time.Second)))
+			err = p.tell(reportLine{Time: now, Warning: true, Note: note, UID: what.pod})
+		case string:
+			err = p.tell(reportLine{Time: now, Warning: true, Note: what})
+		}
+		if err != nil {
 			return err
 		}
-	}
-	for _, note := range h.notes {
-		if err := p.tell(reportLine{Time: now, Warning: true, Note: note}); err != nil {
-			return err
-		}
-	}
-	for _, c := range h.hanging {
-		note := fmt.Sprintf("a %s has not been answered for %s", c.kind, bench.Short(now.Sub(c.begun).Round(time.Second)))
-		if err := p.tell(reportLine{Time: now, Warning: true, Note: note, UID: c.pod}); err != nil {
-			return err
-		}
-	}
-	for _, r := range h.reports {
-		if err := p.report(r, now); err != nil {
-			return err
-		}
-	}
-	if h.lost > 0 {
-		return p.tell(reportLine{Time: now, Warning: true, Note: fmt.Sprintf("%d messages and reports were not printed: the output is too slow for them", h.lost)})
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -22,8 +23,7 @@ import (
 )
 
 const (
-	// maxWaiting bounds the raw events and reports waiting for the printer: the stream must never
-	// wait for a terminal.
+	// maxWaiting bounds what waits for the printer: the stream must never wait for a terminal.
 	maxWaiting = 10_000
 	// hangs is how long a call to the runtime may take before the user is warned.
 	hangs = 3 * time.Second
@@ -36,12 +36,11 @@ type tap struct {
 	// contested: the runtime gives each event to a single client.
 	contested bool
 
-	mu     sync.Mutex // owns the fields below
-	judge  *stream.Judge
-	raw    []stream.Event
-	report []pleg.Report
-	notes  []string // the stream's progress
-	// lost counts raw events and reports without room.
+	mu    sync.Mutex // owns the fields below
+	judge *stream.Judge
+	// queue is for the printer: events, reports, hanging calls, and texts. Lost counts what found no
+	// room.
+	queue   []any
 	lost    int
 	calls   []*call        // under way, oldest first
 	hung    map[string]int // hung calls, past and present, by kind
@@ -81,11 +80,16 @@ func (t *tap) message(raw []byte) {
 	defer t.mu.Unlock()
 	e := t.judge.Event(now, raw)
 	t.track.event(e)
-	switch {
-	case !t.wantRaw:
-	case len(t.raw) < maxWaiting:
-		t.raw = append(t.raw, e)
-	default:
+	if t.wantRaw {
+		t.print(e)
+	}
+}
+
+// print queues something for the printer. The caller holds the mutex.
+func (t *tap) print(what any) {
+	if len(t.queue) < maxWaiting {
+		t.queue = append(t.queue, what)
+	} else {
 		t.lost++
 	}
 }
@@ -94,44 +98,35 @@ func (t *tap) message(raw []byte) {
 func (t *tap) Record(r pleg.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.report) < maxWaiting {
-		t.report = append(t.report, r)
-	} else {
-		t.lost++
-	}
+	t.print(r)
 }
 
-// harvest is the content of a tap since the last harvest.
-type harvest struct {
-	raw     []stream.Event
-	reports []pleg.Report
-	notes   []string
-	hanging []call
-	lost    int
-}
-
-func (t *tap) take(now time.Time) harvest {
+// take returns the queue, and begins another.
+func (t *tap) take(now time.Time) []any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := harvest{raw: t.raw, reports: t.report, notes: t.notes, lost: t.lost}
-	t.raw, t.report, t.notes, t.lost = nil, nil, nil, 0
+	queue, lost := t.queue, t.lost
+	t.queue, t.lost = nil, 0
 	for _, c := range t.calls {
 		if !c.told && now.Sub(c.begun) >= hangs {
 			c.told = true
 			t.hung[c.kind]++
-			h.hanging = append(h.hanging, *c)
+			queue = append(queue, *c)
 		}
 	}
-	return h
+	if lost > 0 {
+		queue = append(queue, fmt.Sprintf("%d messages and reports were not printed: the output is too slow for them", lost))
+	}
+	return queue
 }
 
-// begin enters a read; its end is to be called with the read's error.
-func (t *tap) begin(kind, pod string) (end func(error)) {
+// begin enters a read; its end is to be called with the read's result.
+func (t *tap) begin(kind, pod string) (end func(error, ...pleg.Pod)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := &call{kind: kind, pod: pod, begun: time.Now()}
 	t.calls = append(t.calls, c)
-	return func(err error) {
+	return func(err error, shown ...pleg.Pod) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.calls = slices.DeleteFunc(t.calls, func(of *call) bool { return of == c })
@@ -143,17 +138,11 @@ func (t *tap) begin(kind, pod string) (end func(error)) {
 				t.readErr++
 			}
 		}
-	}
-}
-
-// shown enters the result of a read.
-func (t *tap) shown(pods ...pleg.Pod) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, p := range pods {
-		for _, i := range p.Items {
-			if i.Phase == pleg.PhaseUnknown {
-				t.unknown++
+		for _, p := range shown {
+			for _, i := range p.Items {
+				if i.Phase == pleg.PhaseUnknown {
+					t.unknown++
+				}
 			}
 		}
 	}
@@ -187,7 +176,7 @@ func (t *tap) ended(err error) {
 	}
 	reason := why(err)
 	t.judge.Ended(reason)
-	t.notes = append(t.notes, "the event stream ended: "+reason)
+	t.print("the event stream ended: " + reason)
 }
 
 // why says why a stream ended.
@@ -219,32 +208,28 @@ var _ pleg.Updater[cri.PodStatus] = source{}
 func (s source) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
 	end := s.tap.begin(listCall, "")
 	l, err := s.Client.List(ctx, since)
-	end(err)
-	s.tap.shown(l.Pods...)
+	end(err, l.Pods...)
 	return l, err
 }
 
 func (s source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	end := s.tap.begin(readCall, string(uid))
 	p, err := s.Client.ListPod(ctx, uid)
-	end(err)
-	s.tap.shown(p)
+	end(err, p)
 	return p, err
 }
 
 func (s source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[cri.PodStatus], error) {
 	end := s.tap.begin(readCall, string(pod.UID))
 	i, err := s.Client.Inspect(ctx, pod)
-	end(err)
-	s.tap.shown(i.Pod)
+	end(err, i.Pod)
 	return i, err
 }
 
 func (s source) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus) (pleg.Inspection[cri.PodStatus], error) {
 	end := s.tap.begin(readCall, string(pod.UID))
 	i, err := s.Client.Update(ctx, pod, prev)
-	end(err)
-	s.tap.shown(i.Pod)
+	end(err, i.Pod)
 	return i, err
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
-	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
 // serveRuntime serves a fake runtime on a unix socket.
@@ -81,68 +80,6 @@ func ask[A any](t *testing.T, c child.Calls, method string, argument any) A {
 	return answer
 }
 
-func TestServe(t *testing.T) {
-	for _, mode := range []string{Evented, Generic} {
-		t.Run(mode, func(t *testing.T) {
-			rt, path := serveRuntime(t)
-			c := converse(t)
-			hello := ask[Hello](t, c, "Start", Config{Endpoint: path, Mode: mode, Seed: 1, MetricsAddr: "127.0.0.1:0"})
-			if hello.RuntimeName != "containerd" {
-				t.Errorf("hello from %q", hello.RuntimeName)
-			}
-
-			sandboxID, err := rt.AddPod(fakeruntime.PodSpec{UID: "p"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			id, err := rt.AddContainer(sandboxID, fakeruntime.ContainerSpec{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := rt.Start(id); err != nil {
-				t.Fatal(err)
-			}
-			runs := func(e bench.Delivery) bool {
-				return e.ID == id && e.State == bench.Running && e.Pod == "p" && e.At > 0
-			}
-			for !slices.ContainsFunc(ask[News](t, c, "News", true).Deliveries, runs) {
-				time.Sleep(time.Millisecond)
-			}
-
-			// A pod worker knows of a container unknown to the runtime: its read must count as stale.
-			ask[bool](t, c, "Facts", []load.Fact{{Pod: "p", ID: id, State: bench.Running}, {Pod: "p", ID: "nobody", State: bench.Running}})
-			ask[bool](t, c, "Probe", 200.0)
-			var report Report
-			for len(report.Waits) == 0 {
-				time.Sleep(time.Millisecond)
-				report = ask[Report](t, c, "Report", true)
-			}
-			if report.StaleReads != 1 || len(report.Complaints) != 1 || !strings.Contains(report.Complaints[0], "nobody") {
-				t.Errorf("%d stale reads %q, want the one of a container that is not there", report.StaleReads, report.Complaints)
-			}
-			if report.Calls["ListContainers"]+report.Calls["StreamContainers"] == 0 || report.Progress.Usage.MaxRSS == 0 {
-				t.Errorf("calls %v, usage %+v", report.Calls, report.Progress.Usage)
-			}
-
-			snapshot := ask[Snapshot](t, c, "Snapshot", true)
-			if len(snapshot.Pods) != 1 || len(snapshot.Pods[0].Items) != 2 {
-				t.Errorf("snapshot %+v, want one pod with a sandbox and a container", snapshot.Pods)
-			}
-
-			resp, err := http.Get("http://" + hello.MetricsAddr + "/metrics")
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			http.DefaultClient.CloseIdleConnections()
-			if err != nil || !strings.Contains(string(body), "kube_pod_missed_events") || !strings.Contains(string(body), `kubelet_running_containers{container_state="running"} 1`) {
-				t.Errorf("metrics (%v):\n%s", err, body)
-			}
-		})
-	}
-}
-
 // TestServeLooksItself is a worker without a load of its parent's: it compares with the runtime.
 func TestServeLooksItself(t *testing.T) {
 	rt, path := serveRuntime(t)
@@ -152,7 +89,10 @@ func TestServeLooksItself(t *testing.T) {
 	pod := rt.Truth().Pods[0]
 	id := pod.Sandboxes[0].Containers[0].ID
 	c := converse(t)
-	ask[Hello](t, c, "Start", Config{Endpoint: path, Truth: path, Mode: Evented, Check: true})
+	hello := ask[Hello](t, c, "Start", Config{Endpoint: path, Truth: path, Mode: Evented, Check: true, MetricsAddr: "127.0.0.1:0"})
+	if hello.RuntimeName != "containerd" {
+		t.Errorf("hello from %q", hello.RuntimeName)
+	}
 	ask[bool](t, c, "Probe", 200.0)
 	ask[bool](t, c, "Consume", false)
 	if newer := ask[Newer](t, c, "Newer", pod.UID); bench.Find([]bench.Pod{newer.Pod}, pod.UID, id).State != bench.Running || newer.Took <= 0 {
@@ -160,6 +100,19 @@ func TestServeLooksItself(t *testing.T) {
 	}
 	for len(ask[Report](t, c, "Report", true).Waits) == 0 {
 		time.Sleep(time.Millisecond)
+	}
+	if snapshot := ask[Snapshot](t, c, "Snapshot", true); len(snapshot.Pods) != 1 || len(snapshot.Pods[0].Items) != 2 {
+		t.Errorf("snapshot %+v, want one pod with a sandbox and a container", snapshot.Pods)
+	}
+	resp, err := http.Get("http://" + hello.MetricsAddr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if err != nil || !strings.Contains(string(body), MetricMissed) || !strings.Contains(string(body), `kubelet_running_containers{container_state="running"} 1`) {
+		t.Errorf("metrics (%v):\n%s", err, body)
 	}
 	if err := rt.Exit(id, 0); err != nil {
 		t.Fatal(err)
@@ -193,7 +146,11 @@ func TestServeLooksItself(t *testing.T) {
 	if m[MetricLatency+"_count"] <= m[MetricLatency+`_bucket{le="1"}`] || m[MetricMissed] != 0 {
 		t.Errorf("metrics %v", m)
 	}
-	if report := ask[Report](t, c, "Report", true); report.StaleReads != 0 || report.ReadErrors != 0 {
+	report := ask[Report](t, c, "Report", true)
+	if report.StaleReads != 0 || report.ReadErrors != 0 {
 		t.Errorf("violations %q, %d errors of a right generator", report.Complaints, report.ReadErrors)
+	}
+	if report.Calls["ListContainers"]+report.Calls["StreamContainers"] == 0 || report.Progress.Usage.MaxRSS == 0 {
+		t.Errorf("calls %v, usage %+v", report.Calls, report.Progress.Usage)
 	}
 }
