@@ -30,7 +30,6 @@ type loadCommand struct {
 
 // add adds the common flags. JobLife is a default.
 func (l *loadCommand) add(flags *pflag.FlagSet, o *run.Options, jobLife time.Duration) {
-	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
 	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16; stress on the fake runtime 64)")
 	flags.DurationVar(&o.JobLife, "job-life", jobLife, "about how long short-lived containers live")
 	flags.BoolVar(&o.BesideKubelet, "beside-kubelet", false, "make pods on a runtime that holds somebody else's, such as a kubelet's")

@@ -137,6 +137,7 @@ failed.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
+	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
 	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
 	flags.BoolVar(&compare, "compare", false, "let a polling PLEG watch the same load beside (default: with the fake runtime and text output)")
 	flags.IntVar(&o.Pods, "pods", 500, "number of pods")

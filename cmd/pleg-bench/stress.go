@@ -52,6 +52,7 @@ made is removed at the end, also after Ctrl-C.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
+	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
 	flags.Float64Var(&o.StartRate, "start-rate", 0, "containers a second to begin with (default 50, on a real runtime 5)")
 	flags.Float64Var(&o.MaxRate, "max-rate", 0, "containers a second at which to end (default 5000, on a real runtime 200)")
 	flags.Float64Var(&o.Factor, "factor", 1.5, "what each step multiplies the rate by")
