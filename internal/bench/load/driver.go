@@ -34,6 +34,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -106,15 +107,11 @@ func (d *Driver) SetRate(rate float64) {
 // Setup makes the pods. It fails if the runtime does not have the image, or if a pod cannot be made
 // after a few tries.
 func (d *Driver) Setup(ctx context.Context) error {
-	const tries = 10 // a runtime may be made to fail now and then
 	var answer *runtimeapi.ImageStatusResponse
-	var err error
-	for range tries {
+	err := try(ctx, func() (err error) {
 		answer, err = d.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: d.config.Image}})
-		if err == nil || ctx.Err() != nil {
-			break
-		}
-	}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("load: ask the runtime for the image %s: %w", d.config.Image, err)
 	}
@@ -127,32 +124,29 @@ func (d *Driver) Setup(ctx context.Context) error {
 
 // Refill replaces every broken pod. It fails if one cannot be made after a few tries.
 func (d *Driver) Refill(ctx context.Context) error {
-	const tries = 10
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	limit := make(chan struct{}, d.config.Parallel)
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.SetLimit(d.config.Parallel)
 	for _, p := range d.claimBroken() {
-		limit <- struct{}{}
-		group.Go(func() {
-			defer func() { <-limit }()
-			err := context.Cause(ctx)
-			for try := 0; try < tries && ctx.Err() == nil; try++ {
-				if err = d.do(ctx, repair, p, 0, 0); err == nil {
-					break
-				}
-			}
+		tasks.Go(func() error {
+			err := try(ctx, func() error { return d.do(ctx, repair, p, 0, 0) })
 			d.release(p, repair, err)
-			if err != nil {
-				cancel(err)
-			}
+			return err
 		})
 	}
-	group.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	return tasks.Wait()
+}
+
+// try calls f until it succeeds, a few times: a runtime may be made to fail now and then.
+func try(ctx context.Context, f func() error) (err error) {
+	for range 10 {
+		if err = f(); err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
-	return nil
+	return err
 }
 
 // Images returns the first few images of the runtime in brackets, or nothing without an answer.
