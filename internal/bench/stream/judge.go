@@ -342,20 +342,21 @@ func (p phase) String() string {
 	return [...]string{"UNKNOWN", "CREATED", "RUNNING", "EXITED", "REMOVED"}[p]
 }
 
-// phaseOf is the phase announced by an event of a type, unknown for a type outside the CRI.
-func phaseOf(t runtimeapi.ContainerEventType) phase {
-	switch t {
-	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
-		return created
-	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		return running
-	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
-		return exited
-	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		return removed
+// announced has the phases that types of events announce, phaseOf those of states. Others are
+// unknown.
+var (
+	announced = map[runtimeapi.ContainerEventType]phase{
+		runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT: created,
+		runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT: running,
+		runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT: exited,
+		runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT: removed,
 	}
-	return unknown
-}
+	phaseOf = map[runtimeapi.ContainerState]phase{
+		runtimeapi.ContainerState_CONTAINER_CREATED: created,
+		runtimeapi.ContainerState_CONTAINER_RUNNING: running,
+		runtimeapi.ContainerState_CONTAINER_EXITED:  exited,
+	}
+)
 
 // typeName is the CRI's name of a type without its prefix and suffix, such as STARTED.
 func typeName(t runtimeapi.ContainerEventType) string {
@@ -406,7 +407,7 @@ func read(raw []byte, at time.Time) (e Event, of phase, ok bool) {
 	if proto.Unmarshal(raw, &m) != nil {
 		return e, unknown, false
 	}
-	e.ID, e.Type, of = m.GetContainerId(), typeName(m.GetContainerEventType()), phaseOf(m.GetContainerEventType())
+	e.ID, e.Type, of = m.GetContainerId(), typeName(m.GetContainerEventType()), announced[m.GetContainerEventType()]
 	if n := m.GetCreatedAt(); n > 0 {
 		e.CreatedAt = time.Unix(0, n).UTC()
 		e.AgeSeconds = new(at.Sub(e.CreatedAt).Seconds())
@@ -420,15 +421,7 @@ func read(raw []byte, at time.Time) (e Event, of phase, ok bool) {
 		e.Payload = append(e.Payload, Item{ID: s.GetId(), Sandbox: true, phase: p, Phase: p.String()})
 	}
 	for _, c := range m.GetContainersStatuses() {
-		p := unknown
-		switch c.GetState() {
-		case runtimeapi.ContainerState_CONTAINER_CREATED:
-			p = created
-		case runtimeapi.ContainerState_CONTAINER_RUNNING:
-			p = running
-		case runtimeapi.ContainerState_CONTAINER_EXITED:
-			p = exited
-		}
+		p := phaseOf[c.GetState()]
 		e.Payload = append(e.Payload, Item{ID: c.GetId(), Name: c.GetMetadata().GetName(), phase: p, Phase: p.String(),
 			stamps: [...]int64{created: c.GetCreatedAt(), running: c.GetStartedAt(), exited: c.GetFinishedAt()}})
 	}
