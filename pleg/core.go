@@ -264,8 +264,7 @@ type invariantObserver interface {
 	InvariantBroken(err error)
 }
 
-// checkInvariants returns an error for each invariant violated after a tick at the given time, and
-// changes nothing.
+// checkInvariants returns an error for each violated invariant, at the time of a tick before it.
 func (c *core[S]) checkInvariants(now instant) error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

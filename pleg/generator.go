@@ -178,10 +178,11 @@ func (l *loop[S]) run() {
 	for l.ctx.Err() == nil {
 		now := l.g.clock.now()
 		l.takeAcks(now)
+		l.step()
 		l.applyAt(&input[S]{kind: inputTick}, now)
 		l.check(now)
 		l.publish()
-
+		l.step()
 		var owed chan<- Event
 		var next Event
 		if out := &l.exec.out; len(out.owed) > 0 {
@@ -219,10 +220,12 @@ func (l *loop[S]) run() {
 	}
 }
 
-// apply feeds an input to the core, and then the outcome of the actions.
+// apply feeds an input to the core, and then the outcome of the actions. After the end of ctx there
+// are no more inputs: a call that fails with ctx tells nothing of the runtime.
 func (l *loop[S]) apply(in *input[S]) {
-	l.step()
-	l.applyAt(in, l.g.clock.now())
+	if l.step(); l.ctx.Err() == nil {
+		l.applyAt(in, l.g.clock.now())
+	}
 }
 
 // applyAt is apply as of a given time.
@@ -294,7 +297,7 @@ func (l *loop[S]) streamEnded(err error) {
 	}
 	was, reports := l.core.conn.state, l.reports
 	l.apply(&input[S]{kind: inputEnded, in: in, ended: err})
-	if openError := err.Error(); l.reports == reports && openError != l.openError { // else the report has the error
+	if openError := err.Error(); l.ctx.Err() == nil && l.reports == reports && openError != l.openError { // else a report has it
 		l.openError = openError
 		l.log.Info("The container event stream could not be opened, and is tried again", "was", was, "err", err)
 	}

@@ -320,6 +320,50 @@ func TestLastClaimsOfAStreamComeBeforeItsEnd(t *testing.T) {
 	})
 }
 
+// stoppingSteps is a generator's metrics that call stop at a step, and wait for what follows.
+type stoppingSteps struct {
+	invariantWatcher
+	steps int // until stop; 0: never
+	stop  func()
+}
+
+func (s *stoppingSteps) BetweenSteps() {
+	if s.steps--; s.steps == 0 {
+		go s.stop()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestEndOfRunIsNoFailure ends Run within a turn, while the stream is up and a list and a read are
+// under way: their errors are neither reported, logged nor stored.
+func TestEndOfRunIsNoFailure(t *testing.T) {
+	for i := range 60 { // the loop chooses at random between the end and what has failed with it
+		reports, steps := &notes{}, &stoppingSteps{invariantWatcher: invariantWatcher{t: t}}
+		inBubble(t, func(c *Config[status], _ *toyRuntime) { c.Recorder, c.Metrics = reports, steps }, func(b *bed) {
+			b.toy.set("p", Sandbox, "s", PhaseRunning)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			b.toy.delay = time.Hour
+			b.gen.RequestReinspect("p")
+			time.Sleep(time.Second)
+			b.gen.RequestRelist("")
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if s := b.gen.Stats(); s.Inspecting != 1 || s.State != StreamConnected {
+				t.Fatalf("%d reads under way, and the stream is %v", s.Inspecting, s.State)
+			}
+			stop, ended := b.stop, make(chan struct{})
+			b.stop = func() { <-ended }
+			steps.steps, steps.stop = 1+i%3, func() { stop(); close(ended) }
+			b.gen.RequestRelist("nobody")
+			b.stop()
+			if _, err := b.cache.Get("p"); err != nil || len(reports.reports) > 0 || bytes.Contains(b.log.Bytes(), []byte("cancel")) {
+				t.Errorf("the cache holds the error %v; reports %v; log %s", err, reports.reports, b.log.String())
+			}
+		})
+	}
+}
+
 // TestDefect17InstancesDoNotKnowOfEachOther runs an evented and a polling generator over one
 // runtime: both end in a cache of the runtime's state, and the end of one changes nothing for the
 // other (invariants 7 and 8).

@@ -353,8 +353,7 @@ func (c *core[S]) delay(p *pod, began, now instant) {
 	}
 }
 
-// inspectFailed stores the failure of a read beside the last status, unless something newer is
-// known.
+// inspectFailed stores a read's failure beside the last status, unless something newer is known.
 func (c *core[S]) inspectFailed(p *pod, r *inspected[S], now instant) {
 	c.count.inspectErrors++
 	first := p.entry != failedEntry

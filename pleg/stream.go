@@ -162,8 +162,7 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 	return c, 0
 }
 
-// opened sets when a silent stream counts as connected: the loop calls it after requesting the
-// stream.
+// opened sets when a silent stream counts as connected. The stream has just been requested.
 func (c conn) opened(cfg *connConfig, now instant) conn {
 	if c.state == StreamOpening {
 		c.deadline = now.add(cfg.settle)
