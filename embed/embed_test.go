@@ -27,13 +27,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // client is a CRI client that sends some events and then ends, or waits for its context without an
 // end.
 type client struct {

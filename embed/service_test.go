@@ -548,3 +548,10 @@ func TestOwnCallsAreTold(t *testing.T) {
 	}()
 	want("shop/web u", errNoAnswer.Error())
 }
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
