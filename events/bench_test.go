@@ -172,7 +172,10 @@ func cpu() time.Duration {
 
 // TestHotPathAllocatesNothing checks the benchmark's promise.
 func TestHotPathAllocatesNothing(t *testing.T) {
-	bc := must(New(Options{Sink: eventstest.NewServer().Sink()}))(t)
+	bc, err := New(Options{Sink: eventstest.NewServer().Sink()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := bc.NewRecorder(scheme.Scheme, controller)
 	var related runtime.Object = podRef("b")
 	for name, obj := range map[string]runtime.Object{"reference": podRef("a"), "pod": testPod("a")} {

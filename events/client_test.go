@@ -24,7 +24,10 @@ func overHTTP(t *testing.T, server *eventstest.Server) kubernetes.Interface {
 	t.Helper()
 	h := httptest.NewServer(server)
 	t.Cleanup(h.Close)
-	client := must(kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client()))(t)
+	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
 	return client
 }
 
@@ -32,13 +35,18 @@ func overHTTP(t *testing.T, server *eventstest.Server) kubernetes.Interface {
 func recordAll(t *testing.T, client kubernetes.Interface, n int, o Options) *Broadcaster {
 	t.Helper()
 	o.Instance = "node-1"
-	b := must(NewForClient(client, o))(t)
+	b, err := NewForClient(client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := b.NewRecorder(scheme.Scheme, controller)
 	b.StartRecordingToSink(t.Context().Done())
 	for range n {
 		r.Eventf(testPod("a"), nil, corev1.EventTypeWarning, "R", "A", "note")
 	}
-	noError(t, b.ShutdownWithContext(t.Context()))
+	if err := b.ShutdownWithContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 

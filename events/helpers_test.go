@@ -30,21 +30,6 @@ type rig struct {
 	stop context.CancelFunc
 }
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
-
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 const controller = "evented-pleg.dev/test"
 
 // bubble runs a test in virtual time, with a rig of its own server.
@@ -68,7 +53,10 @@ func idleRig(t *testing.T, server *eventstest.Server, change func(*Options)) *ri
 	if change != nil {
 		change(&opts)
 	}
-	b := must(New(opts))(t)
+	b, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &rig{t: t, server: server, Broadcaster: b, rec: b.NewRecorder(scheme.Scheme, controller).(*Recorder)}
 	t.Cleanup(func() {
 		if r.stop != nil {
@@ -115,13 +103,6 @@ func (r *rig) pod(name string, n int) {
 	}
 }
 
-// pods emits n isomorphic events about each of that many pods, p0 and on.
-func (r *rig) pods(pods, n int) {
-	for i := range pods {
-		r.pod(fmt.Sprint("p", i), n)
-	}
-}
-
 func podRef(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}
 }
@@ -162,14 +143,6 @@ func (r *rig) one() eventsv1.Event {
 		r.t.Fatalf("%d events are stored, want 1: %s", len(all), brief(all))
 	}
 	return all[0]
-}
-
-// wantStored checks the number of the events stored.
-func (r *rig) wantStored(want int) {
-	r.t.Helper()
-	if all := r.server.Events(); len(all) != want {
-		r.t.Errorf("%d events are stored, want %d: %.1000s", len(all), want, brief(all))
-	}
 }
 
 // about is the events about an object, in the order of their creation.

@@ -114,7 +114,10 @@ func overHTTP2(t *testing.T, server *eventstest.Server, http2 bool, fault http.H
 	h.EnableHTTP2 = http2
 	h.StartTLS()
 	t.Cleanup(h.Close)
-	client := must(kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client()))(t)
+	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
 	return client
 }
 
@@ -125,7 +128,9 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 		r.pod("first", 1)
 		settle(r)
 		r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, always(forbidden("x"))))
-		r.pods(1000, 1)
+		for i := range 1000 {
+			r.pod(fmt.Sprint("p", i), 1)
+		}
 		settle(r)
 		r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", "R", "A", "")
 		settle(r)
@@ -139,7 +144,9 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 		r.mu.Unlock()
 		r.server.SetFault(nil)
 		pass(time.Minute)
-		r.wantStored(1002)
+		if n := len(r.server.Events()); n != 1002 {
+			t.Errorf("%d events", n)
+		}
 		r.wantBooks(0, 0)
 	})
 }
@@ -168,7 +175,9 @@ func TestPoisonOverTLS(t *testing.T) {
 				b, err := NewForClient(overHTTP2(t, server, http2, fault), Options{
 					Instance: "node-1", NoRoster: true, Writers: 1, BackoffBase: 10 * time.Millisecond, BackoffMax: 100 * time.Millisecond,
 				})
-				noError(t, err)
+				if err != nil {
+					t.Fatal(err)
+				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				r := b.NewSeriesRecorder(nil, controller)
@@ -176,7 +185,9 @@ func TestPoisonOverTLS(t *testing.T) {
 				for i := range 100 {
 					r.Eventf(podRef(fmt.Sprint("p", i)), nil, "Normal", "R", "A", "")
 				}
-				noError(t, b.StartRecordingToSinkWithContext(ctx))
+				if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
+					t.Fatal(err)
+				}
 				for end := time.Now().Add(10 * time.Second); len(server.Events()) < 100 && time.Now().Before(end); {
 					time.Sleep(time.Millisecond)
 				}
@@ -273,7 +284,9 @@ func TestReadBeforeTheNextPatch(t *testing.T) {
 		one := func(o *Options) { o.NoRoster, o.Writers = false, 1 }
 		const n = 20
 		emit := func(r *rig, times int) {
-			r.pods(n, times)
+			for i := range n {
+				r.pod(fmt.Sprint("p", i), times)
+			}
 			pass(2 * time.Second)
 		}
 		older := newRig(t, server, one)
@@ -295,7 +308,9 @@ func TestSteadyConflict(t *testing.T) {
 		bubble(t, nil, func(t *testing.T, r *rig) {
 			r.server.SetFault(where(func(c eventstest.Call) bool { return c.Verb == eventstest.Patch && strings.Contains(c.Body, body) }, always(apierrors.NewConflict(resource, "x", errors.New("modified")))))
 			for range 60 {
-				r.pods(500, 1)
+				for i := range 500 {
+					r.pod(fmt.Sprint("p", i), 1)
+				}
 				pass(10 * time.Second)
 			}
 			if all, _ := r.server.Count(); all > 500+300 {
