@@ -256,6 +256,10 @@ func FuzzLists(f *testing.F) {
 		f.Add(mangled(r, s), mangled(r, c), mangled(r, otherS), mangled(r, otherC), uint16(1+r.IntN(300)))
 	}
 	f.Add(bytes.Repeat([]byte{0xff}, 10), []byte{}, []byte{}, []byte{}, uint16(3)) // a tag without end
+	// An ID is a sandbox's, is a container's in a listing that breaks off, and is a sandbox's again.
+	both := encode(&runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "s", Labels: podLabelsOf("u2")}}})
+	f.Add(encode(&runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s", Labels: podLabelsOf("u1")}}}), both,
+		[]byte{}, append(bytes.Clone(both), 0xff), uint16(100))
 	f.Fuzz(func(t *testing.T, sandboxes, containers, otherSandboxes, otherContainers []byte, size uint16) {
 		a, b := [2][]byte{sandboxes, containers}, [2][]byte{otherSandboxes, otherContainers}
 		checkLists(t, int(size), a, a, a, b, a)

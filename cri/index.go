@@ -29,6 +29,8 @@ type index struct {
 	// shownSandboxes and shownContainers count the records shown by the present listing, unlisted the
 	// sandbox records absent from the last.
 	shownSandboxes, shownContainers, unlisted int
+	// stale: a record was dropped or unlisted since the last sweep, so others may be needed no more.
+	stale bool
 	// names interns container names.
 	names interner
 	// unattributed are the containers without a known pod.
@@ -245,9 +247,12 @@ func (x *index) unchangedContainer(id, sandbox, label []byte, phase pleg.Phase) 
 // changedContainer takes a container that differs from the listing before, or was already shown by
 // the present listing.
 func (x *index) changedContainer(item *containerItem) {
-	if s := x.sandboxes[string(item.id)]; s != nil && s.listed && s.round == x.round {
-		x.duplicates++ // an ID is a sandbox's or a container's: the sandbox stands
-		return
+	if s := x.sandboxes[string(item.id)]; s != nil && s.listed {
+		if s.round == x.round {
+			x.duplicates++ // an ID is a sandbox's or a container's: the sandbox stands
+			return
+		}
+		x.unlist(s) // not left to the sweep: a listing that fails has none
 	}
 	if !knownContainerState(item.state) {
 		x.unknownStates++
@@ -325,10 +330,17 @@ func replace(s *string, b []byte) {
 
 // drop removes a container.
 func (x *index) drop(c *containerRecord) {
-	c.removed = true
+	c.removed, x.stale = true, true
 	delete(x.containers, c.id)
 	delete(x.unattributed, c)
 	x.markDirty(c.pod)
+}
+
+// unlist notes that a sandbox is listed no more.
+func (x *index) unlist(s *sandboxRecord) {
+	s.listed, x.stale = false, true
+	x.unlisted++
+	x.markDirty(s.pod)
 }
 
 // attribute makes a container p's, or unattributed if p is nil.

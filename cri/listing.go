@@ -71,16 +71,16 @@ func (x *index) sweep() {
 				x.drop(c)
 			}
 		}
-		x.dropUnreferenced()
 	}
 	if x.shownSandboxes < len(x.sandboxes)-x.unlisted {
 		for _, s := range x.sandboxes {
 			if s.listed && s.round != x.round {
-				s.listed = false
-				x.unlisted++
-				x.markDirty(s.pod)
+				x.unlist(s)
 			}
 		}
+	}
+	if x.stale {
+		x.stale = false
 		x.dropUnreferenced()
 	}
 }
