@@ -184,12 +184,15 @@ func (m Machine) mounts() error {
 }
 
 func (m Machine) network() error {
-	errs := []error{unix.Sethostname([]byte(m.Name))}
-	for _, args := range m.IP {
-		out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("ip %s: %w: %s", args, err, out))
+	return errors.Join(unix.Sethostname([]byte(m.Name)), IP(m.IP...))
+}
+
+// IP runs commands of ip.
+func IP(commands ...string) error {
+	for _, args := range commands {
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }

@@ -23,31 +23,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// vandal does the harm of a kubelet that takes its working directory for a log folder, and worse.
-// It reports for each act whether it succeeded.
-const vandal = `
-act() { name=$1; shift; if "$@" 2>/dev/null; then echo "$name: done"; else echo "$name: refused"; fi; }
-echo "in $(pwd)"
-echo "temporary $TMPDIR"
-act "remove the canary beside the node" rm "$1/canary"
-act "remove the canary in the caller's working directory" rm "$2/canary"
-act "write to the node's manifests" touch "$3/static/x"
-act "write to /" mkdir /canary-of-standalone
-act "write to /tmp" touch /tmp/canary-of-standalone
-act "write to /proc" sh -c 'echo 1 > /proc/sys/vm/overcommit_memory'
-act "write to a cgroup" mkdir /sys/fs/cgroup/canary-of-standalone
-act "write to /var/lib" touch /var/lib/canary-of-standalone
-act "write to /var/log" touch /var/log/canary-of-standalone
-act "write to /var/cache" touch /var/cache/canary-of-standalone
-act "write to its root" touch "$3/root/x"
-act "write to its temporary folder" touch "$TMPDIR/x"
-act "remove all of its working directory" sh -c 'rm *'
-`
-
 // TestNothingOfTheMachineCanBeWritten runs a vandal in the kubelet's place. It needs root or, as
 // most machines allow, a user namespace.
 func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
 	beside, caller := canary(t), canary(t)
+	vandal, err := filepath.Abs("testdata/vandal.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(caller)
 	n, err := NewNode(Config{Dir: t.TempDir()})
 	if err != nil {
@@ -60,7 +43,7 @@ func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := n.sealed(self, "/bin/sh", "-c", vandal, "vandal", beside, caller, n.cfg.Dir)
+	cmd := n.sealed(self, "/bin/sh", vandal, beside, caller, n.cfg.Dir)
 	if os.Geteuid() != 0 {
 		own := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.Unshareflags |= syscall.CLONE_NEWUSER

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,31 +117,37 @@ func (n *Node) configure(gates map[string]bool) (file string, port int, err erro
 		return "", 0, err
 	}
 	c := map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"address": "127.0.0.1", "port": ports[0], "healthzPort": 0,
-		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
-		"authorization":            map[string]any{"mode": "AlwaysAllow"},
-		"containerRuntimeEndpoint": "unix://" + n.cfg.RuntimeEndpoint,
-		"staticPodPath":            n.manifests(), "podLogsDir": n.logs(), "resolvConf": "", "volumePluginDir": n.plugins(),
-		"maxPods": 2000, "registerNode": n.cfg.Kubeconfig != "", "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
-		"cgroupsPerQOS": n.cfg.CgroupRoot != "", "enforceNodeAllocatable": []string{},
-		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
-		"serializeImagePulls": false, "featureGates": gates,
+		"address": "127.0.0.1", "port": ports[0], "healthzPort": 0, "registerNode": n.cfg.Kubeconfig != "", "maxPods": 2000,
+		"staticPodPath": n.manifests(), "podLogsDir": n.logs(), "volumePluginDir": n.plugins(), "featureGates": gates,
 		"containerLogMonitorInterval": cmp.Or(n.cfg.LogInterval, time.Hour).String(),
 		// A static pod removed and put back under its UID counts as a crash; the wait after the crash
 		// has nothing to do with a PLEG.
-		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"},
-		"evictionHard":     map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"}, "cgroupsPerQOS": n.cfg.CgroupRoot != "",
 	}
 	if n.cfg.CgroupRoot != "" {
 		c["cgroupRoot"] = "/" + n.cfg.CgroupRoot
 	}
-	data, err := yaml.Marshal(c)
+	data, err := Configuration(n.cfg.RuntimeEndpoint, c)
 	if err != nil {
 		return "", 0, err
 	}
 	file = filepath.Join(n.cfg.Dir, "kubelet.yaml")
 	return file, ports[0], os.WriteFile(file, data, 0o644)
+}
+
+// Configuration returns the configuration of a kubelet on a runtime's socket, which changes nothing
+// of the machine and evicts late, with more settings.
+func Configuration(socket string, more map[string]any) ([]byte, error) {
+	c := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": "unix://" + socket,
+		"authentication": map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization":  map[string]any{"mode": "AlwaysAllow"}, "resolvConf": "", "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
+		"enforceNodeAllocatable": []string{}, "makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
+		"serializeImagePulls": false,
+		"evictionHard":        map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+	}
+	maps.Copy(c, more)
+	return yaml.Marshal(c)
 }
 
 // tail returns the last errors in the kubelet's log.

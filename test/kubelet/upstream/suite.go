@@ -7,6 +7,7 @@ package upstream
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -122,26 +123,6 @@ func pull(ctx context.Context, endpoint string, refs []string) error {
 	return nil
 }
 
-// kubeletConfig is the suite's own for cgroup v1 and cgroupfs, without a firewall.
-const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-cgroupRoot: /
-cgroupDriver: cgroupfs
-failCgroupV1: false
-failSwapOn: false
-volumeStatsAggPeriod: 10s
-serializeImagePulls: false
-fileCheckFrequency: 10s
-podCIDR: 10.100.0.0/24
-evictionPressureTransitionPeriod: 30s
-evictionHard: {memory.available: 250Mi, nodefs.available: 5%, nodefs.inodesFree: 5%}
-evictionMinimumReclaim: {nodefs.available: 5%, nodefs.inodesFree: 5%}
-enforceNodeAllocatable: []
-makeIPTablesUtilChains: false
-resolvConf: /etc/resolv.conf
-volumePluginDir: /var/lib/kubelet/volumeplugins
-`
-
 // Config is what all nodes of a run have in common. Paths are absolute.
 type Config struct {
 	// Tree is the release's source tree, Suite the folder of its tests' programs, Debs that of the
@@ -186,6 +167,9 @@ const at = machine.At
 
 // unitsDir is the folder of the units.
 const unitsDir = at + "/units"
+
+//go:embed kubelet.yaml
+var kubeletConfig string
 
 const (
 	nodeName = "e2enode"

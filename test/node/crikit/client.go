@@ -74,22 +74,6 @@ func (c *Client) Images() runtimeapi.ImageServiceClient {
 // Close ends the connection with every call.
 func (c *Client) Close() error { return c.Conn.Close() }
 
-// WaitReady waits until the runtime answers a list. A containerd just started answers Unavailable
-// for a moment.
-func (c *Client) WaitReady(ctx context.Context) error {
-	for {
-		_, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("crikit: the runtime at %s is not ready: %w", c.Endpoint, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // Follow calls f with each event of the runtime's stream, and of the next stream after its end.
 // Stop waits for the last call. Follow always reads: an idle subscriber would stop the runtime.
 func (c *Client) Follow(ctx context.Context, f func(*runtimeapi.ContainerEventResponse)) (stop func()) {
@@ -140,11 +124,8 @@ func (c *Client) WaitState(ctx context.Context, id string, state runtimeapi.Cont
 		if err == nil && answer.Status.State == state {
 			return answer.Status, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("crikit: container %s is %v, want %v (last error: %v): %w",
-				id, answer.GetStatus().GetState(), state, err, context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
+		if cause := bench.Sleep(ctx, 20*time.Millisecond); cause != nil {
+			return nil, fmt.Errorf("crikit: container %s is %v, want %v (last error: %v): %w", id, answer.GetStatus().GetState(), state, err, cause)
 		}
 	}
 }

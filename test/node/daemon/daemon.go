@@ -23,6 +23,7 @@ package daemon
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +33,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"text/template"
 	"time"
 
+	"golang.org/x/mod/semver"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
@@ -57,18 +63,41 @@ type Config struct {
 
 // A family is what all versions of a runtime have in common.
 type family struct {
-	// socket is the name of the CRI socket below Config.Base, dirs are the directories there.
-	socket, dirs string
+	// socket is the name of the CRI socket below Config.Base, dirs and files are the directories and
+	// the files there; each file has a template.
+	socket, dirs, files string
 	// logs is the directory for logs of containers without a log path, empty if there is none.
 	logs string
-	// files are the files below Config.Base, by name.
-	files func(Config) (map[string]string, error)
 	// pack writes the workload image for load.
 	pack func(Config) error
 	// command starts the runtime.
 	command func(Config) *exec.Cmd
 	// load loads the workload image. It fails until the runtime is ready.
 	load func(context.Context, Config) error
+}
+
+//go:embed templates
+var texts embed.FS
+
+// templates are the configuration, of a [Config].
+var templates = template.Must(template.ParseFS(texts, "templates/*"))
+
+// Before reports whether the runtime is older than a version.
+func (c Config) Before(version string) bool {
+	return semver.Compare(c.Components.Runtime.Version, version) < 0
+}
+
+// Conmon is the path of CRI-O's container monitor.
+func (c Config) Conmon() (string, error) { return components.Conmon() }
+
+// Entrypoint is the path of the program in the image.
+func (c Config) Entrypoint() string { return image.Entrypoint }
+
+// text returns a file of the configuration.
+func (c Config) text(name string) (string, error) {
+	var out strings.Builder
+	err := templates.ExecuteTemplate(&out, name, c)
+	return out.String(), err
 }
 
 func familyOf(r runtimes.Runtime) family {
@@ -114,13 +143,10 @@ func New(c Config) (*Daemon, error) {
 			return nil, fmt.Errorf("daemon: %w", err)
 		}
 	}
-	files, err := d.family.files(c)
-	if err != nil {
-		return nil, fmt.Errorf("daemon: write the configuration: %w", err)
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(c.Base, name), []byte(text), 0o644); err != nil {
-			return nil, fmt.Errorf("daemon: %w", err)
+	for name := range strings.FieldsSeq(d.family.files) {
+		text, err := c.text(name)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(c.Base, name), []byte(text), 0o644)); err != nil {
+			return nil, fmt.Errorf("daemon: write the configuration: %w", err)
 		}
 	}
 	if err := d.family.pack(c); err != nil {
@@ -191,27 +217,28 @@ func (d *Daemon) spawn() error {
 
 // ready waits for the image to be loaded, which needs all of the runtime, and for a list.
 func (d *Daemon) ready(ctx context.Context) error {
-	for !d.loaded {
-		err := d.family.load(ctx, d.config)
-		if err == nil {
-			d.loaded = true
-			break
-		}
-		if !d.Alive() {
-			return errors.New("the runtime ended at its start")
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the image could not be loaded in time: %w", err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 	client, err := crikit.Dial(crikit.Options{Endpoint: d.Endpoint()})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	return client.WaitReady(ctx)
+	for {
+		if !d.loaded {
+			err = d.family.load(ctx, d.config)
+			d.loaded = err == nil
+		}
+		if d.loaded {
+			_, err = client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !d.Alive():
+			return errors.New("the runtime ended at its start")
+		case bench.Sleep(ctx, 50*time.Millisecond) != nil:
+			return fmt.Errorf("the runtime is not ready in time: %w", err)
+		}
+	}
 }
 
 // Stop sends the signal and waits until the process is gone. Containers and shims live on. The end

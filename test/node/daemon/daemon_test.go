@@ -25,12 +25,12 @@ func TestConfigStaysUnderBase(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "conmon"), nil, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			files, err := familyOf(runtime).files(c)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var all strings.Builder
-			for name, text := range files {
+			for name := range strings.FieldsSeq(familyOf(runtime).files) {
+				text, err := c.text(name)
+				if err != nil {
+					t.Fatal(err)
+				}
 				all.WriteString(text)
 				for number, line := range strings.Split(text, "\n") {
 					_, value, ok := strings.Cut(line, "= ")

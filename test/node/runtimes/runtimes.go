@@ -182,20 +182,16 @@ func ByName(name string) (Runtime, error) {
 	return Runtime{}, fmt.Errorf("unknown runtime %q: use one of %s", name, strings.Join(Names(), ", "))
 }
 
-// Of returns the runtime nearest to an answer of Version, by family and minor version: the traits
-// of a runtime started by somebody else. An unknown family counts as the default.
+// Of returns the runtime nearest to an answer of Version: of its family the newest that is not
+// newer, or the oldest. Those are the traits of a runtime started by somebody else. An unknown
+// family counts as the default.
 func Of(runtimeName, version string) Runtime {
-	minor := minorOf(version)
-	nearest, found := Default(), false
-	for _, r := range all {
-		if string(r.Family) != runtimeName || r.Built != "" {
-			continue
-		}
-		if minorOf(r.Version) == minor {
-			return r
-		}
-		if !found || strings.HasPrefix(minor, "v1.") && strings.HasPrefix(minorOf(r.Version), "v1.") {
-			nearest, found = r, true
+	nearest := Default()
+	for _, r := range all { // of a family, the newest first
+		if string(r.Family) == runtimeName && r.Built == "" {
+			if nearest = r; semver.Compare(minorOf(r.Version), minorOf(version)) <= 0 {
+				break
+			}
 		}
 	}
 	return nearest
