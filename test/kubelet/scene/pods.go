@@ -77,26 +77,22 @@ func initialized(p *corev1.Pod) {
 	p.Spec.InitContainers = append(p.Spec.InitContainers, container("init", "sleep", "500ms"))
 }
 
+// execs is a command of a probe or a hook.
+func execs(args ...string) *corev1.ExecAction {
+	return &corev1.ExecAction{Command: append([]string{"/tool"}, args...)}
+}
+
 // probed gives the main container successful probes and hooks.
 func probed(p *corev1.Pod) {
-	exec := func(argv ...string) corev1.ProbeHandler {
-		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: argv}}
-	}
-	c := &p.Spec.Containers[0]
-	c.StartupProbe = &corev1.Probe{ProbeHandler: exec("/tool", "exit", "0"), PeriodSeconds: 1}
-	c.ReadinessProbe = &corev1.Probe{ProbeHandler: exec("/tool", "exit", "0"), PeriodSeconds: 1}
-	c.LivenessProbe = &corev1.Probe{ProbeHandler: exec("/tool", "exit", "0"), PeriodSeconds: 1}
-	c.Lifecycle = &corev1.Lifecycle{
-		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "0"}}},
-		PreStop:   &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "0"}}},
-	}
+	c, good := &p.Spec.Containers[0], execs("exit", "0")
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: good}, PeriodSeconds: 1}
+	c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = probe, probe, probe
+	c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: good}, PreStop: &corev1.LifecycleHandler{Exec: good}}
 }
 
 // slowEnd gives the main container a hook before its end, longer than the pod's grace period.
 func slowEnd(p *corev1.Pod) {
-	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
-		Exec: &corev1.ExecAction{Command: []string{"/tool", "sleep", "30s"}},
-	}}
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: execs("sleep", "30s")}}
 }
 
 // cpu gives the main container CPU, as request and limit.
@@ -110,7 +106,6 @@ func cpu(q string) func(*corev1.Pod) {
 // unlively gives the main container a failing liveness probe, so that it is killed and restarted.
 func unlively(p *corev1.Pod) {
 	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/tool", "exit", "1"}}},
-		PeriodSeconds: 1, FailureThreshold: 1, InitialDelaySeconds: 1,
+		ProbeHandler: corev1.ProbeHandler{Exec: execs("exit", "1")}, PeriodSeconds: 1, FailureThreshold: 1, InitialDelaySeconds: 1,
 	}
 }
