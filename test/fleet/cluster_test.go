@@ -11,9 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,10 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/api"
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
@@ -50,7 +50,7 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, began: time.Now(), dir: filepath.Join(unshare.Dir(), "cluster")}
 	c.do("read the programs", json.Unmarshal([]byte(os.Getenv(envPrograms)), &c.programs))
 	c.do("make the network", errors.Join(os.Mkdir(c.dir, 0o755), os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
-		ip("link set lo up", "link add br0 type bridge", "addr add "+gateway+"/24 dev br0", "link set br0 up")))
+		machine.IP("link set lo up", "link add br0 type bridge", "addr add "+gateway+"/24 dev br0", "link set br0 up")))
 	var err error
 	c.Plane, err = control.Start(t.Context(), control.Config{
 		Binaries: c.Kube, Dir: c.dir, Address: gateway, Flags: []string{"--authorization-mode=AlwaysAllow", "--kubelet-preferred-address-types=InternalIP"},
@@ -76,32 +76,12 @@ func newCluster(t *testing.T) *cluster {
 		c.nodes = append(c.nodes, n)
 		c.do("start "+name, n.start(kubeconfig))
 	}
-	c.await("all nodes ready", func(ctx context.Context) error {
-		for _, n := range c.nodes {
-			if ready, err := c.ready(ctx, n); err != nil || !ready {
-				return fmt.Errorf("%s is not ready (%w)", n.Name, errors.Join(err, ctx.Err()))
-			}
-		}
-		return nil
-	})
+	for _, n := range c.nodes {
+		c.kubectl("wait", "--for=create", "--timeout=2m", "node/"+n.Name)
+		c.kubectl("wait", "--for=condition=Ready", "--timeout=2m", "node/"+n.Name)
+	}
+	c.step("all nodes ready")
 	return c
-}
-
-// ready reports whether the node is.
-func (c *cluster) ready(ctx context.Context, n *node) (bool, error) {
-	if !n.process.Alive() {
-		c.t.Fatalf("%s has ended:\n%s", n.Name, tail(filepath.Join(n.dir, "log")))
-	}
-	got, err := c.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
-	if err != nil {
-		return false, err
-	}
-	for _, condition := range got.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue, nil
-		}
-	}
-	return false, nil
 }
 
 // do ends the test at an error.
@@ -186,33 +166,17 @@ func (c *cluster) startPrometheus(pods []corev1.Pod) {
 
 // query returns the values of an expression by node.
 func (c *cluster) query(ctx context.Context, expr string) (map[string]string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, prometheusURL+"/api/v1/query?query="+url.QueryEscape(expr), nil)
+	client, err := api.NewClient(api.Config{Address: prometheusURL})
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	answer, _, _, err := prometheus.NewAPI(client).Query(ctx, expr, time.Now())
 	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s %s (%w)", expr, resp.Status, body, err)
-	}
-	var answer struct {
-		Data struct {
-			Result []struct {
-				Metric map[string]string
-				Value  [2]any
-			}
-		}
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", expr, err)
 	}
 	values := make(map[string]string)
-	for _, r := range answer.Data.Result {
-		values[r.Metric["node"]] = fmt.Sprint(r.Value[1])
+	for _, sample := range answer.(model.Vector) {
+		values[string(sample.Metric["node"])] = sample.Value.String()
 	}
 	return values, nil
 }
@@ -220,6 +184,10 @@ func (c *cluster) query(ctx context.Context, expr string) (map[string]string, er
 // close ends the nodes and the rest. The namespaces of a node take all of its processes and mounts
 // along.
 func (c *cluster) close() {
+	if c.t.Failed() {
+		out, complaints, _ := c.run(context.Background(), filepath.Join(c.Kube, "kubectl"), "get", "nodes,pods,events", "--all-namespaces", "--output=wide")
+		c.t.Log(out, complaints)
+	}
 	for _, n := range c.nodes {
 		if n.process == nil {
 			continue
@@ -247,13 +215,4 @@ func (c *cluster) keepLogs() {
 		err = errors.Join(err, wrong, os.WriteFile(filepath.Join(kept, name), text, 0o644))
 	}
 	c.t.Logf("the logs are in %s (%v)", kept, err)
-}
-
-// tail returns the end of a file.
-func tail(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-3000):])
 }

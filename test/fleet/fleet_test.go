@@ -183,26 +183,23 @@ func (c *cluster) startLoad(args ...string) *loading {
 
 // await waits for a pod at work on each node.
 func (l *loading) await() {
-	l.c.await("a load on all nodes", func(ctx context.Context) error {
+	l.c.await("a load on all nodes", func(context.Context) error {
 		select {
 		case <-l.ended:
 			l.c.t.Fatalf("fleet run has ended with %d:\n%s%s", l.status, l.out, l.complaints)
 		default:
 		}
-		list, err := l.c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
-		running := 0
-		if err == nil {
-			for _, p := range list.Items {
-				if p.Status.Phase == corev1.PodRunning {
-					running++
-				}
-			}
-		}
-		if err != nil || running != len(l.c.nodes) {
-			return fmt.Errorf("%d pods run (%w)", running, err)
+		if running := l.c.names("pods", "--field-selector=status.phase=Running"); len(running) != len(l.c.nodes) {
+			return fmt.Errorf("of the load run %q", running)
 		}
 		return nil
 	})
+}
+
+// names returns the names of the load's objects of these kinds.
+func (c *cluster) names(kinds string, flags ...string) []string {
+	args := []string{"--namespace", namespace, "get", kinds, "--selector=" + loadPods, "--output=name"}
+	return strings.Fields(c.kubectl(append(args, flags...)...))
 }
 
 // end waits for the end of the command, with a status, and of all that the command has made.
@@ -211,14 +208,9 @@ func (l *loading) end(status int) loadReport {
 	if l.status != status {
 		l.c.t.Errorf("fleet run: exit status %d, want %d\n%s%s", l.status, status, l.out, l.complaints)
 	}
-	l.c.await("the load has gone", func(ctx context.Context) error {
-		pods, err := l.c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
-		if err != nil || len(pods.Items) > 0 {
-			return fmt.Errorf("%d pods of the load are left (%w)", len(pods.Items), err)
-		}
-		jobs, err := l.c.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: loadPods})
-		if err != nil || len(jobs.Items) > 0 {
-			return fmt.Errorf("%d Jobs of the load are left (%w)", len(jobs.Items), err)
+	l.c.await("the load has gone", func(context.Context) error {
+		if left := l.c.names("pods,jobs"); len(left) > 0 {
+			return fmt.Errorf("of the load are left %q", left)
 		}
 		return nil
 	})
@@ -301,28 +293,22 @@ patches:
 // kustomization is the folder of the kustomization by which a folder of deploy/ was applied.
 func (c *cluster) kustomization(folder string) string { return filepath.Join(c.dir, folder) }
 
-// watches waits for the pods of the DaemonSet, one a node.
-func (c *cluster) watches() (pods []corev1.Pod) {
-	c.await("a ready watch on each node", func(ctx context.Context) error {
-		list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=pleg-watch"})
-		if err != nil {
-			return err
-		}
-		var ready []string
-		for _, p := range list.Items {
-			if slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-			}) {
-				ready = append(ready, p.Spec.NodeName)
-			}
-		}
-		if slices.Sort(ready); !slices.Equal(ready, []string{"n1", "n2", "n3"}) {
-			return fmt.Errorf("ready on %q: %s", ready, c.conditions(ctx, list.Items))
-		}
-		pods = list.Items
-		return nil
-	})
-	return pods
+// watches waits for the pods of the DaemonSets, one a node.
+func (c *cluster) watches() []corev1.Pod {
+	for _, name := range []string{"pleg-watch", "pleg-watch-crio"} {
+		c.kubectl("--namespace", namespace, "rollout", "status", "daemonset/"+name, "--timeout=2m")
+	}
+	list, err := c.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=pleg-watch"})
+	c.do("list the watches", err)
+	var on []string
+	for _, p := range list.Items {
+		on = append(on, p.Spec.NodeName)
+	}
+	if slices.Sort(on); !slices.Equal(on, []string{"n1", "n2", "n3"}) {
+		c.t.Fatalf("watches are on %q, want one on each node", on)
+	}
+	c.step("a ready watch on each node")
+	return list.Items
 }
 
 // alias waits for the watches of the overlay k3s, whose socket is containerd's by another name and
@@ -331,22 +317,6 @@ func (c *cluster) alias() {
 	c.kubectl("--namespace", "k3s", "rollout", "status", "daemonset/pleg-watch", "--timeout=60s")
 	c.kubectl("delete", "--wait=false", "namespace", "k3s")
 	c.step("the overlay k3s watches n1 and n2")
-}
-
-// conditions returns why pods wait.
-func (c *cluster) conditions(ctx context.Context, pods []corev1.Pod) string {
-	var why []string
-	for _, p := range pods {
-		for _, s := range p.Status.ContainerStatuses {
-			why = append(why, fmt.Sprintf("%s: %+v, restarts %d", p.Name, s.State, s.RestartCount))
-		}
-	}
-	if events, err := c.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning"}); err == nil {
-		for _, e := range events.Items {
-			why = append(why, e.InvolvedObject.Name+": "+e.Message)
-		}
-	}
-	return strings.Join(why, "\n")
 }
 
 // churn runs short pods, a third of them on each node.

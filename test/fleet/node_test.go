@@ -17,15 +17,14 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
+	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
@@ -92,7 +91,7 @@ func (n *node) start(kubeconfig []byte) error {
 	if n.process, err = control.Spawn(cmd, filepath.Join(n.dir, "log")); err != nil {
 		return err
 	}
-	err = ip(fmt.Sprintf("link add %s type veth peer name eth0 netns %d", n.Name, cmd.Process.Pid),
+	err = machine.IP(fmt.Sprintf("link add %s type veth peer name eth0 netns %d", n.Name, cmd.Process.Pid),
 		"link set "+n.Name+" master br0 up", fmt.Sprintf("route add %s via %s", n.pods(), n.address()))
 	if err != nil {
 		return err
@@ -112,16 +111,6 @@ func (n *node) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return n.process.Wait(ctx)
-}
-
-// ip runs commands of ip.
-func ip(commands ...string) error {
-	for _, args := range commands {
-		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", args, err, out)
-		}
-	}
-	return nil
 }
 
 // runFirst is the first process of a node's namespaces.
@@ -255,42 +244,30 @@ func (n *node) importImage(ctx context.Context, socket string) error {
 	if out, err := exec.Command("tar", "-C", layout, "-xf", n.Programs.Layout).CombinedOutput(); err != nil {
 		return fmt.Errorf("unpack %s: %w: %s", n.Programs.Layout, err, out)
 	}
-	conn, err := dial(socket)
+	client, err := crikit.Dial(crikit.Options{Endpoint: "unix://" + socket})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	pull := &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: benchImage}}
-	_, err = runtimeapi.NewImageServiceClient(conn).PullImage(ctx, pull)
+	defer client.Close()
+	_, err = client.Images().PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: benchImage}})
 	return err
-}
-
-func dial(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 // loadSandboxes counts the sandboxes of the runtime for loads, from outside the node.
 func (n *node) loadSandboxes(ctx context.Context) (int, error) {
-	conn, err := dial(strings.Replace(loadEndpoint, "unix://"+machine.At, n.dir, 1))
+	client, err := crikit.Dial(crikit.Options{Endpoint: strings.Replace(loadEndpoint, machine.At, n.dir, 1)})
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close()
-	list, err := runtimeapi.NewRuntimeServiceClient(conn).ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	defer client.Close()
+	list, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	return len(list.GetItems()), err
 }
 
 // kubelet starts the node's kubelet on the runtime, in a folder of its own.
 func (n *node) kubelet(socket string) (*control.Process, error) {
-	config, err := yaml.Marshal(map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
-		"authorization":            map[string]any{"mode": "AlwaysAllow"},
-		"containerRuntimeEndpoint": "unix://" + socket, "resolvConf": "", "volumePluginDir": "/var/lib/kubelet/plugins",
-		"cgroupRoot": "/", "cgroupDriver": "cgroupfs", "failCgroupV1": false, "failSwapOn": false, "enforceNodeAllocatable": []string{},
-		"makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false, "serializeImagePulls": false,
-		"nodeStatusUpdateFrequency": "2s", "nodeLeaseDurationSeconds": 10,
-		"evictionHard": map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+	config, err := standalone.Configuration(socket, map[string]any{
+		"volumePluginDir": "/var/lib/kubelet/plugins", "cgroupRoot": "/", "nodeStatusUpdateFrequency": "2s", "nodeLeaseDurationSeconds": 10,
 	})
 	if err != nil {
 		return nil, err
