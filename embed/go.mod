@@ -6,6 +6,7 @@ require (
 	github.com/evented-pleg/evented-pleg v0.1.0
 	github.com/google/go-cmp v0.7.0
 	go.uber.org/goleak v1.3.0
+	golang.org/x/time v0.9.0
 	google.golang.org/grpc v1.72.1
 	k8s.io/api v0.34.0
 	k8s.io/apimachinery v0.34.0
@@ -50,7 +51,6 @@ require (
 	golang.org/x/sys v0.31.0 // indirect
 	golang.org/x/term v0.30.0 // indirect
 	golang.org/x/text v0.23.0 // indirect
-	golang.org/x/time v0.9.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20250303144028-a0af3efb3deb // indirect
 	google.golang.org/protobuf v1.36.5 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.12.0 // indirect
