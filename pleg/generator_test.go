@@ -6,7 +6,6 @@ package pleg
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -87,14 +86,6 @@ func (b *bed) events() []string {
 	}
 }
 
-func (b *bed) want(want ...string) {
-	b.t.Helper()
-	slices.Sort(want)
-	if got := b.events(); !slices.Equal(got, want) {
-		b.t.Errorf("events: got %q, want %q", got, want)
-	}
-}
-
 // shows checks that the cache has the pod as the runtime has it.
 func (b *bed) shows(uids ...cache.UID) {
 	b.t.Helper()
@@ -111,111 +102,6 @@ func (b *bed) shows(uids ...cache.UID) {
 			b.t.Errorf("pod %s: cache %v, runtime %v", uid, s, want)
 		}
 	}
-}
-
-func TestLifecycleByClaims(t *testing.T) {
-	inBubble(t, nil, func(b *bed) {
-		time.Sleep(1500 * time.Millisecond)
-		b.toy.set("p", Sandbox, "s", PhaseRunning)
-		b.toy.set("p", Container, "c", PhaseCreated)
-		synctest.Wait()
-		b.toy.set("p", Container, "c", PhaseRunning)
-		b.want("p ContainerStarted s", "p ContainerStarted c")
-		b.shows("p")
-		b.toy.set("p", Container, "c", PhaseExited)
-		b.want("p ContainerDied c")
-		b.toy.set("p", Container, "c", PhaseRemoved)
-		b.want("p ContainerRemoved c")
-		b.toy.set("p", Sandbox, "s", PhaseExited)
-		b.want("p ContainerDied s")
-		b.toy.set("p", Sandbox, "s", PhaseRemoved)
-		b.want("p ContainerRemoved s")
-		b.shows("p")
-		if n := b.cache.Len(); n != 0 {
-			b.t.Errorf("%d pods left in the cache", n)
-		}
-		for _, e := range b.got {
-			if e.Cause == CauseClaim && !e.Stamp.Equal(e.Seen) {
-				b.t.Errorf("%s of %s is stamped %v, want %v", e.Type, e.ID, e.Stamp, e.Seen)
-			}
-		}
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		s := b.gen.Stats()
-		if s.Missed != 0 || s.Pods != 0 || s.DirtyPods != 0 {
-			b.t.Errorf("stats: %+v", s)
-		}
-	})
-}
-
-func TestGenericPollsAtTheBase(t *testing.T) {
-	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Stream = nil }, func(b *bed) {
-		time.Sleep(500 * time.Millisecond)
-		b.toy.set("p", Sandbox, "s", PhaseRunning)
-		b.want()
-		time.Sleep(600 * time.Millisecond)
-		b.want("p ContainerStarted s")
-		b.shows("p")
-		lists, _, _ := b.toy.counts()
-		time.Sleep(300 * time.Second)
-		if now, _, _ := b.toy.counts(); now-lists != 300 {
-			b.t.Errorf("%d lists in 300 s, want 300", now-lists)
-		}
-	})
-}
-
-func TestManyWaitersAreServedByOneList(t *testing.T) {
-	// The invariants look at every pod after each tick, which takes minutes with so many: smaller
-	// tests check them.
-	unchecked := func(cfg *Config[status], _ *toyRuntime) { cfg.Metrics = nil }
-	inBubble(t, unchecked, func(b *bed) {
-		const n = 10000
-		b.toy.mu.Lock()
-		for i := range n {
-			b.toy.pods[cache.UID(fmt.Sprintf("p%d", i))] = []Item{{ID: fmt.Sprintf("s%d", i), Kind: Sandbox, Phase: PhaseRunning}}
-		}
-		b.toy.delta = true
-		b.toy.mu.Unlock()
-		time.Sleep(10 * time.Second)
-		b.gen.Stats()
-		lists, reads, _ := b.toy.counts()
-		now := time.Now()
-		results := make(chan error, n)
-		for i := range n {
-			go func() {
-				s, err := b.cache.GetNewerThan(b.t.Context(), cache.UID(fmt.Sprintf("p%d", i)), now)
-				if err == nil && len(s.Items) != 1 {
-					err = errors.New("empty")
-				}
-				results <- err
-			}()
-		}
-		for range n {
-			if err := <-results; err != nil {
-				b.t.Fatal(err)
-			}
-		}
-		l, r, _ := b.toy.counts()
-		if l-lists > 5 || r-reads > 3*defaultSweepAt {
-			b.t.Errorf("%d lists, %d reads of pods", l-lists, r-reads)
-		}
-	})
-}
-
-func TestUnsupportedIsAskedAgain(t *testing.T) {
-	inBubble(t, func(c *Config[status], r *toyRuntime) { r.refuse = fmt.Errorf("unknown method: %w", ErrNoEvents) }, func(b *bed) {
-		time.Sleep(10 * time.Second)
-		if s := b.gen.Stats(); s.State != StreamUnsupported {
-			b.t.Errorf("state %v", s.State)
-		}
-		b.toy.mu.Lock()
-		b.toy.refuse = nil
-		b.toy.mu.Unlock()
-		time.Sleep(60 * time.Second)
-		if s := b.gen.Stats(); s.State != StreamConnected {
-			b.t.Errorf("state %v", s.State)
-		}
-	})
 }
 
 // TestTrustGrowsUnderLoad holds that changes which a relist sees a little before the stream tells
@@ -338,7 +224,7 @@ func (s *stoppingSteps) BetweenSteps() {
 // under way: their errors are neither reported, logged nor stored.
 func TestEndOfRunIsNoFailure(t *testing.T) {
 	for i := range 60 { // the loop chooses at random between the end and what has failed with it
-		reports, steps := &notes{}, &stoppingSteps{invariantWatcher: invariantWatcher{t: t}}
+		reports, steps := &reportLog{}, &stoppingSteps{invariantWatcher: invariantWatcher{t: t}}
 		inBubble(t, func(c *Config[status], _ *toyRuntime) { c.Recorder, c.Metrics = reports, steps }, func(b *bed) {
 			b.toy.set("p", Sandbox, "s", PhaseRunning)
 			time.Sleep(time.Minute)
@@ -357,8 +243,8 @@ func TestEndOfRunIsNoFailure(t *testing.T) {
 			steps.steps, steps.stop = 1+i%3, func() { stop(); close(ended) }
 			b.gen.RequestRelist("nobody")
 			b.stop()
-			if _, err := b.cache.Get("p"); err != nil || len(reports.reports) > 0 || bytes.Contains(b.log.Bytes(), []byte("cancel")) {
-				t.Errorf("the cache holds the error %v; reports %v; log %s", err, reports.reports, b.log.String())
+			if _, err := b.cache.Get("p"); err != nil || len(reports.of("")) > 0 || bytes.Contains(b.log.Bytes(), []byte("cancel")) {
+				t.Errorf("the cache holds the error %v; reports %v; log %s", err, reports.of(""), b.log.String())
 			}
 		})
 	}

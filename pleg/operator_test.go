@@ -61,6 +61,9 @@ func TestEventsCarryNames(t *testing.T) {
 		var got []string
 		for _, e := range b.got {
 			got = append(got, fmt.Sprintf("%s %s/%s %s%s", e.Type, e.Namespace, e.PodName, e.ID, e.ContainerName))
+			if e.Cause == CauseClaim && !e.Stamp.Equal(e.Seen) {
+				b.t.Errorf("%s of %s is stamped %v, want %v", e.Type, e.ID, e.Stamp, e.Seen)
+			}
 		}
 		want := []string{
 			"ContainerStarted default/u1 s", "ContainerStarted default/u1 capp",

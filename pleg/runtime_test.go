@@ -28,9 +28,6 @@ type toyRuntime struct {
 	mu       sync.Mutex
 	pods     map[cache.UID][]Item
 	subs     []chan Claim[status]
-	lists    int
-	reads    int
-	statuses int
 	silent   bool          // tell no claims
 	noLoad   bool          // claims without payload
 	delay    time.Duration // of every read
@@ -128,7 +125,6 @@ func (r *toyRuntime) List(ctx context.Context, since Revision) (Listing, error) 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lists++
 	if r.listErr != nil {
 		return Listing{}, r.listErr
 	}
@@ -164,7 +160,6 @@ func (r *toyRuntime) ListPod(ctx context.Context, uid cache.UID) (Pod, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.reads++
 	return Pod{UID: uid, Name: string(uid), Namespace: "default", Items: slices.Clone(r.pods[uid])}, nil
 }
 
@@ -174,7 +169,6 @@ func (r *toyRuntime) Inspect(ctx context.Context, pod Pod) (Inspection[status], 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.statuses++
 	if r.readErr != nil {
 		return Inspection[status]{}, r.readErr
 	}
@@ -221,12 +215,6 @@ func (r *toyRuntime) Events(ctx context.Context) iter.Seq2[Claim[status], error]
 			}
 		}
 	}
-}
-
-func (r *toyRuntime) counts() (lists, reads, statuses int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lists, r.reads, r.statuses
 }
 
 func (s *status) String() string {
