@@ -4,7 +4,6 @@
 package pleg
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -168,31 +167,6 @@ func TestReportsNameWhatNobodyHeard(t *testing.T) {
 	})
 }
 
-func TestReportsAboutTheNodeArePaced(t *testing.T) {
-	var reports reportLog
-	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.listErr = &reports, errors.New("away") }, func(b *bed) {
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		got := reports.of(ReasonRelistFailed)
-		if len(got) < 5 || len(got) > 11 { // after 10, 50, 210 and 810 s, then every ten minutes
-			b.t.Errorf("%d reports in an hour of failures, want about nine", len(got))
-		}
-		b.toy.mu.Lock()
-		b.toy.listErr = nil
-		b.toy.mu.Unlock()
-		time.Sleep(11 * time.Minute)
-		synctest.Wait()
-		got = reports.of(ReasonRelistFailed)
-		sum := len(got)
-		for _, r := range got {
-			sum += r.Held
-		}
-		if last := got[len(got)-1]; sum != b.gen.Stats().RelistErrors || !strings.HasSuffix(last.Note, " ago)") {
-			b.t.Errorf("reports stand for %d failures of %d; the last one: %+v", sum, b.gen.Stats().RelistErrors, last)
-		}
-	})
-}
-
 func TestAListThatHangsIsReportedWhileItHangs(t *testing.T) {
 	var reports reportLog
 	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, r.delay = &reports, time.Hour }, func(b *bed) {
@@ -262,84 +236,43 @@ func TestTheEndOfTheStreamIsSaidOnceWithItsCause(t *testing.T) {
 	})
 }
 
-// flapping is a toy of whose lists two fail and one succeeds.
-type flapping struct {
-	*toyRuntime
-	calls int // the generator makes one list at a time
-}
-
-func (f *flapping) List(ctx context.Context, since Revision) (Listing, error) {
-	if f.calls++; f.calls%3 != 0 {
-		return Listing{}, errors.New("busy")
-	}
-	return f.toyRuntime.List(ctx, since)
-}
-
-func TestFailuresThatComeAndGoArePacedToo(t *testing.T) {
-	var reports reportLog
-	inBubble(t, func(c *Config[status], r *toyRuntime) { c.Recorder, c.Source = &reports, &flapping{toyRuntime: r} }, func(b *bed) {
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		if n := len(reports.of(ReasonRelistFailed)); n < 3 || n > 30 {
-			b.t.Errorf("%d reports of some 200 failures in five minutes, want one in ten seconds at most", n)
-		}
-	})
-}
-
-// slowTwice is a toy of whose lists the first two take 6 s.
-type slowTwice struct {
-	*toyRuntime
-	calls int // the generator makes one list at a time
-}
-
-func (s *slowTwice) List(ctx context.Context, since Revision) (Listing, error) {
-	if s.calls++; s.calls <= 2 {
-		time.Sleep(6 * time.Second)
-	}
-	return s.toyRuntime.List(ctx, since)
-}
-
-// TestWhatAPauseHeldBackIsTold: what comes up once within a pause is reported when the pause is
-// over, though it does not come up again.
-func TestWhatAPauseHeldBackIsTold(t *testing.T) {
-	var reports reportLog
-	inBubble(t, func(c *Config[status], r *toyRuntime) {
-		c.Recorder, c.Source = &reports, &slowTwice{toyRuntime: r}
-	}, func(b *bed) {
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		told := func(reason Reason) (sum int) {
-			for _, r := range reports.of(reason) {
-				sum += 1 + r.Held
+// TestReportsArePaced has a reason come up in some seconds of two hours: each is reported once, or
+// counted by the next report.
+func TestReportsArePaced(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		comes   func(s int) bool
+		stalled func(s int) bool // the loop is held up
+		want    []string         // the second, the number of times, and the age of the last
+	}{
+		{"once", func(s int) bool { return s == 0 }, nil, []string{"0: 1×"}},
+		{"once more within the pause", func(s int) bool { return s == 0 || s == 6 }, nil, []string{"0: 1×", "10: 1× (4s ago)"}},
+		{"for a minute", func(s int) bool { return s < 60 }, nil, []string{"0: 1×", "10: 10×", "50: 40×", "210: 9× (2m31s ago)"}},
+		{"on and off for five minutes", func(s int) bool { return s < 300 && s%3 != 0 }, nil,
+			[]string{"1: 1×", "11: 7×", "51: 26× (1s ago)", "211: 107×", "811: 59× (8m32s ago)"}},
+		{"for an hour", func(s int) bool { return s < 3600 }, nil, []string{
+			"0: 1×", "10: 10×", "50: 40×", "210: 160×", "810: 600×", "1410: 600×", "2010: 600×", "2610: 600×", "3210: 600×", "3810: 389× (3m31s ago)",
+		}},
+		{"again after ten minutes of rest", func(s int) bool { return s == 0 || s == 1200 || s == 1210 }, nil, []string{"0: 1×", "1200: 1×", "1210: 1×"}},
+		{"again before the loop turns", func(s int) bool { return s < 2 || s == 3600 }, func(s int) bool { return s > 0 && s < 3600 }, []string{"0: 1×", "3600: 2×"}},
+	} {
+		c := newCore(&Config[status]{}, clock{}, 1)
+		var got []string
+		for s := range 2 * 3600 {
+			now := instant(1).add(time.Duration(s) * time.Second)
+			if tc.comes(s) {
+				c.reportPaced(Report{Reason: ReasonRelistFailed}, now)
 			}
-			return sum
+			if tc.stalled == nil || !tc.stalled(s) {
+				c.reportHeld(now)
+			}
+			for _, a := range c.todo.actions {
+				got = append(got, fmt.Sprintf("%d: %d×%s", s, 1+a.report.Held, a.report.Note))
+			}
+			c.todo.actions = nil
 		}
-		if n := told(ReasonRelistSlow); n != 2 {
-			b.t.Errorf("reports stand for %d slow lists of 2: %+v", n, reports.of(ReasonRelistSlow))
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: reported\n%q, want\n%q", tc.name, got, tc.want)
 		}
-		got := reports.of(ReasonRelistHangs)
-		if n := told(ReasonRelistHangs); n != 2 || len(got) != 2 || !strings.HasSuffix(got[1].Note, " (4s ago)") {
-			b.t.Errorf("reports stand for %d lists of 2 that hung, want the second with its age: %+v", n, got)
-		}
-	})
-}
-
-// TestWhatAPauseHeldBackOutlivesARest: a reason that has rested begins anew, with what was held
-// back.
-func TestWhatAPauseHeldBackOutlivesARest(t *testing.T) {
-	c := newCore(&Config[status]{}, clock{}, 1)
-	now := instant(1)
-	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "first"}, now)
-	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "second"}, now.add(time.Second))
-	c.reportPaced(Report{Reason: ReasonRelistSlow, Note: "third"}, now.add(time.Hour)) // the loop was held up
-	c.reportHeld(now.add(time.Hour))
-	var reports []Report
-	sum := 0
-	for _, a := range c.todo.actions {
-		reports = append(reports, *a.report)
-		sum += 1 + a.report.Held
-	}
-	if sum != 3 || reports[len(reports)-1].Note != "third" {
-		t.Errorf("reports stand for %d of 3: %+v", sum, reports)
 	}
 }
