@@ -27,7 +27,6 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		return nil, context.Cause(r.asked)
 	}
 	before := r.driver.Stats()
-	var cpuBefore *processCPU
 	err := r.eachSide(func(s *side) (err error) {
 		if err = s.process.Tell("Probe", r.options.ProbeRate); err == nil {
 			s.begin, err = s.process.Report(ctx)
@@ -37,7 +36,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	cpuBefore = r.runtimeCPU(ctx)
+	runtime, cpuBefore := r.runtimeCPU(ctx)
 	begin := bench.Now()
 	r.enter(phaseLoad)
 	r.mu.Lock()
@@ -53,7 +52,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		return nil, context.Cause(ctx)
 	}
 	after := r.driver.Stats()
-	cpuAfter := r.runtimeCPU(ctx)
+	runtimeAfter, cpuAfter := r.runtimeCPU(ctx)
 	err = r.eachSide(func(s *side) (err error) {
 		if err = s.process.Tell("Probe", 0.0); err == nil {
 			s.end, err = s.process.Report(ctx)
@@ -115,7 +114,9 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	if len(sides) > 1 {
 		result.Comparison = &sides[1]
 	}
-	result.Cost.RuntimeCPUSeconds = cpuAfter.since(cpuBefore)
+	if runtime != 0 && runtime == runtimeAfter { // that of an ended process has gone with the process
+		result.Cost.RuntimeCPUSeconds = new(cpuAfter - cpuBefore)
+	}
 	if r.fake != nil {
 		result.Runtime.Profile = r.options.Profile
 		last, lost := r.fake.totals()
@@ -206,30 +207,14 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 	return results, err
 }
 
-// processCPU is the CPU time of a runtime's process: its ID, and the seconds.
-type processCPU struct {
-	process string
-	seconds float64
-}
-
-// since returns the seconds since an earlier moment, nil if unknown: when either could not be read,
-// or when the runtime has been restarted, since the CPU time of an ended process has gone with the
-// process.
-func (c *processCPU) since(before *processCPU) *float64 {
-	if c == nil || before == nil || c.process != before.process {
-		return nil
-	}
-	return new(c.seconds - before.seconds)
-}
-
-// runtimeCPU returns the CPU time of the runtime's process, nil if unknown.
-func (r *runner) runtimeCPU(ctx context.Context) *processCPU {
+// runtimeCPU returns the ID of the runtime's process, and its CPU time in seconds; no ID if unknown.
+func (r *runner) runtimeCPU(ctx context.Context) (pid int, seconds float64) {
 	if r.fake == nil {
 		return peerCPU(r.socket)
 	}
 	r.collect(ctx)
 	last, _ := r.fake.totals()
-	return &processCPU{process: "the fake", seconds: last.CPUSeconds}
+	return r.fake.process.PID(), last.CPUSeconds
 }
 
 // callSeconds sums up the calls begun between two stamps.

@@ -4,36 +4,36 @@
 package run
 
 import (
-	"fmt"
 	"net"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
-// peerCPU returns the CPU time of the process that listens on the socket, nil if unknown.
-func peerCPU(socket string) *processCPU {
+// peerCPU returns the ID of the process that listens on the socket, and its CPU time in seconds; no
+// ID if unknown.
+func peerCPU(socket string) (pid int, seconds float64) {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
-		return nil
+		return 0, 0
 	}
 	defer conn.Close()
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
-		return nil
+		return 0, 0
 	}
 	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || credErr != nil {
-		return nil
+	err = raw.Control(func(fd uintptr) { cred, _ = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err != nil || cred == nil || cred.Pid == 1 { // with socket activation the listener is systemd
+		return 0, 0
 	}
 	process, err := procfs.NewProc(int(cred.Pid))
-	if err != nil || cred.Pid == 1 { // with socket activation the listener is systemd
-		return nil
+	if err != nil {
+		return 0, 0
 	}
 	stat, err := process.Stat()
 	if err != nil {
-		return nil
+		return 0, 0
 	}
-	return &processCPU{process: fmt.Sprintf("%d since %d", cred.Pid, stat.Starttime), seconds: stat.CPUTime()}
+	return process.PID, stat.CPUTime()
 }

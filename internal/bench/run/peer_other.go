@@ -6,4 +6,4 @@
 package run
 
 // peerCPU knows nothing on this platform.
-func peerCPU(string) *processCPU { return nil }
+func peerCPU(string) (pid int, seconds float64) { return 0, 0 }
