@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,12 +44,10 @@ type LoadSums struct {
 	OutOfOrder int `json:"out_of_order"`
 	Mismatches int `json:"mismatches"`
 	StaleReads int `json:"stale_reads"`
-	// Latency, EventLatency and Freshness are of all runs together.
+	// Latency, EventLatency and Freshness are each the worst of the runs.
 	Latency      bench.LatencyResult `json:"latency_seconds"`
 	EventLatency bench.LatencyResult `json:"event_latency_seconds"`
 	Freshness    bench.LatencyResult `json:"freshness_seconds"`
-
-	latency, eventLatency, freshness bench.Histogram
 }
 
 // LoadGroup is the runs on a version of a runtime.
@@ -83,32 +80,23 @@ func (r *LoadReport) add(node string, result *bench.Result, reason string) {
 			g = &LoadGroup{Runtime: result.Runtime.Name, Version: result.Runtime.Version}
 			r.groups[[2]string{g.Runtime, g.Version}] = g
 		}
-		err := cmp.Or(r.LoadSums.add(result), g.add(result))
-		if err == nil && result.OK {
+		r.LoadSums.add(result)
+		g.add(result)
+		if result.OK {
 			r.Passed++
 			g.Passed++
 			return
 		}
 		reason = strings.Join(result.Failures, "; ")
-		if err != nil {
-			reason = err.Error()
-		}
 	}
 	r.Failed = append(r.Failed, NodeReason{node, reason})
 }
 
-// add adds a result, or nothing if its histograms cannot be read.
-func (s *LoadSums) add(result *bench.Result) error {
-	var parts [3]bench.Histogram
-	for i, name := range []string{"latency_seconds", "event_latency_seconds", "freshness_seconds"} {
-		var err error
-		if parts[i], err = bench.ParseHistogram(result.Histograms[name]); err != nil {
-			return fmt.Errorf("histogram %s of its result: %w", name, err)
-		}
-	}
-	s.latency.Merge(parts[0])
-	s.eventLatency.Merge(parts[1])
-	s.freshness.Merge(parts[2])
+// add adds a result.
+func (s *LoadSums) add(result *bench.Result) {
+	s.Latency.Worst(result.Latency)
+	s.EventLatency.Worst(result.EventLatency)
+	s.Freshness.Worst(result.Freshness.LatencyResult)
 	s.Results++
 	s.Changes += result.Load.Changes
 	s.Missed += result.Events.Missed
@@ -116,7 +104,6 @@ func (s *LoadSums) add(result *bench.Result) error {
 	s.OutOfOrder += result.Events.OutOfOrder
 	s.Mismatches += result.Consistency.Mismatches
 	s.StaleReads += result.Freshness.StaleReads
-	return nil
 }
 
 // conclude sums up.
@@ -124,24 +111,18 @@ func (r *LoadReport) conclude(interrupted bool) {
 	r.Interrupted = interrupted
 	r.OK = r.Finished > 0 && r.Passed == r.Finished && !interrupted
 	for _, key := range slices.SortedFunc(maps.Keys(r.groups), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
-		r.groups[key].sum()
 		r.Groups = append(r.Groups, r.groups[key])
 	}
-	r.sum()
 	slices.SortFunc(r.Failed, func(a, b NodeReason) int { return strings.Compare(a.Node, b.Node) })
 	slices.Sort(r.LeftBehind)
-}
-
-func (s *LoadSums) sum() {
-	s.Latency, s.EventLatency, s.Freshness = s.latency.Seconds(), s.eventLatency.Seconds(), s.freshness.Seconds()
 }
 
 // Document implements [bench.Finding].
 func (r *LoadReport) Document() bench.Document {
 	d := bench.Document{Title: fmt.Sprintf("%s under load, by the Job %s", bench.Count(r.Finished, "node"), r.Job), Tone: bench.Bad}
 	counts := bench.Table{Title: "runs", Columns: []string{"results", "passed", "changes", "missed", "twice", "disorder", "differ", "stale"}}
-	times := bench.NewDelayTable("change to Watch")
-	reads := bench.NewDelayTable("GetNewerThan(now)")
+	times := bench.NewDelayTable("change to Watch, the worst of each")
+	reads := bench.NewDelayTable("GetNewerThan(now), likewise")
 	add := func(name string, passed int, s LoadSums) {
 		var cells []string
 		for _, n := range []int{s.Results, passed, s.Changes, s.Missed, s.Duplicates, s.OutOfOrder, s.Mismatches, s.StaleReads} {

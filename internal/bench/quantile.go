@@ -4,7 +4,6 @@
 package bench
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -40,63 +39,12 @@ const (
 	timeDigits          = 2
 )
 
-// HistogramOf returns the histogram of a set of durations.
-func HistogramOf(d []time.Duration) (h Histogram) {
-	for _, took := range d {
-		h.Record(took)
-	}
-	return h
-}
-
-// make makes the memory of an empty histogram.
-func (h *Histogram) make() {
+// Record adds a duration.
+func (h *Histogram) Record(d time.Duration) {
 	if h.h == nil {
 		h.h = hdrhistogram.New(int64(leastTime), int64(mostTime), timeDigits)
 	}
-}
-
-// Record adds a duration.
-func (h *Histogram) Record(d time.Duration) {
-	h.make()
 	_ = h.h.RecordValue(int64(min(max(d, leastTime), mostTime))) // fails only outside these bounds
-}
-
-// Merge adds the durations of another histogram, exactly.
-func (h *Histogram) Merge(other Histogram) {
-	if other.h != nil {
-		h.make()
-		h.h.Merge(other.h)
-	}
-}
-
-// String returns the histogram in HdrHistogram's compressed form, version 2, in base64; empty for
-// an empty histogram.
-func (h Histogram) String() string {
-	if h.h == nil {
-		return ""
-	}
-	text, err := h.h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		return "" // only other forms fail
-	}
-	return string(text)
-}
-
-// ParseHistogram reads the form of [Histogram.String]. Histograms of other bounds are refused.
-func ParseHistogram(text string) (h Histogram, err error) {
-	if text == "" {
-		return h, nil
-	}
-	decoded, err := hdrhistogram.Decode([]byte(text))
-	if err != nil {
-		return h, fmt.Errorf("histogram of %d bytes: %w", len(text), err)
-	}
-	h.make()
-	if decoded.LowestTrackableValue() != h.h.LowestTrackableValue() || decoded.HighestTrackableValue() != h.h.HighestTrackableValue() ||
-		decoded.SignificantFigures() != h.h.SignificantFigures() {
-		return Histogram{}, fmt.Errorf("histogram from %d to %d: its bounds are not those of this version", decoded.LowestTrackableValue(), decoded.HighestTrackableValue())
-	}
-	return Histogram{decoded}, nil
 }
 
 // Seconds sums the histogram up.

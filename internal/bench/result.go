@@ -195,9 +195,12 @@ type ComparisonResult struct {
 	Freshness    FreshnessResult   `json:"freshness_seconds"`
 	Consistency  ConsistencyResult `json:"consistency"`
 	Cost         CostResult        `json:"cost"`
-	// Histograms are Latency, EventLatency and Freshness in the form of [Histogram.String], by their
-	// names in JSON. They can be merged with those of other runs.
-	Histograms map[string]string `json:"histograms"`
+}
+
+// Worst takes over the larger quantiles of another result, and adds its count.
+func (l *LatencyResult) Worst(other LatencyResult) {
+	l.Count += other.Count
+	l.P50, l.P90, l.P99, l.Max = max(l.P50, other.P50), max(l.P90, other.P90), max(l.P99, other.P99), max(l.Max, other.Max)
 }
 
 // Seconds turns quantiles into a result.

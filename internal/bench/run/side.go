@@ -179,10 +179,6 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 			Relists: end.Relists - begin.Relists, Inspections: end.Inspections - begin.Inspections,
 		},
 	}
-	r.Histograms = map[string]string{
-		"latency_seconds": bench.HistogramOf(v.Latency).String(), "event_latency_seconds": bench.HistogramOf(v.Path).String(),
-		"freshness_seconds": bench.HistogramOf(s.final.Waits).String(),
-	}
 	r.Events.Changes, r.Events.Unseen, r.Events.Undelivered = all.Changes, all.Unseen, all.Undelivered
 	r.Freshness.LatencyResult = bench.Summarize(s.final.Waits).Seconds()
 	r.Freshness.StaleReads, r.Freshness.Errors = s.final.StaleReads, s.final.ReadErrors
