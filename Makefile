@@ -118,12 +118,12 @@ test-critest: ## cri-tools' validation suite against the fake runtime (a minute,
 
 .PHONY: test-embed
 test-embed: ## the installed kubelet adapter in trees of Kubernetes, by the trees' own scripts and tests
-	$(GO) run ./test/kubelet/cmd/kubelet-build -trees -out $(BUILD)/kubelet
+	test/kubelet/build -t
 	.ci/kubelet-tree 1.36.3 1.37.1
 
 .PHONY: kubelet
-kubelet: ## build the stock and the patched kubelets of both versions (minutes; KUBELET_BUILD=-evented: the patched ones only)
-	$(GO) run ./test/kubelet/cmd/kubelet-build -out $(BUILD)/kubelet $(KUBELET_BUILD)
+kubelet: ## build the stock and the patched kubelets of both versions (minutes; KUBELET_BUILD=-e: the patched ones only)
+	test/kubelet/build $(KUBELET_BUILD)
 
 .PHONY: test-kubelet
 test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime, on containerd, on CRI-O, with an API server (needs make kubelet; KUBELET_E2E_BOUNDED=1: the short form)
@@ -136,7 +136,7 @@ test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime, on c
 
 .PHONY: test-stock
 test-stock: ## one unmodified kubelet on the fake runtime: pods start, end, crash, are probed and stopped
-	$(GO) run ./test/kubelet/cmd/kubelet-build -out $(BUILD)/kubelet 1.37.1
+	test/kubelet/build 1.37.1
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
 	$(BUILD)/kubelet/kubelet-e2e scenarios -bounded -only pods-start,complete,crash-loop,probes-and-hooks,pods-stop stock-1.37.1
 
@@ -144,7 +144,7 @@ UPSTREAM ?= stock-1.36.3 evented-1.36.3
 
 .PHONY: test-upstream
 test-upstream: ## upstream's own node e2e tests on both kubelets, spec by spec (RUNTIME=crio; UPSTREAM_BOUNDED=1: the short form; UPSTREAM=...: other columns, such as gate-1.36.3)
-	$(GO) run ./test/kubelet/cmd/kubelet-build -suite -out $(BUILD)/kubelet $(lastword $(subst -, ,$(firstword $(UPSTREAM))))
+	test/kubelet/build -s $(lastword $(subst -, ,$(firstword $(UPSTREAM))))
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
 	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_BOUNDED),-bounded) $(if $(RUNTIME),-runtime $(RUNTIME)) $(UPSTREAM)
 

@@ -4,7 +4,7 @@
 //go:build linux
 
 // Command kubelet-e2e runs real kubelets, stock and with the evented PLEG, on a node of static pods
-// without an API server. Run it as root, in the repository's root, after kubelet-build.
+// without an API server. Run it as root, in the repository's root, after test/kubelet/build.
 //
 //	go run ./test/kubelet/cmd/kubelet-e2e scenarios [-pods 200] [-for 1h] [-together]
 //		[-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]

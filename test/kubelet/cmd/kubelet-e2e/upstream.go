@@ -176,7 +176,7 @@ func prepare(ctx context.Context, kubelets, out, version, runtime string) (c ups
 	}
 	c.Runtime.RuncDir = filepath.Join(c.Debs, "usr/sbin")
 	if _, err := os.Stat(filepath.Join(c.Suite, "pause")); err != nil {
-		return c, fmt.Errorf("%w (make kubelet KUBELET_BUILD=-suite builds it)", err)
+		return c, fmt.Errorf("%w (make kubelet KUBELET_BUILD=-s builds it)", err)
 	}
 	return c, components.Unpack(ctx, c.Debs, "runc", "busybox-static", "containernetworking-plugins")
 }
