@@ -340,8 +340,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestHistogram holds quantiles against exact ones, takes what is out of bounds for the nearest, and
-// knows emptiness.
+// TestHistogram holds quantiles against exact ones, takes what is out of bounds for the nearest,
+// and knows emptiness.
 func TestHistogram(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []time.Duration

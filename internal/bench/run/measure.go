@@ -207,7 +207,8 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 	return results, err
 }
 
-// runtimeCPU returns the ID of the runtime's process, and its CPU time in seconds; no ID if unknown.
+// runtimeCPU returns the ID of the runtime's process, and its CPU time in seconds; no ID if
+// unknown.
 func (r *runner) runtimeCPU(ctx context.Context) (pid int, seconds float64) {
 	if r.fake == nil {
 		return peerCPU(r.socket)
