@@ -172,10 +172,7 @@ func cpu() time.Duration {
 
 // TestHotPathAllocatesNothing checks the benchmark's promise.
 func TestHotPathAllocatesNothing(t *testing.T) {
-	bc, err := New(Options{Sink: eventstest.NewServer().Sink()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bc := must(New(Options{Sink: eventstest.NewServer().Sink()}))(t)
 	r := bc.NewRecorder(scheme.Scheme, controller)
 	var related runtime.Object = podRef("b")
 	for name, obj := range map[string]runtime.Object{"reference": podRef("a"), "pod": testPod("a")} {

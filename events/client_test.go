@@ -4,8 +4,12 @@
 package events
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,40 +23,29 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// overHTTP is a real client of a server.
-func overHTTP(t *testing.T, server *eventstest.Server) kubernetes.Interface {
+// clientOf is a real client of a server, which ends with the test.
+func clientOf(t *testing.T, h *httptest.Server) kubernetes.Interface {
 	t.Helper()
-	h := httptest.NewServer(server)
 	t.Cleanup(h.Close)
-	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return must(kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client()))(t)
 }
 
 // recordAll emits n occurrences over a client and shuts down.
-func recordAll(t *testing.T, client kubernetes.Interface, n int, o Options) *Broadcaster {
+func recordAll(t *testing.T, client kubernetes.Interface, n int, o Options) {
 	t.Helper()
 	o.Instance = "node-1"
-	b, err := NewForClient(client, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(NewForClient(client, o))(t)
 	r := b.NewRecorder(scheme.Scheme, controller)
 	b.StartRecordingToSink(t.Context().Done())
 	for range n {
 		r.Eventf(testPod("a"), nil, corev1.EventTypeWarning, "R", "A", "note")
 	}
-	if err := b.ShutdownWithContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return b
+	noError(t, b.ShutdownWithContext(t.Context()))
 }
 
 func TestOverHTTP(t *testing.T) {
 	server := eventstest.NewServer()
-	client := overHTTP(t, server)
+	client := clientOf(t, httptest.NewServer(server))
 	for range 3 { // two restarts
 		recordAll(t, client, 500, Options{})
 	}
@@ -66,7 +59,7 @@ func TestOverHTTP(t *testing.T) {
 func TestClientDoesNotRetryByItself(t *testing.T) {
 	server := eventstest.NewServer()
 	server.SetFault(during(time.Hour, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, 3)))
-	client := overHTTP(t, server)
+	client := clientOf(t, httptest.NewServer(server))
 	sink := NewClientSink(client)
 	event := &eventsv1.Event{}
 	event.Name, event.Namespace = "e", "ns"
@@ -83,6 +76,99 @@ func TestClientDoesNotRetryByItself(t *testing.T) {
 		}
 		if after-before != 1 {
 			t.Errorf("%s: %d requests", name, after-before)
+		}
+	}
+}
+
+// TestClientFillsTheFieldsOfCore: readers of core/v1 only, such as kubectl describe, sort by
+// lastTimestamp.
+func TestClientFillsTheFieldsOfCore(t *testing.T) {
+	server := eventstest.NewServer()
+	recordAll(t, clientOf(t, httptest.NewServer(server)), 1, Options{NoRoster: true})
+	e := server.Events()[0]
+	if e.DeprecatedCount != 1 || e.DeprecatedFirstTimestamp.Unix() != e.EventTime.Unix() || e.DeprecatedLastTimestamp.Unix() != e.EventTime.Unix() {
+		t.Errorf("of one occurrence: %v, %v, %v", e.DeprecatedCount, e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp)
+	}
+	server = eventstest.NewServer()
+	recordAll(t, clientOf(t, httptest.NewServer(server)), 500, Options{NoRoster: true})
+	e = server.Events()[0]
+	switch {
+	case e.DeprecatedCount != 500 || e.Series.Count != 500:
+		t.Errorf("the counts are %d and %d", e.DeprecatedCount, e.Series.Count)
+	case e.DeprecatedFirstTimestamp.Unix() != e.EventTime.Unix() || e.DeprecatedLastTimestamp.Unix() != e.Series.LastObservedTime.Unix():
+		t.Errorf("the times are %v, %v of %v, %v", e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp, e.EventTime, e.Series.LastObservedTime)
+	case e.DeprecatedSource != corev1.EventSource{Component: controller, Host: "node-1"}:
+		t.Errorf("the source is %v", e.DeprecatedSource)
+	}
+}
+
+// overTLS is a client of a real TLS server with the given protocol, and with a fault for objects
+// named "poison".
+func overTLS(t *testing.T, server *eventstest.Server, http2 bool, fault http.HandlerFunc) kubernetes.Interface {
+	t.Helper()
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if http2 != (r.ProtoMajor == 2) {
+			t.Errorf("the protocol is %s", r.Proto)
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if err != nil {
+			return
+		}
+		if strings.Contains(r.URL.Path, "poison") || strings.Contains(string(body), "poison") {
+			fault(w, r)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		server.ServeHTTP(w, r)
+	}))
+	h.EnableHTTP2 = http2
+	h.StartTLS()
+	return clientOf(t, h)
+}
+
+// TestPoisonOverTLS: the server breaks off at a single event, over HTTP/2 like a kube-apiserver and
+// over HTTP/1.1. No other event is delayed.
+func TestPoisonOverTLS(t *testing.T) {
+	for name, fault := range map[string]http.HandlerFunc{
+		"aborted": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"half a body": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"kind":"Event"`)
+			panic(http.ErrAbortHandler)
+		},
+		"garbage": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, "garbage")
+		},
+	} {
+		for _, http2 := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, http2), func(t *testing.T) {
+				server := eventstest.NewServer()
+				b, err := NewForClient(overTLS(t, server, http2, fault), Options{
+					Instance: "node-1", NoRoster: true, Writers: 1, BackoffBase: 10 * time.Millisecond, BackoffMax: 100 * time.Millisecond,
+				})
+				noError(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r := b.NewSeriesRecorder(nil, controller)
+				r.Eventf(podRef("poison"), nil, "Normal", "R", "A", "")
+				for i := range 100 {
+					r.Eventf(podRef(fmt.Sprint("p", i)), nil, "Normal", "R", "A", "")
+				}
+				noError(t, b.StartRecordingToSinkWithContext(ctx))
+				for end := time.Now().Add(10 * time.Second); len(server.Events()) < 100 && time.Now().Before(end); {
+					time.Sleep(time.Millisecond)
+				}
+				if n := len(server.Events()); n != 100 {
+					t.Errorf("%d of 100 others are stored: %+v", n, b.Stats())
+				}
+				brief, done := context.WithTimeout(ctx, 50*time.Millisecond)
+				defer done()
+				_ = b.ShutdownWithContext(brief)
+			})
 		}
 	}
 }

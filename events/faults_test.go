@@ -109,9 +109,7 @@ func TestNothingIsLostInTrouble(t *testing.T) {
 				const pods = 30
 				n := 0
 				for time.Now().Before(end) {
-					for i := range pods {
-						r.pod(fmt.Sprint("p", i), 1)
-					}
+					r.pods(pods, 1)
 					r.pod("before", 1)
 					n++
 					pass(10 * time.Second)
@@ -214,9 +212,7 @@ func TestRefusedForGood(t *testing.T) {
 				pass(6 * time.Minute)
 				r.pod("a", 1)
 				settle(r)
-				if n := len(r.server.Events()); n != 2 {
-					t.Errorf("%d events after it was mended", n)
-				}
+				r.wantStored(2)
 			})
 		})
 	}
@@ -245,9 +241,7 @@ func TestRolesNotLoadedYet(t *testing.T) {
 					}
 					return refuses(ctx, c)
 				})
-				for i := range 20 {
-					r.pod(fmt.Sprint("p", i), 2)
-				}
+				r.pods(20, 2)
 				pass(7 * time.Minute)
 				r.wantBooks(tc.lost, 0)
 				if _, failed := r.server.Count(); failed > 35+tc.lost {
@@ -293,15 +287,11 @@ func TestPoison(t *testing.T) {
 func TestEveryCallHangsForHours(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.server.SetFault(slowly(time.Hour))
-		for i := range 20 {
-			r.pod(fmt.Sprint("p", i), 2)
-		}
+		r.pods(20, 2)
 		pass(6 * time.Hour)
 		r.server.SetFault(nil)
 		pass(20 * time.Minute)
-		if n := len(r.server.Events()); n != 20 {
-			t.Errorf("%d of 20 events are stored", n)
-		}
+		r.wantStored(20)
 		r.wantBooks(0, 0)
 	})
 }
@@ -312,15 +302,11 @@ func TestSoonAfterARecovery(t *testing.T) {
 	for _, away := range []time.Duration{10 * time.Second, 10 * time.Minute, 10 * time.Hour} {
 		bubble(t, nil, func(t *testing.T, r *rig) {
 			r.server.SetFault(during(away, errAway))
-			for i := range 20 {
-				r.pod(fmt.Sprint("p", i), 1)
-			}
+			r.pods(20, 1)
 			pass(away)
 			_, failed := r.server.Count()
 			pass(30 * time.Second)
-			if n := len(r.server.Events()); n != 20 {
-				t.Errorf("30 s after %v, %d of 20 events are stored", away, n)
-			}
+			r.wantStored(20)
 			if limit := int64(away/(15*time.Second)) + 6; failed > limit {
 				t.Errorf("%d calls failed in %v, want at most %d", failed, away, limit)
 			}
@@ -339,12 +325,8 @@ func TestMissingRoleIsNotSilent(t *testing.T) {
 		var errs []string
 		logger := funcr.New(func(_, args string) { errs = append(errs, args) }, funcr.Options{})
 		r := idleRig(t, server, nil)
-		if err := r.StartRecordingToSinkWithContext(klog.NewContext(t.Context(), logger)); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 100 {
-			r.pod(fmt.Sprint("p", i), 5)
-		}
+		noError(t, r.StartRecordingToSinkWithContext(klog.NewContext(t.Context(), logger)))
+		r.pods(100, 5)
 		pass(time.Second)
 		if len(errs) != 1 || !strings.Contains(errs[0], `"why"="Forbidden"`) || !strings.Contains(errs[0], "cannot create resource") {
 			t.Errorf("logged: %q", errs)
@@ -369,9 +351,7 @@ func TestExpiredObject(t *testing.T) {
 		pass(time.Second)
 		r.pod("a", 9)
 		pass(time.Minute)
-		if n := len(r.server.Events()); n != 0 {
-			t.Fatalf("%d events did not expire", n)
-		}
+		r.wantStored(0)
 		pass(5*time.Minute + time.Second)
 		r.wantTold("Finished ×10")
 		r.wantVerbs("create patch patch! create")

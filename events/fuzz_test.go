@@ -42,10 +42,7 @@ func FuzzEmit(f *testing.F) {
 	f.Add("Pod", "v1", "ns", strings.Repeat("a.", 200), "u", "", "Normal", "R\x00", "A", "\xf0\x9f\x98", "example.com/ok", "\xff")
 	f.Fuzz(func(t *testing.T, kind, version, namespace, name, uid, path, typ, reason, action, note, key, value string) {
 		server := eventstest.NewServer()
-		b, err := New(Options{Sink: server.Sink(), NoRoster: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(New(Options{Sink: server.Sink(), NoRoster: true}))(t)
 		r := b.NewSeriesRecorder(nil, controller)
 		ref := &corev1.ObjectReference{Kind: kind, APIVersion: version, Namespace: namespace, Name: name, UID: types.UID(uid), FieldPath: path}
 		related := &corev1.ObjectReference{Kind: name, Namespace: uid, Name: note}

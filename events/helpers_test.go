@@ -12,14 +12,24 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
+
+// TestMain keeps the log of thousands of virtual outages out of the output, and looks for
+// goroutines left behind outside of bubbles.
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m)
+}
 
 // rig is a broadcaster with a recording server, inside of a bubble.
 type rig struct {
@@ -28,6 +38,21 @@ type rig struct {
 	*Broadcaster
 	rec  *Recorder
 	stop context.CancelFunc
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 const controller = "evented-pleg.dev/test"
@@ -53,10 +78,7 @@ func idleRig(t *testing.T, server *eventstest.Server, change func(*Options)) *ri
 	if change != nil {
 		change(&opts)
 	}
-	b, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(New(opts))(t)
 	r := &rig{t: t, server: server, Broadcaster: b, rec: b.NewRecorder(scheme.Scheme, controller).(*Recorder)}
 	t.Cleanup(func() {
 		if r.stop != nil {
@@ -103,6 +125,13 @@ func (r *rig) pod(name string, n int) {
 	}
 }
 
+// pods emits n isomorphic events about each of that many pods, p0 and on.
+func (r *rig) pods(pods, n int) {
+	for i := range pods {
+		r.pod(fmt.Sprint("p", i), n)
+	}
+}
+
 func podRef(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}
 }
@@ -143,6 +172,14 @@ func (r *rig) one() eventsv1.Event {
 		r.t.Fatalf("%d events are stored, want 1: %s", len(all), brief(all))
 	}
 	return all[0]
+}
+
+// wantStored checks the number of the events stored.
+func (r *rig) wantStored(want int) {
+	r.t.Helper()
+	if all := r.server.Events(); len(all) != want {
+		r.t.Errorf("%d events are stored, want %d: %.1000s", len(all), want, brief(all))
+	}
 }
 
 // about is the events about an object, in the order of their creation.

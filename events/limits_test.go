@@ -22,9 +22,7 @@ func TestDistinctStormWhileTheServerIsAway(t *testing.T) {
 		settle(r)
 		const n = 20_000
 		before := runtime.NumGoroutine()
-		for i := range n {
-			r.pod(fmt.Sprint("p", i), 2)
-		}
+		r.pods(n, 2)
 		if grown := runtime.NumGoroutine() - before; grown > 0 {
 			t.Errorf("%d more goroutines", grown)
 		}
@@ -89,18 +87,14 @@ func TestRateLimitPerObjectAndReason(t *testing.T) {
 		emit("Noisy", 40)
 		emit("Quiet", 1) // client-go's filter has no reason in its key: this one would be lost
 		pass(time.Second)
-		if n := len(r.server.Events()); n != 26 {
-			t.Errorf("%d events, want 25 and one", n)
-		}
+		r.wantStored(26)
 		if s := r.Stats(); s.Dropped[DropRateLimited] != 15 {
 			t.Errorf("dropped: %v", s.Dropped)
 		}
 		pass(10 * time.Minute)
 		emit("Noisy", 40)
 		pass(time.Second)
-		if n := len(r.server.Events()); n != 28 {
-			t.Errorf("%d events after ten minutes, want two more", n)
-		}
+		r.wantStored(28)
 	})
 }
 
@@ -111,18 +105,14 @@ func TestObjectCap(t *testing.T) {
 		}
 		r.pod("b", 1)
 		pass(time.Second)
-		if n := len(r.server.Events()); n != defaultMaxPerObject+1 {
-			t.Errorf("%d events", n)
-		}
+		r.wantStored(defaultMaxPerObject + 1)
 		if s := r.Stats(); s.Dropped[DropObjectCap] != 50 {
 			t.Errorf("dropped: %v", s.Dropped)
 		}
 		pass(6 * time.Minute) // the cap is on what is live
 		r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, "Later", "A", "")
 		settle(r)
-		if n := len(r.server.Events()); n != defaultMaxPerObject+2 {
-			t.Errorf("%d events later", n)
-		}
+		r.wantStored(defaultMaxPerObject + 2)
 	})
 }
 
@@ -149,9 +139,7 @@ func TestKeysOfOneHash(t *testing.T) {
 	r := idleRig(t, eventstest.NewServer(), nil)
 	emit := func(name string) *series {
 		e := emission{regarding: podRef(name), eventType: "Normal", reason: "R"}
-		if err := r.rec.identify(&e); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.rec.identify(&e))
 		e.hash = 1
 		built, _ := r.rec.build(&e)
 		built.hash = 1
@@ -225,9 +213,7 @@ func TestReplicaSetOf500(t *testing.T) {
 			r.rec.Eventf(cron, podRef(fmt.Sprint("tick-", i)), corev1.EventTypeNormal, "SuccessfulCreate", "CreateJob", "created job tick-%d", i)
 			pass(time.Minute)
 		}
-		if n := len(r.server.Events()); n != 680 {
-			t.Errorf("%d events are stored, want 500 and 180", n)
-		}
+		r.wantStored(680)
 		r.wantBooks(0, 0)
 	})
 }

@@ -32,14 +32,8 @@ import (
 func TestWholeEvent(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		pod := testPod("a")
-		regarding, err := reference.GetPartialReference(scheme.Scheme, pod, "spec.containers{one}")
-		if err != nil {
-			t.Fatal(err)
-		}
-		related, err := reference.GetPartialReference(scheme.Scheme, pod, "spec.containers{two}")
-		if err != nil {
-			t.Fatal(err)
-		}
+		regarding := must(reference.GetPartialReference(scheme.Scheme, pod, "spec.containers{one}"))(t)
+		related := must(reference.GetPartialReference(scheme.Scheme, pod, "spec.containers{two}"))(t)
 		at := time.Now()
 		r.rec.AnnotatedEventf(regarding, related, map[string]string{"example.com/trace": "42"}, corev1.EventTypeNormal, "Started", "Start", "number %d of %s", 1, "two")
 		settle(r)
@@ -208,10 +202,7 @@ func TestManyGoroutines(t *testing.T) {
 			server := eventstest.NewServer()
 			server.SetFault(slowly(time.Millisecond))
 			r := newRig(t, server, func(o *Options) { o.Writers = writers })
-			stop, err := r.StartEventWatcher(func(runtime.Object) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			stop := must(r.StartEventWatcher(func(runtime.Object) {}))(t)
 			var all sync.WaitGroup
 			for g := range 8 {
 				all.Go(func() {
@@ -263,10 +254,7 @@ func TestOptions(t *testing.T) {
 // TestNoSink: a node agent without an API server has watchers only, and nothing piles up.
 func TestNoSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := New(Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(New(Options{}))(t)
 		if err := b.StartRecordingToSinkWithContext(t.Context()); !errors.Is(err, ErrNoSink) {
 			t.Errorf("recording: %v", err)
 		}
@@ -327,10 +315,7 @@ func TestMetrics(t *testing.T) {
 
 func TestSinkThatReturnsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := New(Options{Sink: mute{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(New(Options{Sink: mute{}}))(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		b.StartRecordingToSink(ctx.Done())

@@ -81,9 +81,7 @@ func TestShutdownAfterAnOutage(t *testing.T) {
 			pass(3 * time.Second)
 		}
 		r.end(time.Second)
-		if n := len(r.server.Events()); n != 50 {
-			t.Errorf("%d events", n)
-		}
+		r.wantStored(50)
 		r.wantBooks(0, 0)
 	})
 }
@@ -102,9 +100,7 @@ func TestShutdownWithOneCallThatHangs(t *testing.T) {
 				r.server.SetFault(hangs)
 				r.pod("hangs", 9)
 			}
-			for i := range 20 {
-				r.pod(fmt.Sprint("p", i), 2)
-			}
+			r.pods(20, 2)
 			var left *UnsentError
 			if err := r.shutdown(5 * time.Second); !errors.As(err, &left) || left.Series != 1 {
 				t.Errorf("left: %v; want the one that hangs", err)
@@ -144,10 +140,7 @@ func TestShutdownWithAStuckSink(t *testing.T) {
 }
 
 func TestShutdownWithoutRecording(t *testing.T) {
-	b, err := New(Options{Sink: eventstest.NewServer().Sink()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(New(Options{Sink: eventstest.NewServer().Sink()}))(t)
 	b.NewRecorder(nil, "c").Eventf(podRef("a"), nil, "Normal", "R", "A", "")
 	var left *UnsentError
 	if err := b.ShutdownWithContext(t.Context()); !errors.As(err, &left) || left.Series != 1 || left.Occurrences != 1 {

@@ -29,9 +29,7 @@ func TestWatchersSeeEveryOccurrenceInOrder(t *testing.T) {
 			}
 			e.Annotations["mine"] = "now" // handlers should copy; nothing breaks if they do not
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for i := range 900 {
 			r.rec.AnnotatedEventf(podRef("a"), nil, map[string]string{"k": "v"}, "Normal", "R", "A", "%d", i)
 		}
@@ -95,10 +93,7 @@ func TestLogging(t *testing.T) {
 		r := idleRig(t, eventstest.NewServer(), nil)
 		var lines []string
 		logger := funcr.New(func(prefix, args string) { lines = append(lines, args) }, funcr.Options{})
-		stop, err := r.StartLogging(logger)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stop := must(r.StartLogging(logger))(t)
 		defer stop()
 		r.pod("a", 1)
 		synctest.Wait()

@@ -4,12 +4,8 @@
 package events
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,8 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
@@ -92,35 +86,6 @@ func TestForbiddenElsewhere(t *testing.T) {
 	}
 }
 
-// overHTTP2 is a client of a real TLS server with the given protocol, and with a fault for objects
-// named "poison".
-func overHTTP2(t *testing.T, server *eventstest.Server, http2 bool, fault http.HandlerFunc) kubernetes.Interface {
-	t.Helper()
-	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if http2 != (r.ProtoMajor == 2) {
-			t.Errorf("the protocol is %s", r.Proto)
-		}
-		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-		if err != nil {
-			return
-		}
-		if strings.Contains(r.URL.Path, "poison") || strings.Contains(string(body), "poison") {
-			fault(w, r)
-			return
-		}
-		r.Body = io.NopCloser(strings.NewReader(string(body)))
-		server.ServeHTTP(w, r)
-	}))
-	h.EnableHTTP2 = http2
-	h.StartTLS()
-	t.Cleanup(h.Close)
-	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: h.URL, QPS: -1}, h.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 // TestSeriesBehindAGateAreNotScanned: calls of other namespaces do not pass through the series that
 // wait for a refused namespace.
 func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
@@ -128,9 +93,7 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 		r.pod("first", 1)
 		settle(r)
 		r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, always(forbidden("x"))))
-		for i := range 1000 {
-			r.pod(fmt.Sprint("p", i), 1)
-		}
+		r.pods(1000, 1)
 		settle(r)
 		r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", "R", "A", "")
 		settle(r)
@@ -144,62 +107,9 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 		r.mu.Unlock()
 		r.server.SetFault(nil)
 		pass(time.Minute)
-		if n := len(r.server.Events()); n != 1002 {
-			t.Errorf("%d events", n)
-		}
+		r.wantStored(1002)
 		r.wantBooks(0, 0)
 	})
-}
-
-// TestPoisonOverTLS: the server breaks off at a single event, over HTTP/2 like a kube-apiserver and
-// over HTTP/1.1. No other event is delayed.
-func TestPoisonOverTLS(t *testing.T) {
-	for name, fault := range map[string]http.HandlerFunc{
-		"aborted": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"half a body": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.Header().Set("Content-Length", "1000")
-			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, `{"kind":"Event"`)
-			panic(http.ErrAbortHandler)
-		},
-		"garbage": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, "garbage")
-		},
-	} {
-		for _, http2 := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, http2), func(t *testing.T) {
-				server := eventstest.NewServer()
-				b, err := NewForClient(overHTTP2(t, server, http2, fault), Options{
-					Instance: "node-1", NoRoster: true, Writers: 1, BackoffBase: 10 * time.Millisecond, BackoffMax: 100 * time.Millisecond,
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				r := b.NewSeriesRecorder(nil, controller)
-				r.Eventf(podRef("poison"), nil, "Normal", "R", "A", "")
-				for i := range 100 {
-					r.Eventf(podRef(fmt.Sprint("p", i)), nil, "Normal", "R", "A", "")
-				}
-				if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
-					t.Fatal(err)
-				}
-				for end := time.Now().Add(10 * time.Second); len(server.Events()) < 100 && time.Now().Before(end); {
-					time.Sleep(time.Millisecond)
-				}
-				if n := len(server.Events()); n != 100 {
-					t.Errorf("%d of 100 others are stored: %+v", n, b.Stats())
-				}
-				brief, done := context.WithTimeout(ctx, 50*time.Millisecond)
-				defer done()
-				_ = b.ShutdownWithContext(brief)
-			})
-		}
-	}
 }
 
 // TestRestoreThatFails: events go out soon even if the calls for an earlier process's series fail.
@@ -284,9 +194,7 @@ func TestReadBeforeTheNextPatch(t *testing.T) {
 		one := func(o *Options) { o.NoRoster, o.Writers = false, 1 }
 		const n = 20
 		emit := func(r *rig, times int) {
-			for i := range n {
-				r.pod(fmt.Sprint("p", i), times)
-			}
+			r.pods(n, times)
 			pass(2 * time.Second)
 		}
 		older := newRig(t, server, one)
@@ -308,9 +216,7 @@ func TestSteadyConflict(t *testing.T) {
 		bubble(t, nil, func(t *testing.T, r *rig) {
 			r.server.SetFault(where(func(c eventstest.Call) bool { return c.Verb == eventstest.Patch && strings.Contains(c.Body, body) }, always(apierrors.NewConflict(resource, "x", errors.New("modified")))))
 			for range 60 {
-				for i := range 500 {
-					r.pod(fmt.Sprint("p", i), 1)
-				}
+				r.pods(500, 1)
 				pass(10 * time.Second)
 			}
 			if all, _ := r.server.Count(); all > 500+300 {
@@ -388,28 +294,6 @@ func TestTableFull(t *testing.T) {
 			t.Errorf("dropped: %v", d)
 		}
 	})
-}
-
-// TestClientFillsTheFieldsOfCore: readers of core/v1 only, such as kubectl describe, sort by
-// lastTimestamp.
-func TestClientFillsTheFieldsOfCore(t *testing.T) {
-	server := eventstest.NewServer()
-	recordAll(t, overHTTP(t, server), 1, Options{NoRoster: true})
-	e := server.Events()[0]
-	if e.DeprecatedCount != 1 || e.DeprecatedFirstTimestamp.Unix() != e.EventTime.Unix() || e.DeprecatedLastTimestamp.Unix() != e.EventTime.Unix() {
-		t.Errorf("of one occurrence: %v, %v, %v", e.DeprecatedCount, e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp)
-	}
-	server = eventstest.NewServer()
-	recordAll(t, overHTTP(t, server), 500, Options{NoRoster: true})
-	e = server.Events()[0]
-	switch {
-	case e.DeprecatedCount != 500 || e.Series.Count != 500:
-		t.Errorf("the counts are %d and %d", e.DeprecatedCount, e.Series.Count)
-	case e.DeprecatedFirstTimestamp.Unix() != e.EventTime.Unix() || e.DeprecatedLastTimestamp.Unix() != e.Series.LastObservedTime.Unix():
-		t.Errorf("the times are %v, %v of %v, %v", e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp, e.EventTime, e.Series.LastObservedTime)
-	case e.DeprecatedSource != corev1.EventSource{Component: controller, Host: "node-1"}:
-		t.Errorf("the source is %v", e.DeprecatedSource)
-	}
 }
 
 // TestInvalidController: a controller name refused by the server is logged once, and counted.
