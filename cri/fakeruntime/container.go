@@ -50,7 +50,6 @@ type container struct {
 	view
 	prev  *view // the state before, for stale payloads
 	place int
-	end   *task // the end of its lifetime
 	held  *heldEvent
 }
 

@@ -128,10 +128,7 @@ func (rt *Runtime) failure(c *container) error {
 // limitLife arranges the end of a container just started.
 func (rt *Runtime) limitLife(c *container) {
 	if c.life.Ends {
-		c.end = rt.sched.after(c.life.For+rt.cfg.Profile.ExitLag, func() {
-			c.end = nil
-			rt.exit(c, c.life.ExitCode, "", "")
-		})
+		rt.sched.after(c.life.For+rt.cfg.Profile.ExitLag, func() { rt.exit(c, c.life.ExitCode, "", "") })
 	}
 }
 
@@ -156,8 +153,6 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 	if c.state != StateRunning && c.state != StateUnknown || rt.store.containers[c.id] != c {
 		return
 	}
-	rt.sched.cancel(c.end)
-	c.end = nil
 	if reason == "" {
 		reason = "Completed"
 		if code != 0 {

@@ -42,7 +42,7 @@
 // the package can be used in a testing/synctest bubble, with a bufconn listener made in the bubble.
 //
 // The direct methods never wait for a client. CRI calls wait for room for their event like a real
-// runtime's calls; [BlockedStats] counts both.
+// runtime's calls; [Stats] counts both.
 //
 // # Errors
 //

@@ -26,7 +26,7 @@ const zeroStamp = -6795364578871345152
 // event is a message for the subscribers. The runtime's mutex guards all but wire, which does not
 // change.
 type event struct {
-	seq      uint64 // place in the hub's log
+	seq      uint64 // number among the emitted events
 	wire     []byte // runtime.v1.ContainerEventResponse
 	pad      int    // padding of an oversized event
 	at       time.Time
@@ -36,17 +36,23 @@ type event struct {
 
 	deferred  bool          // held or delayed: nobody waits for it
 	accepted  bool          // every subscriber's channel had room
-	stuck     bool          // had to wait for room
-	waiting   chan struct{} // closed when accepted; nil: nobody waits
-	inFlight  int           // subscribers still sending it
-	delivered int           // successful sends
+	room      chan struct{} // closed when accepted; nil: nobody waits
+	receivers int           // subscribers that have it in their queue or send it
+	delivered bool          // to one of them at least
+}
+
+// accept releases the caller that waits for room for the event.
+func (ev *event) accept() {
+	if !ev.accepted && ev.room != nil {
+		close(ev.room)
+	}
+	ev.accepted = true
 }
 
 // heldEvent is an event waiting to be overtaken by another event of its container.
 type heldEvent struct {
 	kind eventKind
 	ev   *event
-	task *task
 }
 
 // payload is the subject of an event.
@@ -99,12 +105,14 @@ func (rt *Runtime) mayHold(p payload) bool {
 
 func (rt *Runtime) hold(p payload) *event {
 	ev := &event{how: Emitted, deferred: true}
-	h := &heldEvent{kind: p.kind, ev: ev}
-	h.task = rt.thisLife(swapHold, func() { rt.release(p.c, h) }, func() {
-		p.c.held = nil
-		rt.settle(ev, Lost)
-	})
+	h := &heldEvent{p.kind, ev}
 	p.c.held = h
+	rt.thisLife(swapHold, func() { rt.release(p.c, h) }, func() {
+		if p.c.held == h {
+			p.c.held = nil
+			rt.settle(ev, Lost)
+		}
+	})
 	return ev
 }
 
@@ -114,7 +122,6 @@ func (rt *Runtime) release(c *container, h *heldEvent) {
 		return
 	}
 	c.held = nil
-	rt.sched.cancel(h.task)
 	_, how := rt.emit(payload{h.kind, c.sb, c}, h.ev)
 	rt.settle(h.ev, how)
 }
@@ -167,9 +174,9 @@ func (rt *Runtime) repeat(ev *event, again bool) {
 }
 
 // thisLife schedules fn, or gone instead if the runtime has died meanwhile.
-func (rt *Runtime) thisLife(d time.Duration, fn, gone func()) *task {
+func (rt *Runtime) thisLife(d time.Duration, fn, gone func()) {
 	life := rt.incarnation
-	return rt.sched.after(d, func() {
+	rt.sched.after(d, func() {
 		if rt.incarnation == life && rt.phase == phaseUp {
 			fn()
 		} else {
@@ -209,14 +216,11 @@ func (rt *Runtime) encodeEvent(p payload, broken parts) []byte {
 	b = appendString(b, 1, id)
 	b = appendInt(b, 2, kind)
 	if !broken.noSandbox && !(p.c == nil && p.kind == eventDeleted && rt.cfg.Profile.DeletedAlone) {
-		var start int
-		b, start = begin(b, 4)
 		created := p.sb.createdAt
 		if p.c == nil && p.kind == eventDeleted {
 			created = zeroStamp
 		}
-		b = p.sb.appendStatus(b, p.sb.state, created)
-		b = end(b, start)
+		b = appendMessage(b, 4, p.sb.appendStatus(make([]byte, 0, 2048), p.sb.state, created))
 	}
 	if !broken.noStatuses {
 		b = rt.appendPayloadContainers(b, p, broken.stale)
@@ -238,11 +242,10 @@ func (rt *Runtime) appendPayloadContainers(b []byte, p payload, stale bool) []by
 			containers = known.labelledC
 		}
 	}
+	status := make([]byte, 0, 2048)
 	put := func(c *container, v view) {
-		var start int
-		b, start = begin(b, 5)
-		b = c.appendStatus(b, v)
-		b = end(b, start)
+		status = c.appendStatus(status[:0], v)
+		b = appendMessage(b, 5, status)
 	}
 	for i := range containers {
 		c := containers[i]

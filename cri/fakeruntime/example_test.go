@@ -58,7 +58,7 @@ func Example() {
 	}
 	stream := must(cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))
 	stopped := 0
-	for range rt.Stats().Events.Emitted {
+	for range rt.Stats().Emitted {
 		ev := must(stream.Recv())
 		if ev.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 			stopped++

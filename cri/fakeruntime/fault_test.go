@@ -239,7 +239,7 @@ func TestStalledStreamBlocksNobody(t *testing.T) {
 		w.rt.StallStreams()
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
 		w.flood(sb, 1000)
-		if s := w.rt.Stats(); s.Blocked.Events != 0 || s.Subscribers != 1 {
+		if s := w.rt.Stats(); s.Blocked != 0 || s.Subscribers != 1 {
 			t.Errorf("%+v", s)
 		}
 		other := w.dial(t)

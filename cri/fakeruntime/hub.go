@@ -4,189 +4,222 @@
 package fakeruntime
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 	"time"
 )
 
-// hub is the log of events between the runtime and its subscribers. There is no goroutine in it: a
-// subscriber's own goroutine pulls from the log, as far as the profile's channels would have let
-// the event through. The runtime's mutex guards it.
-//
-// For DeliverBroadcast and DeliverSequential the log is a sequence with a cursor per subscriber.
-// limit is the first event without room in the channel of the slowest subscriber: it and all later
-// events are still in the hands of blocked callers, and no subscriber can see them. For
-// DeliverCompete the log is a queue that subscribers pop from.
+// hub carries events from the runtime to its subscribers. There is no goroutine in it: every change
+// pumps events into the queues of the subscribers, as far as the profile's channels have room, and
+// a subscriber's own goroutine takes from its queue. The runtime's mutex guards it.
 type hub struct {
-	log    []*event
-	head   uint64 // seq of log[0]
-	limit  uint64
-	subs   []*subscriber
-	subSeq uint64
-	served bool // somebody has subscribed since the runtime started
-	recent []*event
+	// waiting are the events in no subscriber's queue. For DeliverBroadcast they are the backlog, or
+	// still in the hands of blocked callers; otherwise they are in the shared channel.
+	waiting []*event
+	subs    []*subscriber
+	emitted uint64
+	subSeq  uint64
+	served  bool     // somebody has subscribed since the runtime started
+	recent  []*event // the newest, for replays
 }
 
-func (h *hub) tail() uint64 { return h.head + uint64(len(h.log)) }
+// subscriber is a GetContainerEvents call. The runtime's mutex guards its fields; wake has capacity
+// 1.
+type subscriber struct {
+	wake    chan struct{}
+	queue   []*event
+	sending bool  // an event was taken, and its send has not ended
+	stalled bool  // takes nothing, and blocks nobody
+	ended   bool  // by the driver, with end
+	end     error // nil: without an error
+}
 
-// live are the counting subscribers: a stalled subscriber takes nothing and blocks nobody.
-func (h *hub) live() int {
-	n := 0
-	for _, s := range h.subs {
-		if !s.stalled {
-			n++
+func (s *subscriber) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// live reports whether any subscriber counts, and whether all of them have room for an event.
+func (rt *Runtime) live() (live, room bool) {
+	room = true
+	for _, s := range rt.hub.subs {
+		switch {
+		case s.stalled:
+			continue
+		case rt.cfg.Profile.Delivery == DeliverBroadcast:
+			room = room && len(s.queue) < rt.cfg.Profile.Slots
+		default:
+			room = room && len(s.queue) == 0 && !s.sending
 		}
+		live = true
 	}
-	return n
+	return live, room
 }
 
-func (h *hub) pokeAll() {
-	for _, s := range h.subs {
-		s.poke()
-	}
-}
-
-// publish puts an event into the log, or discards the event by the profile's rules.
+// publish gives an event to the subscribers, or discards the event by the profile's rules.
 func (rt *Runtime) publish(ev *event) Emission {
 	if !rt.tells() {
 		return NoEvent
 	}
 	h, p := &rt.hub, &rt.cfg.Profile
-	ev.at = time.Now()
-	discard := false
-	live := h.live()
-	switch p.Delivery {
-	case DeliverBroadcast:
-		if live == 0 {
-			rt.expire()
-			if len(h.subs) > 0 { // only stalled subscribers: they swallow it
-				discard = true
-			}
-		}
-	case DeliverSequential:
-		discard = len(h.log) >= p.Queue || live == 0 && h.served
-	case DeliverCompete:
-		discard = len(h.log) >= p.Queue
-	}
-	if discard {
-		rt.counts.Discarded++
-		ev.accepted = true
+	live, _ := rt.live()
+	ev.accepted = p.Delivery != DeliverBroadcast || !live
+	switch {
+	case p.Delivery == DeliverBroadcast && !live && len(h.subs) > 0: // stalled subscribers swallow it
+		return Discarded
+	case p.Delivery == DeliverBroadcast && !live:
+		rt.expire()
+	case p.Delivery != DeliverBroadcast && len(h.waiting) >= p.Queue, p.Delivery == DeliverSequential && !live && h.served:
 		return Discarded
 	}
-	rt.counts.Emitted++
-	ev.seq = h.tail()
-	h.log = append(h.log, ev)
-	h.remember(ev)
-	ev.accepted = p.Delivery == DeliverCompete
-	rt.advance()
-	if !ev.accepted {
-		ev.stuck = true
-		rt.blocked.Events++
-		rt.blocked.Now++
+	ev.at, ev.seq = time.Now(), h.emitted
+	h.emitted++
+	h.waiting = append(h.waiting, ev)
+	const keep = 256
+	if len(h.recent) >= keep {
+		h.recent = slices.Delete(h.recent, 0, keep/2)
 	}
-	h.pokeAll()
+	h.recent = append(h.recent, ev)
+	rt.pump()
 	return Emitted
 }
 
-// remember keeps the newest events for replays.
-func (h *hub) remember(ev *event) {
-	const keep = 256
-	if len(h.recent) >= keep {
-		h.recent = append(h.recent[:0], h.recent[keep/2:]...)
-	}
-	h.recent = append(h.recent, ev)
-}
-
-// advance recomputes limit, releases callers with room for their event, and trims events taken by
-// all.
-func (rt *Runtime) advance() {
-	h, p := &rt.hub, &rt.cfg.Profile
-	if p.Delivery == DeliverCompete {
-		return // nobody is ever blocked, and take trims
-	}
-	limit, taken := h.tail(), h.tail()
-	any := false
-	for _, s := range h.subs {
-		if s.stalled {
-			continue
-		}
-		any = true
-		taken = min(taken, s.next)
-		if p.Delivery == DeliverBroadcast {
-			limit = min(limit, s.next+uint64(p.Slots))
-		} else {
-			limit = min(limit, s.done+1)
-		}
-	}
-	moved := limit > h.limit
-	h.limit = max(h.limit, limit)
-	for seq := max(h.head, rt.acceptedUpTo()); seq < h.tail(); seq++ {
-		ev := h.log[seq-h.head]
-		if p.Delivery == DeliverBroadcast && seq >= h.limit {
-			break
-		}
-		rt.accept(ev)
-	}
-	if moved {
-		h.pokeAll()
-	}
-	if any {
-		rt.trim(taken)
-	}
-}
-
-// acceptedUpTo finds the first event in the log without room in a channel.
-func (rt *Runtime) acceptedUpTo() uint64 {
+// pump moves waiting events into the queues of all subscribers, as long as all have room.
+func (rt *Runtime) pump() {
 	h := &rt.hub
-	return h.head + uint64(sort.Search(len(h.log), func(i int) bool { return !h.log[i].accepted }))
-}
-
-func (rt *Runtime) accept(ev *event) {
-	if ev.accepted {
+	if rt.cfg.Profile.Delivery == DeliverCompete { // subscribers take waiting events by themselves
+		for _, s := range h.subs {
+			s.poke()
+		}
 		return
 	}
-	ev.accepted = true
-	if ev.stuck {
-		rt.blocked.Now--
-	}
-	if ev.waiting != nil {
-		close(ev.waiting)
-		ev.waiting = nil
-	}
-}
-
-// trim drops the events before seq from the log.
-func (rt *Runtime) trim(seq uint64) {
-	h := &rt.hub
-	for h.head < seq && len(h.log) > 0 {
-		ev := h.log[0]
-		h.log[0] = nil
-		h.log = h.log[1:]
-		h.head++
-		rt.accept(ev)
-		rt.concluded(ev)
-	}
-	if len(h.log) == 0 {
-		h.log = nil
+	for live, room := rt.live(); live && room && len(h.waiting) > 0; _, room = rt.live() {
+		for _, s := range h.subs {
+			if !s.stalled {
+				s.add(h.waiting[0])
+			}
+		}
+		h.waiting = h.waiting[1:]
 	}
 }
 
-// concluded notes the loss of an event that left the log without a receiver.
-func (rt *Runtime) concluded(ev *event) {
-	if ev.inFlight == 0 && ev.delivered == 0 && ev.how != Lost {
-		rt.counts.Lost++
+// add puts events into the subscriber's queue.
+func (s *subscriber) add(events ...*event) {
+	for _, ev := range events {
+		ev.receivers++
+		ev.accept()
+	}
+	s.queue = append(s.queue, events...)
+	s.poke()
+}
+
+// lose drops the n oldest waiting events.
+func (rt *Runtime) lose(n int) {
+	for _, ev := range rt.hub.waiting[:n] {
+		ev.accept()
 		rt.settle(ev, Lost)
 	}
+	rt.hub.waiting = rt.hub.waiting[n:]
 }
 
 // expire drops events from an old backlog.
 func (rt *Runtime) expire() {
-	h := &rt.hub
 	old := time.Now().Add(-rt.cfg.Profile.BacklogAge)
-	seq := h.head
-	for seq < h.tail() && h.log[seq-h.head].at.Before(old) {
-		seq++
-		rt.counts.Expired++
+	young := slices.IndexFunc(rt.hub.waiting, func(ev *event) bool { return !ev.at.Before(old) })
+	if young < 0 {
+		young = len(rt.hub.waiting)
 	}
-	rt.trim(seq)
-	h.limit = max(h.limit, h.head)
+	rt.lose(young)
+}
+
+// subscribe adds a subscriber. A backlog belongs to the first subscriber.
+func (rt *Runtime) subscribe() *subscriber {
+	h, f := &rt.hub, &rt.faults
+	s := &subscriber{wake: make(chan struct{}, 1)}
+	h.subSeq++
+	live, _ := rt.live()
+	if !live && rt.cfg.Profile.Delivery == DeliverBroadcast {
+		rt.expire()
+	}
+	if rt.roll(rollReplay, f.Replay, "replay", h.subSeq) {
+		old := h.recent[:max(0, len(h.recent)-len(h.waiting))]
+		s.add(old[max(0, len(old)-cmp.Or(f.ReplayEvents, 100)):]...)
+	}
+	if !live && rt.cfg.Profile.Delivery == DeliverBroadcast {
+		s.add(h.waiting...)
+		h.waiting = nil
+	}
+	h.served = true
+	h.subs = append(h.subs, s)
+	rt.pump()
+	return s
+}
+
+// take returns the next event for the subscriber, or nil.
+func (rt *Runtime) take(s *subscriber) *event {
+	if s.stalled || s.ended {
+		return nil
+	}
+	if h := &rt.hub; len(s.queue) == 0 && len(h.waiting) > 0 && rt.cfg.Profile.Delivery == DeliverCompete {
+		s.add(h.waiting[0])
+		h.waiting = h.waiting[1:]
+	}
+	if len(s.queue) == 0 {
+		return nil
+	}
+	ev := s.queue[0]
+	s.queue = s.queue[1:]
+	s.sending = true
+	rt.pump()
+	return ev
+}
+
+// forsake notes that a receiver of the event is through with it. An event that none received is
+// lost.
+func (rt *Runtime) forsake(ev *event) {
+	if ev.receivers--; ev.receivers == 0 && !ev.delivered {
+		rt.settle(ev, Lost)
+	}
+}
+
+// stall makes the subscriber take nothing and block nobody. Events in its queue, and in no other,
+// are lost.
+func (rt *Runtime) stall(s *subscriber) {
+	s.stalled = true
+	for _, ev := range s.queue {
+		rt.forsake(ev)
+	}
+	s.queue = nil
+	live, _ := rt.live()
+	switch {
+	case live:
+		rt.pump()
+	case rt.cfg.Profile.Delivery == DeliverBroadcast: // what callers hold becomes a backlog
+		for _, ev := range rt.hub.waiting {
+			ev.accept()
+		}
+	case rt.cfg.Profile.Delivery == DeliverSequential: // the runtime hands each event to nobody
+		rt.lose(len(rt.hub.waiting))
+	}
+}
+
+// leave removes a subscriber.
+func (rt *Runtime) leave(s *subscriber) {
+	if i := slices.Index(rt.hub.subs, s); i >= 0 {
+		rt.hub.subs = slices.Delete(rt.hub.subs, i, i+1)
+		rt.stall(s)
+	}
+}
+
+// resetHub forgets everything, as a restart does. The old subscribers' goroutines find their
+// streams broken.
+func (rt *Runtime) resetHub() {
+	h := &rt.hub
+	rt.lose(len(h.waiting))
+	for _, s := range h.subs {
+		rt.stall(s)
+	}
+	h.subs, h.recent, h.served = nil, nil, false
 }

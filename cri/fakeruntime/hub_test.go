@@ -60,9 +60,8 @@ func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 		if status.Code(err) != codes.DeadlineExceeded || n <= 100 {
 			t.Fatalf("after %d creations: %v", n, err)
 		}
-		stats := w.rt.Stats()
-		if stats.Blocked.Now != 1 {
-			t.Errorf("blocked: %+v", stats.Blocked)
+		if n := w.rt.Stats().Blocked; n != 1 {
+			t.Errorf("%d events are blocked", n)
 		}
 		seen := len(reader.soFar())
 		// Not on the idle subscriber's connection: an answer as large as this widens its window.
@@ -87,8 +86,8 @@ func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 		if got := len(reader.stop()); got != n+2 { // n+1 creations, and a removal; the sandbox's own went to the first subscriber
 			t.Errorf("the other subscriber got %d events in the end, want %d", got, n+2)
 		}
-		if b := w.rt.Stats().Blocked; b.Now != 0 || b.Events == 0 {
-			t.Errorf("blocked in the end: %+v", b)
+		if n := w.rt.Stats().Blocked; n != 0 {
+			t.Errorf("%d events are blocked in the end", n)
 		}
 	})
 }
@@ -110,8 +109,8 @@ func TestDirectMethodsNeverWait(t *testing.T) {
 		begun := time.Now()
 		w.flood(sb, 1000)
 		synctest.Wait()
-		if b := w.rt.Stats().Blocked; time.Since(begun) != 0 || b.Now < 500 {
-			t.Errorf("took %v, %+v", time.Since(begun), b)
+		if n := w.rt.Stats().Blocked; time.Since(begun) != 0 || n < 500 {
+			t.Errorf("took %v, %d events are blocked", time.Since(begun), n)
 		}
 	})
 }
@@ -141,9 +140,6 @@ func TestBacklogGoesToTheFirstSubscriber(t *testing.T) {
 		changes, _ := w.rt.History(0)
 		if changes[0].Event != Lost || changes[1].Event != Emitted {
 			t.Errorf("history: %v, %v", changes[0].Event, changes[1].Event)
-		}
-		if e := w.rt.Stats().Events; e.Expired != 2 || e.Lost != 2 {
-			t.Errorf("%+v", e)
 		}
 	})
 }
@@ -195,7 +191,7 @@ func TestSeveralSubscribers(t *testing.T) {
 					w.flood(sb, 1)
 					synctest.Wait()
 				}
-				emitted := int(w.rt.Stats().Events.Emitted)
+				emitted := int(w.rt.Stats().Emitted)
 				total := 0
 				for _, l := range subs {
 					n := len(l.stop())
@@ -220,11 +216,9 @@ func TestFullQueueDropsTheNewest(t *testing.T) {
 			profile.StopsUnborn = false // for the same number of events
 			inBubble(t, Config{Profile: profile}, func(t *testing.T, w *world) {
 				sb := must(w.rt.AddPod(PodSpec{}))(t)
-				before := int(w.rt.Stats().Events.Emitted)
 				w.flood(sb, 1500)
-				s := w.rt.Stats()
-				if s.Events.Emitted != 1000 || int(s.Events.Discarded) != 500+before || s.Blocked.Events != 0 {
-					t.Errorf("%+v %+v", s.Events, s.Blocked)
+				if s := w.rt.Stats(); s.Emitted != 1000 || s.Blocked != 0 {
+					t.Errorf("%+v", s)
 				}
 				// They were kept for the very first client.
 				l := w.listen(w.conn)

@@ -53,7 +53,7 @@ func TestProfileStreamingLists(t *testing.T) {
 		{"no-events", nil},
 	} {
 		t.Run(tt.profile, func(t *testing.T) {
-			inBubble(t, Config{Profile: profileNamed(t, tt.profile), ContainerBytes: 1, SandboxBytes: 1}, func(t *testing.T, w *world) {
+			inBubble(t, Config{Profile: profileNamed(t, tt.profile), ContainerBytes: 1}, func(t *testing.T, w *world) {
 				read := func() (got []int, err error) {
 					stream := must(streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, "StreamContainers"))(t)
 					for {

@@ -22,9 +22,6 @@ type Config struct {
 	// ContainerBytes is the padded size of the status of a container made by [Runtime.AddContainer]
 	// or [Runtime.Populate]. Default 1500. Below about 1000 there is nothing to pad.
 	ContainerBytes int
-	// SandboxBytes is the same for the status of a sandbox. Default 1200. Below about 600 there is
-	// nothing to pad.
-	SandboxBytes int
 	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first.
 	// Default 100,000; negative keeps all.
 	HistoryLimit int
@@ -37,7 +34,6 @@ func (c Config) withDefaults() Config {
 		c.Profile = profiles[0]
 	}
 	c.ContainerBytes = cmp.Or(c.ContainerBytes, 1500)
-	c.SandboxBytes = cmp.Or(c.SandboxBytes, 1200)
 	c.HistoryLimit = cmp.Or(c.HistoryLimit, 100_000)
 	return c
 }
@@ -46,9 +42,6 @@ func (c Config) validate() error {
 	errs := []error{c.Profile.validate(), c.Faults.Validate()}
 	if c.ContainerBytes < 0 || c.ContainerBytes > maxPayloadBytes {
 		errs = append(errs, fmt.Errorf("fakeruntime: Config.ContainerBytes is %d: use 0 to %d", c.ContainerBytes, maxPayloadBytes))
-	}
-	if c.SandboxBytes < 0 || c.SandboxBytes > maxPayloadBytes {
-		errs = append(errs, fmt.Errorf("fakeruntime: Config.SandboxBytes is %d: use 0 to %d", c.SandboxBytes, maxPayloadBytes))
 	}
 	return errors.Join(errs...)
 }
@@ -71,8 +64,6 @@ type Runtime struct {
 	hub     hub
 	sched   scheduler
 	rpcs    map[string]uint64
-	blocked BlockedStats
-	counts  EventStats
 	ips     uint64
 	begun   time.Time
 

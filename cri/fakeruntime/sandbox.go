@@ -92,8 +92,7 @@ func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64) []byte {
 	if createdAt != sb.createdAt {
 		b = appendInt(b, 4, createdAt) // the last of a repeated field counts
 	}
-	b, start := begin(b, 5)
-	return end(appendString(b, 1, sb.ip), start)
+	return appendMessage(b, 5, appendString(nil, 1, sb.ip))
 }
 
 // namespaces are the namespaces in a sandbox's status.

@@ -4,7 +4,8 @@
 package fakeruntime
 
 import (
-	"container/heap"
+	"slices"
+	"sort"
 	"time"
 )
 
@@ -13,69 +14,54 @@ import (
 // The runtime's mutex guards it, and is held while a function runs.
 type scheduler struct {
 	rt      *Runtime
-	tasks   taskHeap
-	seq     uint64
+	tasks   []task // in their order
 	timer   *time.Timer
-	at      time.Time // when the timer fires; zero: not armed
 	stopped bool
 }
 
-// task is a function to run. place is its index in the heap, -1 when absent.
+// task is a function to run.
 type task struct {
-	at    time.Time
-	seq   uint64
-	fn    func()
-	place int
+	at time.Time
+	do func()
 }
 
-func (s *scheduler) after(d time.Duration, fn func()) *task {
+func (s *scheduler) after(d time.Duration, do func()) {
 	if s.stopped {
-		return &task{place: -1}
+		return
 	}
-	s.seq++
-	t := &task{at: time.Now().Add(d), seq: s.seq, fn: fn}
-	heap.Push(&s.tasks, t)
-	s.arm()
-	return t
+	at := time.Now().Add(d)
+	i := sort.Search(len(s.tasks), func(i int) bool { return s.tasks[i].at.After(at) })
+	s.tasks = slices.Insert(s.tasks, i, task{at, do})
+	if i == 0 {
+		s.arm()
+	}
 }
 
 // arm sets the timer to the first task.
 func (s *scheduler) arm() {
-	if s.stopped || len(s.tasks) == 0 {
-		return
-	}
-	first := s.tasks[0].at
-	if !s.at.IsZero() && !first.Before(s.at) {
-		return
-	}
-	s.at = first
-	if s.timer == nil {
-		s.timer = time.AfterFunc(time.Until(first), s.fire)
-	} else {
-		s.timer.Reset(time.Until(first))
+	switch {
+	case len(s.tasks) == 0:
+	case s.timer == nil:
+		s.timer = time.AfterFunc(time.Until(s.tasks[0].at), s.fire)
+	default:
+		s.timer.Reset(time.Until(s.tasks[0].at))
 	}
 }
 
 // fire runs on the timer's goroutine.
 func (s *scheduler) fire() {
-	s.rt.mu.Lock()
+	s.rt.lock()
 	defer s.rt.mu.Unlock()
-	s.at = time.Time{}
-	s.runDue()
 	s.arm()
 }
 
 // runDue runs due tasks. Their timer finds nothing left.
 func (s *scheduler) runDue() {
 	for len(s.tasks) > 0 && !s.tasks[0].at.After(time.Now()) {
-		heap.Pop(&s.tasks).(*task).fn()
-	}
-}
-
-// cancel takes a task back before its run; nil is no task.
-func (s *scheduler) cancel(t *task) {
-	if t != nil && t.place >= 0 && t.place < len(s.tasks) && s.tasks[t.place] == t {
-		heap.Remove(&s.tasks, t.place)
+		do := s.tasks[0].do
+		s.tasks[0] = task{} // for the garbage collector
+		s.tasks = s.tasks[1:]
+		do()
 	}
 }
 
@@ -92,31 +78,4 @@ func (s *scheduler) stop() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-}
-
-type taskHeap []*task
-
-func (h taskHeap) Len() int { return len(h) }
-func (h taskHeap) Less(i, j int) bool {
-	if h[i].at.Equal(h[j].at) {
-		return h[i].seq < h[j].seq
-	}
-	return h[i].at.Before(h[j].at)
-}
-func (h taskHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-func (h *taskHeap) Push(x any) {
-	t := x.(*task)
-	t.place = len(*h)
-	*h = append(*h, t)
-}
-func (h *taskHeap) Pop() any {
-	old := *h
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	t.place = -1
-	return t
 }

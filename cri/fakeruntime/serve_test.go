@@ -84,7 +84,6 @@ func TestConfigErrors(t *testing.T) {
 		"negative":       {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Slots: 1, StreamBatch: -1}},
 		"drop":           {Faults: Faults{Drop: 2}},
 		"ContainerBytes": {ContainerBytes: -1},
-		"SandboxBytes":   {SandboxBytes: 1 << 30},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

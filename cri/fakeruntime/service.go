@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -28,15 +29,17 @@ import (
 // after another or at the same time.
 func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	stop := make(chan struct{})
+	s := &service{rt: rt, stop: stop}
 	srv := grpc.NewServer(
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WaitForHandlers(true),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxRecvMsgSize(16<<20),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.streaming),
 	)
-	s := &service{rt: rt, stop: stop}
-	srv.RegisterService(s.wrap(&runtimeapi.RuntimeService_ServiceDesc, runtimeLists), s)
-	srv.RegisterService(s.wrap(&runtimeapi.ImageService_ServiceDesc, imageLists), s)
+	srv.RegisterService(withLists(runtimeapi.RuntimeService_ServiceDesc, runtimeLists), s)
+	srv.RegisterService(withLists(runtimeapi.ImageService_ServiceDesc, imageLists), s)
 
 	tracked := &listener{Listener: lis, rt: rt, conns: map[*conn]struct{}{}}
 	rt.lock()
@@ -84,39 +87,6 @@ type service struct {
 	stop <-chan struct{} // the server is being stopped
 }
 
-// wrap adds the streaming lists to a service and puts the runtime's gate before every method.
-func (s *service) wrap(desc *grpc.ServiceDesc, lists []grpc.StreamDesc) *grpc.ServiceDesc {
-	d := *desc
-	d.Methods = slices.Clone(d.Methods)
-	for i := range d.Methods {
-		m := &d.Methods[i]
-		name, generated := m.MethodName, m.Handler
-		m.Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			if err := s.hello(ctx); err != nil {
-				return nil, err
-			}
-			return generated(srv, ctx, dec, func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-				return s.unary(ctx, name, req, next)
-			})
-		}
-	}
-	d.Streams = withLists(d.Streams, lists)
-	for i := range d.Streams {
-		m := &d.Streams[i]
-		name, generated := m.StreamName, m.Handler
-		m.Handler = func(srv any, stream grpc.ServerStream) error {
-			if err := s.hello(stream.Context()); err != nil {
-				return err
-			}
-			if _, err := s.rt.enter(stream.Context(), name); err != nil {
-				return err
-			}
-			return generated(srv, stream)
-		}
-	}
-	return &d
-}
-
 // hello ends the connection of a request with a content type refused by the profile's runtime.
 func (s *service) hello(ctx context.Context) error {
 	want := s.rt.cfg.Profile.ContentType
@@ -131,9 +101,28 @@ func (s *service) hello(ctx context.Context) error {
 	return status.Error(codes.Unavailable, brokenStream)
 }
 
+// gate counts a call, and refuses its content type or lets the runtime's state and faults act. It
+// returns the method, and the number of the call among those of its method.
+func (s *service) gate(ctx context.Context, fullMethod string) (method string, n uint64, err error) {
+	if err := s.hello(ctx); err != nil {
+		return "", 0, err
+	}
+	method = path.Base(fullMethod)
+	n, err = s.rt.enter(ctx, method)
+	return method, n, err
+}
+
+// streaming passes the gate before a stream.
+func (s *service) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if _, _, err := s.gate(stream.Context(), info.FullMethod); err != nil {
+		return err
+	}
+	return next(srv, stream)
+}
+
 // unary passes the gate, and answers the hot reads in wire format.
-func (s *service) unary(ctx context.Context, method string, req any, next grpc.UnaryHandler) (any, error) {
-	n, err := s.rt.enter(ctx, method)
+func (s *service) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	method, n, err := s.gate(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
@@ -241,30 +230,18 @@ func until[T any](ctx context.Context, life <-chan struct{}, moment <-chan T) er
 	}
 }
 
-// perform makes a change under the lock, and waits until its event has found room.
+// perform makes a change under the lock, and holds the caller until its event has found room with
+// every subscriber. As in a real runtime the caller's own deadline does not matter: its client gives
+// up, and the event is sent all the same.
 func (s *service) perform(change func() (*event, error)) error {
 	s.rt.lock()
 	ev, err := change()
-	s.rt.mu.Unlock()
-	if err != nil {
+	if err != nil || ev == nil || ev.deferred || ev.accepted {
+		s.rt.mu.Unlock()
 		return err
 	}
-	return s.await(ev)
-}
-
-// await holds a caller until its event has found room with every subscriber. As in a real runtime
-// the caller's own deadline does not matter: its client gives up, and the event is sent all the
-// same.
-func (s *service) await(ev *event) error {
-	s.rt.lock()
-	if ev == nil || ev.deferred || ev.accepted {
-		s.rt.mu.Unlock()
-		return nil
-	}
-	if ev.waiting == nil {
-		ev.waiting = make(chan struct{})
-	}
-	room, life := ev.waiting, s.rt.incarnation
+	room, life := make(chan struct{}), s.rt.incarnation
+	ev.room = room
 	s.rt.mu.Unlock()
 	select {
 	case <-room:

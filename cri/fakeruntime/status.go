@@ -41,16 +41,13 @@ func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	b := make([]byte, 0, 2048)
-	b, start := begin(b, 1)
+	st := make([]byte, 0, 2048)
 	if bad.nilFields {
-		b = appendString(b, 1, c.id)
-		b = appendInt(b, 3, c.state.enum())
+		st = appendInt(appendString(st, 1, c.id), 3, c.state.enum())
 	} else {
-		b = c.appendStatus(b, c.view)
-		b = bad.spoil(b, 3, 11)
+		st = bad.spoil(c.appendStatus(st, c.view), 3, 11)
 	}
-	b = end(b, start)
+	b := appendMessage(nil, 1, st)
 	if req.GetVerbose() {
 		b = append(b, encode(&runtimeapi.ContainerStatusResponse{Info: map[string]string{"info": infoJSON(map[string]any{"sandboxID": c.sb.id, "pid": pidOf(c.id, c.state == StateRunning)})}})...)
 	}
@@ -71,23 +68,19 @@ func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, meth
 	if p.StatusStamp {
 		stamp = rt.stamp()
 	}
-	b := make([]byte, 0, 4096)
-	b, start := begin(b, 1)
+	st := make([]byte, 0, 2048)
 	if bad.nilFields {
-		b = appendString(b, 1, sb.id)
+		st = appendString(st, 1, sb.id)
 	} else {
-		b = sb.appendStatus(b, sb.state, sb.createdAt)
-		b = bad.spoil(b, 3, 9)
+		st = bad.spoil(sb.appendStatus(st, sb.state, sb.createdAt), 3, 9)
 	}
-	b = end(b, start)
+	b := appendMessage(nil, 1, st)
 	if req.GetVerbose() {
 		b = append(b, encode(&runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": infoJSON(map[string]any{"pid": pidOf(sb.id, sb.state == StateReady)})}})...)
 	}
 	if p.StatusContainers {
 		for _, c := range sb.containers {
-			b, start = begin(b, 3)
-			b = c.appendStatus(b, c.view)
-			b = end(b, start)
+			b = appendMessage(b, 3, c.appendStatus(st[:0], c.view))
 		}
 	}
 	b = appendInt(b, 4, stamp)

@@ -48,9 +48,6 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 		rt.mu.Unlock()
 		switch {
 		case ended:
-			if ev != nil {
-				rt.finishSend(sub, ev, ErrDown)
-			}
 			return end
 		case ev != nil:
 			err := stream.SendMsg(&reply{padded(ev)})
@@ -79,7 +76,10 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool, result error) {
 	rt.lock()
 	defer rt.mu.Unlock()
-	rt.finish(sub, ev, err)
+	sub.sending = false
+	ev.delivered = ev.delivered || err == nil
+	rt.forsake(ev)
+	rt.pump()
 	if err != nil {
 		return true, err
 	}

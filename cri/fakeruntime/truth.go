@@ -4,6 +4,7 @@
 package fakeruntime
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -89,4 +90,30 @@ func (p *pod) truth() TruthPod {
 		t.Sandboxes[i] = s
 	}
 	return t
+}
+
+// Stats are counters since [New], of the runtime's side, not a client's.
+type Stats struct {
+	// RPCs counts calls by method, such as "ListContainers", as they arrive.
+	RPCs map[string]uint64
+	// Emitted counts the events given to the stream.
+	Emitted uint64
+	// Blocked is the number of events without room in a subscriber's channel. A real runtime's caller
+	// hangs meanwhile; the direct methods do not, but count the same.
+	Blocked int
+	// Subscribers is the number of open event streams, as far as the runtime has noticed.
+	Subscribers int
+}
+
+// Stats returns the counters at this moment. The caller owns the result.
+func (rt *Runtime) Stats() Stats {
+	rt.lock()
+	defer rt.mu.Unlock()
+	s := Stats{RPCs: maps.Clone(rt.rpcs), Emitted: rt.hub.emitted, Subscribers: len(rt.hub.subs)}
+	for _, ev := range rt.hub.waiting {
+		if !ev.accepted {
+			s.Blocked++
+		}
+	}
+	return s
 }

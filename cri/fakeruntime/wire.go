@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours falls back to
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,21 +24,9 @@ import (
 // is encoded once, at its making, with the field numbers of the list item; a status is this blob
 // renumbered, plus the mutable part. The tests compare all of it with the generated decoder.
 
-// begin opens a message field; end closes it and puts its length in front.
-func begin(b []byte, num protowire.Number) ([]byte, int) {
-	b = protowire.AppendTag(b, num, protowire.BytesType)
-	return b, len(b)
-}
-
-func end(b []byte, start int) []byte {
-	n := len(b) - start
-	size := protowire.SizeVarint(uint64(n))
-	for range size {
-		b = append(b, 0)
-	}
-	copy(b[start+size:], b[start:start+n])
-	protowire.AppendVarint(b[start:start], uint64(n))
-	return b
+// appendMessage appends a message field.
+func appendMessage(b []byte, num protowire.Number, message []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), message)
 }
 
 func appendString(b []byte, num protowire.Number, s string) []byte {
@@ -57,10 +48,7 @@ func appendInt(b []byte, num protowire.Number, v int64) []byte {
 // appendMap appends a map in the order of its keys, far quicker than the generated encoder.
 func appendMap(b []byte, num protowire.Number, m map[string]string) []byte {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		var start int
-		b, start = begin(b, num)
-		b = appendString(b, 1, k)
-		b = end(appendString(b, 2, m[k]), start)
+		b = appendMessage(b, num, appendString(appendString(nil, 1, k), 2, m[k]))
 	}
 	return b
 }
@@ -117,7 +105,10 @@ func appendRenumbered(b, blob []byte, table *renumbering) []byte {
 // object's size: encoded once as fields of the list item and once as fields of the status.
 type tail struct{ item, status []byte }
 
-const paddingKey = "fakeruntime.evented-pleg.io/padding"
+const (
+	paddingKey   = "fakeruntime.evented-pleg.io/padding"
+	sandboxBytes = 1200 // of a kubelet's sandbox, in its status
+)
 
 // makeTails encodes a typical pod without padding to see the missing size.
 func (rt *Runtime) makeTails() {
@@ -150,9 +141,76 @@ func (rt *Runtime) makeTails() {
 		return m
 	}
 	rt.containerTail = containerTail(padded(commonAnnotations, rt.cfg.ContainerBytes, len(c.appendStatus(nil, c.view))))
-	rt.sandboxTail = sandboxTail(padded(map[string]string{}, rt.cfg.SandboxBytes, len(sb.appendStatus(nil, StateReady, sb.createdAt))))
+	rt.sandboxTail = sandboxTail(padded(map[string]string{}, sandboxBytes, len(sb.appendStatus(nil, StateReady, sb.createdAt))))
 }
 
 func sampleText(n int) string { return strings.Repeat("x", n) }
 
 func itoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+// reply is a message in wire format. Only the codec of [Runtime.Serve] can send it.
+type reply struct{ wire mem.BufferSlice }
+
+// encoded is the reply of one piece.
+func encoded(message []byte) *reply { return &reply{mem.BufferSlice{mem.SliceBuffer(message)}} }
+
+// codec is the protobuf codec, plus reply.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if r, ok := v.(*reply); ok {
+		wire := r.wire
+		r.wire = nil
+		return wire, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// pages are a long message in buffers of gRPC's pool, which keeps none larger than pageSize.
+type pages struct {
+	out mem.BufferSlice
+	buf *[]byte // the last one, not in out yet
+}
+
+const pageSize = 1 << 20
+
+// room returns the last buffer, with room for size bytes. The caller appends, and stores the result
+// in buf.
+func (p *pages) room(size int) []byte {
+	if p.buf == nil || len(*p.buf)+size > cap(*p.buf) {
+		next := 4 * size
+		if p.buf != nil {
+			next = pageSize
+		}
+		p.done()
+		p.buf = mem.DefaultBufferPool().Get(max(next, size))
+		*p.buf = (*p.buf)[:0]
+	}
+	return *p.buf
+}
+
+// done returns the whole message.
+func (p *pages) done() mem.BufferSlice {
+	if p.buf != nil {
+		p.out = append(p.out, mem.NewBuffer(p.buf, mem.DefaultBufferPool()))
+	}
+	return p.out
+}
+
+// filler is the padding of oversized events: unknown fields that share a buffer, so a huge message
+// costs no memory here.
+var filler = func() []byte {
+	b := protowire.AppendTag(nil, 1000, protowire.BytesType)
+	return protowire.AppendBytes(b, make([]byte, 64<<10))
+}()
+
+// padded is the message of an event, with its padding.
+func padded(ev *event) mem.BufferSlice {
+	out := mem.BufferSlice{mem.SliceBuffer(ev.wire)}
+	for n := len(ev.wire); n < ev.pad; n += len(filler) {
+		out = append(out, mem.SliceBuffer(filler))
+	}
+	return out
+}

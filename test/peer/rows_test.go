@@ -166,12 +166,9 @@ func (r row) run(b *testing.B, agent string) {
 	r.measure(n)
 }
 
-// The sizes of the statuses, in bytes: a pod with the labels, annotations and mounts of a
+// containerBytes is the size of a container's status with the labels, annotations and mounts of a
 // kubelet's.
-const (
-	containerBytes = 1850
-	sandboxBytes   = 1200
-)
+const containerBytes = 1850
 
 // startRuntime serves a fake runtime with the row's pods of two containers until the end of the
 // test, and returns its socket.
@@ -184,7 +181,7 @@ func startRuntime(tb testing.TB, r row) (*fakeruntime.Runtime, string) {
 		profile.StreamBatch = 0
 	}
 	rt, err := fakeruntime.New(fakeruntime.Config{
-		Profile: profile, Faults: fakeruntime.Faults{SlowStatus: r.delay}, ContainerBytes: containerBytes, SandboxBytes: sandboxBytes,
+		Profile: profile, Faults: fakeruntime.Faults{SlowStatus: r.delay}, ContainerBytes: containerBytes,
 	})
 	if err != nil {
 		tb.Fatal(err)

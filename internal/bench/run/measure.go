@@ -120,7 +120,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	if r.fake != nil {
 		result.Runtime.Profile = r.options.Profile
 		last, lost := r.fake.totals()
-		result.Events.RuntimeEmitted = new(int(last.Stats.Events.Emitted))
+		result.Events.RuntimeEmitted = new(int(last.Stats.Emitted))
 		if lost > 0 {
 			return nil, fmt.Errorf("the fake runtime's history dropped %d changes before they were collected: the rate is too high to judge by", lost)
 		}
