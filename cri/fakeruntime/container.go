@@ -30,7 +30,7 @@ type view struct {
 	reason, message       string
 }
 
-// container is a container. All but view, prev, place and the pending tasks is fixed once stored.
+// container is a container. All but view, prev and held is fixed once stored.
 type container struct {
 	id, name, labelUID  string
 	attempt             uint32
@@ -48,9 +48,8 @@ type container struct {
 	logPath             string
 
 	view
-	prev  *view // the state before, for stale payloads
-	place int
-	held  *heldEvent
+	prev *view // the state before, for stale payloads
+	held *heldEvent
 }
 
 // idle is the program of a container that the direct methods made.
@@ -152,6 +151,7 @@ var kubeletMounts = []*runtimeapi.Mount{
 }
 
 // The methods of listed.
+func (c *container) ident() string                          { return c.id }
 func (c *container) current() State                         { return c.state }
 func (c *container) encoded() (blob, tail []byte)           { return c.blob, c.tail.item }
 func (c *container) fields() (state, text protowire.Number) { return 6, 5 }

@@ -191,7 +191,7 @@ func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 			return nil, nil
 		}
 		err := s.endingLag(ctx, c.state == StateRunning)
-		if err != nil || s.rt.store.containers[c.id] != c { // removed with its sandbox meanwhile
+		if _, there := s.rt.store.containers.get(c.id); err != nil || !there { // removed with its sandbox meanwhile
 			return nil, err
 		}
 		return s.rt.removeContainer(c, false), nil

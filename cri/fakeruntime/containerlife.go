@@ -137,8 +137,8 @@ func (rt *Runtime) limitLife(c *container) {
 func (rt *Runtime) Exit(containerID string, code int32) error {
 	rt.lock()
 	defer rt.mu.Unlock()
-	c := rt.store.containers[containerID]
-	if c == nil {
+	c, ok := rt.store.containers.get(containerID)
+	if !ok {
 		return fmt.Errorf("fakeruntime: Exit: %w: container %q", ErrNotFound, containerID)
 	}
 	if c.state != StateRunning {
@@ -150,7 +150,7 @@ func (rt *Runtime) Exit(containerID string, code int32) error {
 
 // exit ends a running container; any other is left alone. The code determines an empty reason.
 func (rt *Runtime) exit(c *container, code int32, reason, message string) {
-	if c.state != StateRunning && c.state != StateUnknown || rt.store.containers[c.id] != c {
+	if _, there := rt.store.containers.get(c.id); !there || c.state != StateRunning && c.state != StateUnknown {
 		return
 	}
 	if reason == "" {

@@ -64,7 +64,7 @@ func TestCRILifecycle(t *testing.T) {
 		}
 		w.rt.mu.Lock()
 		defer w.rt.mu.Unlock()
-		if s := &w.rt.store; len(s.sandboxes)+len(s.containers)+len(s.pods)+len(s.sandboxList)+len(s.containerList) != 0 || len(w.rt.sched.tasks) != 0 {
+		if s := &w.rt.store; len(s.sandboxes.place)+len(s.containers.place)+len(s.pods)+len(s.sandboxes.list)+len(s.containers.list) != 0 || len(w.rt.sched.tasks) != 0 {
 			t.Errorf("the store is not empty: %+v", s)
 		}
 	})

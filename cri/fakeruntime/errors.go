@@ -49,7 +49,7 @@ func toStatus(err error) error {
 
 // usable reports why a direct method cannot be served now.
 func (rt *Runtime) usable(method string) error {
-	if rt.closed || rt.phase != phaseUp {
+	if rt.phase != phaseUp {
 		return fmt.Errorf("fakeruntime: %s: %w", method, ErrDown)
 	}
 	return nil
@@ -57,21 +57,21 @@ func (rt *Runtime) usable(method string) error {
 
 // onSandbox serves a direct method: it calls do with the sandbox, under the lock.
 func (rt *Runtime) onSandbox(method, id string, do func(*sandbox) error) error {
-	return on(rt, method, "sandbox", rt.store.sandboxes, id, do)
+	return on(rt, method, "sandbox", &rt.store.sandboxes, id, do)
 }
 
 // onContainer is onSandbox for a container.
 func (rt *Runtime) onContainer(method, id string, do func(*container) error) error {
-	return on(rt, method, "container", rt.store.containers, id, do)
+	return on(rt, method, "container", &rt.store.containers, id, do)
 }
 
-func on[T any](rt *Runtime, method, kind string, items map[string]T, id string, do func(T) error) error {
+func on[T listed](rt *Runtime, method, kind string, in *items[T], id string, do func(T) error) error {
 	rt.lock()
 	defer rt.mu.Unlock()
 	if err := rt.usable(method); err != nil {
 		return err
 	}
-	item, ok := items[id]
+	item, ok := in.get(id)
 	if !ok {
 		return fmt.Errorf("fakeruntime: %s: %w: %s %q", method, ErrNotFound, kind, id)
 	}

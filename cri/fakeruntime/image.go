@@ -187,6 +187,6 @@ func (s *service) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (
 		return []*runtimeapi.FilesystemUsage{diskUsage(s.rt.stamp(), uint64(bytes))}
 	}
 	return &runtimeapi.ImageFsInfoResponse{
-		ImageFilesystems: usage(len(s.rt.images) << 26), ContainerFilesystems: usage((1 + len(s.rt.store.containerList)) << 16),
+		ImageFilesystems: usage(len(s.rt.images) << 26), ContainerFilesystems: usage((1 + len(s.rt.store.containers.list)) << 16),
 	}, nil
 }

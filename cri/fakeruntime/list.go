@@ -17,6 +17,7 @@ import (
 // listed is a sandbox or a container, as its list shows it.
 type listed interface {
 	*sandbox | *container
+	ident() string
 	current() State
 	// encoded returns the two parts of the item that never change, which lack the state.
 	encoded() (blob, tail []byte)
@@ -40,10 +41,10 @@ func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []row[*containe
 	rt.lock()
 	defer rt.mu.Unlock()
 	short := rt.cfg.Profile.ShortIDs
-	candidates := rt.store.containerList
+	candidates := rt.store.containers.list
 	sandboxID := f.GetPodSandboxId()
 	if sandboxID != "" {
-		sb, ok, _ := find(rt.store.sandboxes, sandboxID, short)
+		sb, ok, _ := rt.store.sandboxes.find(sandboxID, short)
 		if !ok {
 			return nil
 		}
@@ -58,7 +59,7 @@ func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []row[*containe
 		candidates = p.labelledC
 	}
 	if f.GetId() != "" {
-		c, ok, _ := find(rt.store.containers, f.GetId(), short)
+		c, ok, _ := rt.store.containers.find(f.GetId(), short)
 		if !ok || sandboxID != "" && c.sb.id != sandboxID {
 			return nil
 		}
@@ -71,7 +72,7 @@ func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []row[*containe
 func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []row[*sandbox] {
 	rt.lock()
 	defer rt.mu.Unlock()
-	candidates := rt.store.sandboxList
+	candidates := rt.store.sandboxes.list
 	selector := f.GetLabelSelector()
 	if uid := selector[labelPodUID]; uid != "" {
 		p := rt.store.pods[uid]
@@ -81,7 +82,7 @@ func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []row[*sandbox]
 		candidates = p.labelledS
 	}
 	if f.GetId() != "" {
-		sb, ok, _ := find(rt.store.sandboxes, f.GetId(), rt.cfg.Profile.ShortIDs)
+		sb, ok, _ := rt.store.sandboxes.find(f.GetId(), rt.cfg.Profile.ShortIDs)
 		if !ok {
 			return nil
 		}

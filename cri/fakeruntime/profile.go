@@ -136,9 +136,9 @@ type Profile struct {
 	// StoppedSandbox for a container in an unready sandbox. 0, which is no failure:
 	// FailedPrecondition, NotFound and Unknown.
 	NameInUse, NoSandbox, StoppedSandbox codes.Code
-	// ContentType is the only accepted content type of requests, to the letter; a request with
-	// another type ends the connection, as at CRI-O, which shares its socket between protocols by
-	// this. Empty: all types known to gRPC.
+	// ContentType is the only accepted content type of requests, to the letter. Another one gets the
+	// answer of a broken connection, as at CRI-O, which shares its socket between protocols by this.
+	// Empty: all types known to gRPC.
 	ContentType string
 }
 

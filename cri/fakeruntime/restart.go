@@ -43,7 +43,7 @@ func (rt *Runtime) down() {
 	rt.resetHub()
 	restarts := uint64(rt.restarts)
 	rt.restarts++
-	for _, c := range rt.store.containerList {
+	for _, c := range rt.store.containers.list {
 		if c.state == StateRunning && rt.roll(rollRestartExit, rt.faults.RestartExit, c.id, restarts) {
 			rt.exit(c, exitUnknown, "Unknown", "")
 		}
@@ -124,15 +124,6 @@ type conn struct {
 	net.Conn
 	l *listener
 }
-
-// connAddr is where a request came from, and the connection itself.
-type connAddr struct {
-	net.Addr
-	conn *conn
-}
-
-// RemoteAddr lets a request's handler find the connection.
-func (c *conn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
 
 func (l *listener) Accept() (net.Conn, error) {
 	for {

@@ -95,7 +95,7 @@ func New(cfg Config) (*Runtime, error) {
 		closing:     make(chan struct{}),
 		begun:       time.Now(),
 	}
-	rt.store.init()
+	rt.store.pods = map[string]*pod{}
 	rt.history.limit = cfg.HistoryLimit
 	rt.sched.rt = rt
 	rt.rootUser, _ = cfg.Profile.userOf(nil)

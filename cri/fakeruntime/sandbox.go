@@ -22,7 +22,7 @@ type PodSpec struct {
 	Labels map[string]string
 }
 
-// sandbox is an attempt of a pod. All but state, ip, containers and place is fixed once stored.
+// sandbox is an attempt of a pod. All but the fields from state on is fixed once stored.
 type sandbox struct {
 	id, name, namespace, uid, labelUID string
 	attempt                            uint32
@@ -36,7 +36,6 @@ type sandbox struct {
 
 	state      State
 	ip         string
-	place      int
 	containers []*container
 	ghosts     []ghost // containers just removed, for stale payloads; at most maxGhosts
 	removing   bool    // its DELETED was sent, and it leaves the store soon
@@ -101,6 +100,7 @@ func namespaces(o *runtimeapi.NamespaceOption) *runtimeapi.LinuxPodSandboxStatus
 }
 
 // The methods of listed.
+func (sb *sandbox) ident() string                          { return sb.id }
 func (sb *sandbox) current() State                         { return sb.state }
 func (sb *sandbox) encoded() (blob, tail []byte)           { return sb.blob, sb.tail.item }
 func (sb *sandbox) fields() (state, text protowire.Number) { return 3, 7 }

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -28,8 +27,9 @@ import (
 // Another reason to stop is returned. The pods outlive Serve: several listeners can be served one
 // after another or at the same time.
 func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
-	stop := make(chan struct{})
-	s := &service{rt: rt, stop: stop}
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	s := &service{rt: rt, stop: serving.Done()}
 	srv := grpc.NewServer(
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WaitForHandlers(true),
@@ -52,31 +52,21 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	}()
 
 	var wg sync.WaitGroup
-	failed := make(chan struct{})
 	wg.Go(func() {
 		select {
-		case <-ctx.Done():
+		case <-serving.Done():
 		case <-rt.closing:
-		case <-failed:
+			stop()
 		}
-		close(stop)
 		srv.Stop()
 	})
 	err := srv.Serve(tracked)
-	close(failed)
+	stop()
 	wg.Wait()
-	if ctx.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
-	select {
-	case <-rt.closing:
-		return nil
-	default:
-	}
-	if err != nil {
-		return fmt.Errorf("fakeruntime: serve %v: %w", lis.Addr(), err)
-	}
-	return nil
+	return fmt.Errorf("fakeruntime: serve %v: %w", lis.Addr(), err)
 }
 
 // service is the CRI on a server.
@@ -87,25 +77,12 @@ type service struct {
 	stop <-chan struct{} // the server is being stopped
 }
 
-// hello ends the connection of a request with a content type refused by the profile's runtime.
-func (s *service) hello(ctx context.Context) error {
-	want := s.rt.cfg.Profile.ContentType
-	if want == "" || slices.Equal(metadata.ValueFromIncomingContext(ctx, "content-type"), []string{want}) {
-		return nil
-	}
-	if from, ok := peer.FromContext(ctx); ok {
-		if addr, ok := from.Addr.(connAddr); ok {
-			addr.conn.Conn.Close()
-		}
-	}
-	return status.Error(codes.Unavailable, brokenStream)
-}
-
-// gate counts a call, and refuses its content type or lets the runtime's state and faults act. It
+// gate counts a call, refuses its content type, and lets the runtime's state and faults act. It
 // returns the method, and the number of the call among those of its method.
 func (s *service) gate(ctx context.Context, fullMethod string) (method string, n uint64, err error) {
-	if err := s.hello(ctx); err != nil {
-		return "", 0, err
+	want := s.rt.cfg.Profile.ContentType
+	if want != "" && !slices.Equal(metadata.ValueFromIncomingContext(ctx, "content-type"), []string{want}) {
+		return "", 0, status.Error(codes.Unavailable, brokenStream)
 	}
 	method = path.Base(fullMethod)
 	n, err = s.rt.enter(ctx, method)
@@ -174,9 +151,9 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 	rt.rpcs[method]++
 	n = rt.rpcs[method]
 	life := rt.incarnation
-	if rt.closed || rt.phase != phaseUp {
+	if rt.phase != phaseUp {
 		text := notInitialized
-		if rt.closed || rt.phase == phaseDown {
+		if rt.phase == phaseDown {
 			text = brokenStream
 		}
 		rt.mu.Unlock()
@@ -231,8 +208,8 @@ func until[T any](ctx context.Context, life <-chan struct{}, moment <-chan T) er
 }
 
 // perform makes a change under the lock, and holds the caller until its event has found room with
-// every subscriber. As in a real runtime the caller's own deadline does not matter: its client gives
-// up, and the event is sent all the same.
+// every subscriber. As in a real runtime the caller's own deadline does not matter: its client
+// gives up, and the event is sent all the same.
 func (s *service) perform(change func() (*event, error)) error {
 	s.rt.lock()
 	ev, err := change()

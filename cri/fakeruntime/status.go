@@ -13,16 +13,16 @@ import (
 )
 
 func (rt *Runtime) containerByID(id string) (*container, error) {
-	return resolve(rt, rt.store.containers, "container", id)
+	return resolve(rt, &rt.store.containers, "container", id)
 }
 
 func (rt *Runtime) sandboxByID(id string) (*sandbox, error) {
-	return resolve(rt, rt.store.sandboxes, "sandbox", id)
+	return resolve(rt, &rt.store.sandboxes, "sandbox", id)
 }
 
 // resolve returns the item of an ID as the profile does.
-func resolve[T any](rt *Runtime, items map[string]T, kind, id string) (T, error) {
-	item, ok, ambiguous := find(items, id, rt.cfg.Profile.ShortIDs)
+func resolve[T listed](rt *Runtime, in *items[T], kind, id string) (T, error) {
+	item, ok, ambiguous := in.find(id, rt.cfg.Profile.ShortIDs)
 	switch {
 	case ok:
 		return item, nil

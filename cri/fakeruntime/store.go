@@ -19,15 +19,11 @@ const (
 // store holds the sandboxes and containers and finds them by ID, by pod and by label. The runtime's
 // mutex guards it.
 type store struct {
-	sandboxes  map[string]*sandbox
-	containers map[string]*container
+	sandboxes  items[*sandbox]
+	containers items[*container]
 	// pods is by UID: the UIDs of the sandbox's metadata, and of the labels. They are the same
 	// unless a client chose otherwise.
 	pods map[string]*pod
-	// The lists are in no particular order but the same for the same history; the items know their
-	// place.
-	sandboxList   []*sandbox
-	containerList []*container
 }
 
 // pod is the store's content for a UID.
@@ -37,12 +33,6 @@ type pod struct {
 	labelledS []*sandbox   // with this UID in the labels
 	labelledC []*container // with this UID in the labels
 	attempts  uint32       // attempt of the next sandbox
-}
-
-func (s *store) init() {
-	s.sandboxes = map[string]*sandbox{}
-	s.containers = map[string]*container{}
-	s.pods = map[string]*pod{}
 }
 
 func (s *store) pod(uid string) *pod {
@@ -62,61 +52,35 @@ func (s *store) forget(uid string) {
 }
 
 func (s *store) addSandbox(sb *sandbox) {
-	s.sandboxes[sb.id] = sb
-	sb.place = len(s.sandboxList)
-	s.sandboxList = append(s.sandboxList, sb)
-	p := s.pod(sb.uid)
+	s.sandboxes.add(sb)
+	p, l := s.pod(sb.uid), s.pod(sb.labelUID)
 	p.sandboxes = append(p.sandboxes, sb)
 	p.attempts = max(p.attempts, sb.attempt+1)
-	if sb.labelUID != "" {
-		p = s.pod(sb.labelUID)
-		p.labelledS = append(p.labelledS, sb)
-	}
+	l.labelledS = append(l.labelledS, sb)
 }
 
 func (s *store) removeSandbox(sb *sandbox) {
-	delete(s.sandboxes, sb.id)
-	last := s.sandboxList[len(s.sandboxList)-1]
-	last.place = sb.place
-	s.sandboxList = replaceByLast(s.sandboxList, sb.place)
-	p := s.pod(sb.uid)
+	s.sandboxes.remove(sb)
+	p, l := s.pod(sb.uid), s.pod(sb.labelUID)
 	p.sandboxes = without(p.sandboxes, sb)
-	if sb.labelUID != "" {
-		l := s.pod(sb.labelUID)
-		l.labelledS = without(l.labelledS, sb)
-		s.forget(sb.labelUID)
-	}
+	l.labelledS = without(l.labelledS, sb)
 	s.forget(sb.uid)
+	s.forget(sb.labelUID)
 }
 
 func (s *store) addContainer(c *container) {
-	s.containers[c.id] = c
-	c.place = len(s.containerList)
-	s.containerList = append(s.containerList, c)
+	s.containers.add(c)
 	c.sb.containers = append(c.sb.containers, c)
-	if c.labelUID != "" {
-		p := s.pod(c.labelUID)
-		p.labelledC = append(p.labelledC, c)
-	}
+	l := s.pod(c.labelUID)
+	l.labelledC = append(l.labelledC, c)
 }
 
 func (s *store) removeContainer(c *container) {
-	delete(s.containers, c.id)
-	last := s.containerList[len(s.containerList)-1]
-	last.place = c.place
-	s.containerList = replaceByLast(s.containerList, c.place)
+	s.containers.remove(c)
 	c.sb.containers = without(c.sb.containers, c)
-	if c.labelUID != "" {
-		p := s.pod(c.labelUID)
-		p.labelledC = without(p.labelledC, c)
-		s.forget(c.labelUID)
-	}
-}
-
-// replaceByLast removes an element of a long list; the last one takes its place.
-func replaceByLast[T any](list []T, place int) []T {
-	list[place] = list[len(list)-1]
-	return slices.Delete(list, len(list)-1, len(list))
+	l := s.pod(c.labelUID)
+	l.labelledC = without(l.labelledC, c)
+	s.forget(c.labelUID)
 }
 
 // without removes x from a short list and keeps the order.
@@ -127,17 +91,49 @@ func without[T comparable](list []T, x T) []T {
 	return list
 }
 
+// items are the sandboxes or the containers, by ID and in a list, which has no particular order but
+// the same for the same history.
+type items[T interface{ ident() string }] struct {
+	list  []T
+	place map[string]int // of an ID in the list
+}
+
+func (s *items[T]) get(id string) (item T, ok bool) {
+	place, ok := s.place[id]
+	if ok {
+		item = s.list[place]
+	}
+	return item, ok
+}
+
+func (s *items[T]) add(item T) {
+	if s.place == nil {
+		s.place = map[string]int{}
+	}
+	s.place[item.ident()] = len(s.list)
+	s.list = append(s.list, item)
+}
+
+// remove lets the last item take the place of the removed one.
+func (s *items[T]) remove(item T) {
+	end := len(s.list) - 1
+	place, last := s.place[item.ident()], s.list[end]
+	s.list[place], s.place[last.ident()] = last, place
+	s.list = slices.Delete(s.list, end, end+1)
+	delete(s.place, item.ident())
+}
+
 // find looks up an ID, or the only ID with the prefix when the runtime resolves short IDs.
-func find[T any](m map[string]T, id string, short bool) (found T, ok, ambiguous bool) {
-	if found, ok = m[id]; ok || !short || id == "" || len(id) >= idLength {
+func (s *items[T]) find(id string, short bool) (found T, ok, ambiguous bool) {
+	if found, ok = s.get(id); ok || !short || id == "" || len(id) >= idLength {
 		return found, ok, false
 	}
-	for full, v := range m {
-		if strings.HasPrefix(full, id) {
+	for _, item := range s.list {
+		if strings.HasPrefix(item.ident(), id) {
 			if ok {
 				return found, false, true
 			}
-			found, ok = v, true
+			found, ok = item, true
 		}
 	}
 	return found, ok, false
