@@ -5,7 +5,6 @@ package fakeruntime
 
 import (
 	"encoding/json"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/types/known/emptypb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -25,20 +22,16 @@ import (
 func TestCRILifecycle(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		ctx, l := t.Context(), w.listen(w.conn)
-		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
-		create := func(name string, command ...string) string {
-			id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig(name, command...)}))(t).ContainerId
-			must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
-			return id
-		}
+		sb := w.runPod(podConfig("a", 0))
 		exitCode := func(id string) int32 {
-			st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
+			st := w.status(id)
 			if st.State != runtimeapi.ContainerState_CONTAINER_EXITED {
 				t.Errorf("state %v", st.State)
 			}
 			return st.ExitCode
 		}
-		short, forever, killed := create("short", "sleep", "2", "6"), create("forever", "nginx"), create("killed", "nginx")
+		short := w.start(sb, containerConfig("short", "sleep", "2", "6"))
+		forever, killed := w.start(sb, containerConfig("forever", "nginx")), w.start(sb, containerConfig("killed", "nginx"))
 		time.Sleep(2 * time.Second)
 		must(w.cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: forever, Timeout: 30}))(t)
 		must(w.cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: forever, Timeout: 30}))(t)
@@ -73,14 +66,13 @@ func TestCRILifecycle(t *testing.T) {
 // A container that ignores SIGTERM lives until the timeout.
 func TestIgnoreTerm(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		sb := w.runPod(podConfig("a", 0))
 		cfg := containerConfig("c")
 		cfg.Annotations[AnnotationIgnoreTerm] = "true"
-		id := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
-		must(w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		id := w.start(sb, cfg)
 		begun := time.Now()
 		must(w.cri.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 7}))(t)
-		st := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
+		st := w.status(id)
 		if d := time.Since(begun); d != 7*time.Second+containerdExitLag || st.ExitCode != 137 {
 			t.Errorf("ended after %v with %d", d, st.ExitCode)
 		}
@@ -91,8 +83,8 @@ func TestIgnoreTerm(t *testing.T) {
 func TestCRIErrors(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
-		id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c")}))(t).ContainerId
+		sb := w.runPod(podConfig("a", 0))
+		id := w.create(sb, containerConfig("c"))
 		noImage, noName := containerConfig("x"), containerConfig("")
 		noImage.Image = nil
 		code := func(_ any, err error) codes.Code { return status.Code(err) }
@@ -118,7 +110,7 @@ func TestCRIErrors(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, pair[1], pair[0])
 			}
 		}
-		if st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status; st.State != runtimeapi.ContainerState_CONTAINER_CREATED {
+		if st := w.status(id); st.State != runtimeapi.ContainerState_CONTAINER_CREATED {
 			t.Errorf("stopping what never ran made it %v", st.State)
 		}
 		must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
@@ -132,9 +124,9 @@ func TestCRIErrors(t *testing.T) {
 // ExecSync runs the commands that a container knows.
 func TestExecSync(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		sb := w.runPod(podConfig("a", 0))
 		cfg := containerConfig("c", "sleep", "1h")
-		c := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
+		c := w.create(sb, cfg)
 		exec := func(timeout int64, cmd ...string) (*runtimeapi.ExecSyncResponse, codes.Code, time.Duration) {
 			begun := time.Now()
 			res, err := w.cri.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: c, Cmd: cmd, Timeout: timeout})
@@ -186,7 +178,7 @@ func TestClientsAccept(t *testing.T) {
 				if !ready["RuntimeReady"] || !ready["NetworkReady"] || len(st.Info) == 0 {
 					t.Errorf("status: %v", st)
 				}
-				for _, sb := range must(w.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}))(t).Items {
+				for _, sb := range w.sandboxes() {
 					st := must(w.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb.Id, Verbose: true}))(t)
 					for _, m := range []*runtimeapi.PodSandboxMetadata{sb.Metadata, st.Status.Metadata} {
 						if m.GetName() == "" || m.GetNamespace() == "" || m.GetUid() == "" {
@@ -197,7 +189,7 @@ func TestClientsAccept(t *testing.T) {
 						t.Errorf("sandbox %v, status %v", sb, st)
 					}
 				}
-				for _, c := range must(w.cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{}))(t).Containers {
+				for _, c := range w.containers() {
 					st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id, Verbose: true}))(t)
 					if c.GetImage().GetImage() == "" || c.ImageRef == "" || c.GetMetadata().GetName() == "" || c.CreatedAt == 0 || c.PodSandboxId == "" ||
 						c.Labels[labelPodName] == "" || c.Labels[labelPodNamespace] == "" || c.Labels[labelContainerName] == "" {
@@ -252,7 +244,7 @@ func TestClientsAccept(t *testing.T) {
 // A container has the user of the request, or of the image, which is root.
 func TestUsers(t *testing.T) {
 	inBubble(t, Config{Profile: profileNamed(t, "crio")}, func(t *testing.T, w *world) {
-		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		sb := w.runPod(podConfig("a", 0))
 		id := func(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
 		for i, tt := range []struct {
 			security *runtimeapi.LinuxContainerSecurityContext
@@ -278,32 +270,9 @@ func TestUsers(t *testing.T) {
 				continue
 			}
 			check(t, err)
-			user := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.ContainerId}))(t).Status.User.GetLinux()
+			user := w.status(c.ContainerId).User.GetLinux()
 			if got := slices.Concat([]int64{user.GetUid(), user.GetGid()}, user.GetSupplementalGroups()); !slices.Equal(got, tt.want) {
 				t.Errorf("%v: %v, want %v", tt.security, got, tt.want)
-			}
-		}
-	})
-}
-
-// Every streaming list says the same as its plain list.
-func TestStreamsEqualLists(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		must(w.rt.Populate(Population{Pods: 3, Containers: 2}))(t)
-		for method, want := range map[string]int{
-			"StreamPodSandboxes": 3, "StreamContainers": 6, "StreamPodSandboxStats": 3, "StreamContainerStats": 6, "StreamImages": 2,
-		} {
-			items := 0
-			stream := must(streamList[emptypb.Empty](t.Context(), w.conn, method))(t)
-			batch, err := stream.Recv()
-			for ; err == nil; batch, err = stream.Recv() {
-				for raw := batch.ProtoReflect().GetUnknown(); len(raw) > 0; items++ { // all are in field 1
-					_, _, n := protowire.ConsumeField(raw)
-					raw = raw[n:]
-				}
-			}
-			if items != want || err != io.EOF {
-				t.Errorf("%s: %d items, want %d; then %v", method, items, want, err)
 			}
 		}
 	})
@@ -333,9 +302,8 @@ func TestRemovedWithItsSandboxMeanwhile(t *testing.T) {
 	profile.ExitLag = 10 * time.Millisecond
 	inBubble(t, Config{Profile: profile}, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
-		id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c", "nginx")}))(t).ContainerId
-		must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+		sb := w.runPod(podConfig("a", 0))
+		id := w.start(sb, containerConfig("c", "nginx"))
 		var calls sync.WaitGroup
 		calls.Go(func() {
 			if _, err := w.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb}); err != nil {

@@ -333,11 +333,11 @@ func TestFailedStart(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{StartError: 1, SandboxError: 1}}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
-		c := must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("a")}))(t).ContainerId
+		c := w.create(sb, containerConfig("a"))
 		if _, err := w.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: c}); err == nil {
 			t.Error("StartContainer succeeded")
 		}
-		st := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c}))(t).Status
+		st := w.status(c)
 		if st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 128 || st.Reason != "StartError" {
 			t.Errorf("status: %v", st)
 		}
@@ -355,7 +355,7 @@ func TestClockSteps(t *testing.T) {
 		var got []time.Duration
 		for range 4 {
 			sb := must(w.rt.AddPod(PodSpec{}))(t)
-			st := must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status
+			st := w.sandboxStatus(sb)
 			got = append(got, time.Since(time.Unix(0, st.CreatedAt)))
 			time.Sleep(10 * time.Second)
 		}

@@ -135,16 +135,15 @@ func TestLogs(t *testing.T) {
 		ctx := t.Context()
 		pod := podConfig("a", 0)
 		pod.LogDirectory = dir
-		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: pod}))(t).PodSandboxId
-		create := func(name string, command ...string) string {
+		sb := w.runPod(pod)
+		config := func(name string, command ...string) *runtimeapi.ContainerConfig {
 			cfg := containerConfig(name, command...)
 			cfg.LogPath = name + ".log"
-			return must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
+			return cfg
 		}
 		start := func(name string, command ...string) (id, file string) {
-			id = create(name, command...)
-			must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
-			return id, must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status.LogPath
+			id = w.start(sb, config(name, command...))
+			return id, w.status(id).LogPath
 		}
 		want := func(file string, lines ...string) {
 			t.Helper()
@@ -179,7 +178,7 @@ func TestLogs(t *testing.T) {
 		want(file)
 
 		check(t, os.Mkdir(filepath.Join(dir, "bad.log"), 0o755))
-		if _, err := w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: create("bad", "echo", "x")}); err == nil || !strings.Contains(err.Error(), "bad.log") {
+		if _, err := w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: w.create(sb, config("bad", "echo", "x"))}); err == nil || !strings.Contains(err.Error(), "bad.log") {
 			t.Errorf("a log that cannot be written: %v", err)
 		}
 	})
@@ -188,17 +187,15 @@ func TestLogs(t *testing.T) {
 // A pod's annotations hold for containers that have none of their own.
 func TestPodAnnotations(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
-		ctx := t.Context()
 		pod := podConfig("a", 0)
 		pod.Annotations = map[string]string{AnnotationLifetime: "3s", AnnotationExitCode: "4"}
-		sb := must(w.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: pod}))(t).PodSandboxId
+		sb := w.runPod(pod)
 		ends := func(name string, annotations map[string]string) (time.Duration, int32) {
 			cfg := containerConfig(name, "nginx")
 			cfg.Annotations = annotations
-			id := must(w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t).ContainerId
-			must(w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))(t)
+			id := w.start(sb, cfg)
 			time.Sleep(time.Minute)
-			st := must(w.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status
+			st := w.status(id)
 			return time.Duration(st.FinishedAt - st.StartedAt), st.ExitCode
 		}
 		if d, code := ends("pod", nil); d != 3*time.Second || code != 4 {

@@ -58,10 +58,10 @@ func TestWireFormat(t *testing.T) {
 		}
 		events := l.stop()
 		for _, pair := range []struct{ want, got proto.Message }{
-			{wantItem, must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers[0]},
-			{wantStatus, must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t).Status},
-			{wantSandbox, must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items[0]},
-			{wantSandboxStatus, must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status},
+			{wantItem, w.containers()[0]},
+			{wantStatus, w.status(id)},
+			{wantSandbox, w.sandboxes()[0]},
+			{wantSandboxStatus, w.sandboxStatus(sb)},
 			{wantEvent, events[len(events)-1]},
 		} {
 			if diff := gocmp.Diff(pair.want, pair.got, protocmp.Transform()); diff != "" {
@@ -76,14 +76,14 @@ func TestPayloadSizes(t *testing.T) {
 	for _, size := range []int{0, 1500, 4000} {
 		inBubble(t, Config{ContainerBytes: size}, func(t *testing.T, w *world) {
 			ids := must(w.rt.Populate(Population{Pods: 1, Containers: 1}))(t)
-			c := must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers[0]
+			c := w.containers()[0]
 			near := func(what string, m proto.Message, want int) {
 				if n := proto.Size(m); n < want-60 || n > want+20 {
 					t.Errorf("%s is %d bytes, want about %d", what, n, want)
 				}
 			}
-			near("container status", must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.Id}))(t).Status, cmp.Or(size, 1500))
-			near("sandbox status", must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]}))(t).Status, sandboxBytes)
+			near("container status", w.status(c.Id), cmp.Or(size, 1500))
+			near("sandbox status", w.sandboxStatus(ids[0]), sandboxBytes)
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestLongList(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		must(w.rt.Populate(Population{Pods: 1000, Containers: 3}))(t)
 		seen := map[string]bool{}
-		for _, c := range must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers {
+		for _, c := range w.containers() {
 			if c.Metadata == nil || c.Labels[labelPodUID] == "" || c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 				t.Fatalf("item: %v", c)
 			}
@@ -185,7 +185,7 @@ func TestLongList(t *testing.T) {
 		if len(seen) != 3000 {
 			t.Errorf("%d different containers", len(seen))
 		}
-		if n := len(must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items); n != 1000 {
+		if n := len(w.sandboxes()); n != 1000 {
 			t.Errorf("%d sandboxes", n)
 		}
 	})

@@ -55,21 +55,14 @@ func inBubble(t *testing.T, cfg Config, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, cfg)
 		defer w.end()
-		w.t = t
 		f(t, w)
 	})
 }
 
-func newWorld(t testing.TB, cfg Config) *world {
+func newWorld(t *testing.T, cfg Config) *world {
 	t.Helper()
-	rt, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{rt: rt, lis: bufconn.Listen(1 << 20)}
-	if tt, ok := t.(*testing.T); ok {
-		w.t = tt
-	}
+	rt := must(New(cfg))(t)
+	w := &world{t: t, rt: rt, lis: bufconn.Listen(1 << 20)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -90,15 +83,50 @@ func newWorld(t testing.TB, cfg Config) *world {
 
 func (w *world) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///bufconn", append([]grpc.DialOption{
+	return must(grpc.NewClient("passthrough:///bufconn", append([]grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.lis.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 30)),
-	}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
+	}, opts...)...))(t)
+}
+
+// These calls of a kubelet must succeed.
+
+func (w *world) runPod(cfg *runtimeapi.PodSandboxConfig) (id string) {
+	w.t.Helper()
+	return must(w.cri.RunPodSandbox(w.t.Context(), &runtimeapi.RunPodSandboxRequest{Config: cfg}))(w.t).PodSandboxId
+}
+
+func (w *world) create(sandbox string, cfg *runtimeapi.ContainerConfig) (id string) {
+	w.t.Helper()
+	return must(w.cri.CreateContainer(w.t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, Config: cfg}))(w.t).ContainerId
+}
+
+func (w *world) start(sandbox string, cfg *runtimeapi.ContainerConfig) (id string) {
+	w.t.Helper()
+	id = w.create(sandbox, cfg)
+	must(w.cri.StartContainer(w.t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}))(w.t)
+	return id
+}
+
+func (w *world) status(container string) *runtimeapi.ContainerStatus {
+	w.t.Helper()
+	return must(w.cri.ContainerStatus(w.t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: container}))(w.t).Status
+}
+
+func (w *world) sandboxStatus(sandbox string) *runtimeapi.PodSandboxStatus {
+	w.t.Helper()
+	return must(w.cri.PodSandboxStatus(w.t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox}))(w.t).Status
+}
+
+func (w *world) sandboxes() []*runtimeapi.PodSandbox {
+	w.t.Helper()
+	return must(w.cri.ListPodSandbox(w.t.Context(), &runtimeapi.ListPodSandboxRequest{}))(w.t).Items
+}
+
+func (w *world) containers() []*runtimeapi.Container {
+	w.t.Helper()
+	return must(w.cri.ListContainers(w.t.Context(), &runtimeapi.ListContainersRequest{}))(w.t).Containers
 }
 
 // listening is a client that reads events as they come.

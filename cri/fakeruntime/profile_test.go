@@ -88,10 +88,10 @@ func TestProfileStreamingLists(t *testing.T) {
 func TestCrioPayloadNeedsLabels(t *testing.T) {
 	inBubble(t, Config{Profile: profileNamed(t, "crio")}, func(t *testing.T, w *world) {
 		l := w.listen(w.conn)
-		sb := must(w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("a", 0)}))(t).PodSandboxId
+		sb := w.runPod(podConfig("a", 0))
 		cfg := containerConfig("c")
 		cfg.Labels = nil
-		must(w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg}))(t)
+		w.create(sb, cfg)
 		events := l.stop()
 		if ev := events[len(events)-1]; ev.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT || len(ev.ContainersStatuses) != 0 {
 			t.Errorf("payload: %v", ev)
@@ -108,7 +108,7 @@ func TestEndOfASandbox(t *testing.T) {
 		check(t, w.rt.StopSandbox(sb))
 		events := l.soFar()
 		ev := events[len(events)-1]
-		st := must(w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb}))(t).Status
+		st := w.sandboxStatus(sb)
 		if ev.PodSandboxStatus.Network.Ip == "" || ev.PodSandboxStatus.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY || st.Network.Ip != "" {
 			t.Errorf("event %v, status %v", ev.PodSandboxStatus, st)
 		}
@@ -118,7 +118,7 @@ func TestEndOfASandbox(t *testing.T) {
 			t.Fatalf("last event: %v", ev)
 		}
 		for _, want := range []int{1, 0} {
-			if n := len(must(w.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{}))(t).Items); n != want {
+			if n := len(w.sandboxes()); n != want {
 				t.Errorf("%d sandboxes are listed, want %d", n, want)
 			}
 			time.Sleep(w.rt.Profile().DeleteLag)

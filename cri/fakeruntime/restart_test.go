@@ -170,7 +170,7 @@ func TestChangesWithoutEvents(t *testing.T) {
 		l := w.listen(w.conn)
 		before := len(l.soFar())
 		check(t, w.rt.LoseTrack(c))
-		st := must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c}))(t).Status
+		st := w.status(c)
 		if st.State != runtimeapi.ContainerState_CONTAINER_UNKNOWN {
 			t.Errorf("state %v", st.State)
 		}
@@ -178,7 +178,7 @@ func TestChangesWithoutEvents(t *testing.T) {
 		if n := len(l.soFar()); n != before {
 			t.Errorf("%d events", n-before)
 		}
-		st = must(w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c}))(t).Status
+		st = w.status(c)
 		if r := st.Resources.GetLinux(); r.GetCpuShares() != 77 || r.GetMemoryLimitInBytes() != 9 || r.GetMemorySwapLimitInBytes() != 9 { // as containerd
 			t.Errorf("status %v", st)
 		}

@@ -65,7 +65,7 @@ func TestEverythingAtOnce(t *testing.T) {
 							}
 						}
 					}
-					for _, c := range must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t).Containers {
+					for _, c := range w.containers() {
 						got[c.Id] = c.State
 					}
 					if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
