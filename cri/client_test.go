@@ -8,10 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestSocketPath(t *testing.T) {
@@ -100,5 +103,75 @@ func TestDialAHungRuntime(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "Version") || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
 		t.Error(err)
+	}
+}
+
+// listenOnSocket starts a server of a pod on a socket.
+func listenOnSocket(t *testing.T, path string) *stub {
+	t.Helper()
+	l := must(net.Listen("unix", path))(t)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}}
+	s.start(t, l)
+	return s
+}
+
+// socketPathForTest returns a short path: t.TempDir may be too long for a socket.
+func socketPathForTest(t *testing.T) string {
+	t.Helper()
+	dir := must(os.MkdirTemp("", "cri"))(t)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// TestSocket lists over a real socket, named in each possible way.
+func TestSocket(t *testing.T) {
+	socket := socketPathForTest(t)
+	listenOnSocket(t, socket)
+	for _, endpoint := range []string{socket, "unix://" + socket, "unix:" + socket} {
+		c := must(Dial(t.Context(), Config{Endpoint: endpoint}))(t)
+		if c.Endpoint() != "unix://"+socket {
+			t.Errorf("the endpoint of %q is %q", endpoint, c.Endpoint())
+		}
+		if l := mustList(t, c, 0); len(l.Pods) != 1 {
+			t.Errorf("List: %+v", l)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.List(t.Context(), 0); err == nil {
+			t.Error("List of a closed client worked")
+		}
+	}
+}
+
+// TestCounts wants each number of Stats once from Counts, under its own name.
+func TestCounts(t *testing.T) {
+	s := Stats{Calls: map[string]uint64{"List": 1000}}
+	want := map[float64]string{1000: "calls/list"}
+	for i, f := range reflect.VisibleFields(reflect.TypeFor[Stats]()) {
+		switch v := reflect.ValueOf(&s).Elem().Field(i); v.Kind() {
+		case reflect.Uint64:
+			v.SetUint(uint64(i))
+		case reflect.Int:
+			v.SetInt(int64(i))
+		default:
+			continue
+		}
+		want[float64(i)] = strings.ToLower(f.Name)
+	}
+	numbers := len(want) - len(s.Calls)
+	serve(t, &stub{}, Config{}).Counts(func(string, float64) { numbers-- })
+	if numbers != 0 {
+		t.Errorf("Counts of a client yields %d numbers too few", numbers)
+	}
+	s.counts(func(name string, v float64) {
+		if strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "client_"), "_", "")) != want[v] {
+			t.Errorf("%s is yielded for %q", name, want[v])
+		}
+		delete(want, v)
+	})
+	if len(want) > 0 {
+		t.Errorf("Counts leaves out %v", want)
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
-
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
@@ -27,12 +24,9 @@ func fake() (client *cri.Client, stop func()) {
 	if err := rt.Exit(container, 3); err != nil {
 		panic(err)
 	}
-	listener := bufconn.Listen(1 << 20)
-	ctx, cancel := context.WithCancel(context.Background())
-	var served sync.WaitGroup
-	served.Go(func() { _ = rt.Serve(ctx, listener) })
-	client = must(cri.Dial(ctx, cri.Config{Dialer: listener.DialContext})) // or Endpoint: "unix:///run/crio/crio.sock"
-	return client, func() { client.Close(); cancel(); served.Wait(); rt.Close() }
+	listener, end := serve(rt)
+	client = must(cri.Dial(context.Background(), cri.Config{Dialer: listener.DialContext})) // or Endpoint: "unix:///run/crio/crio.sock"
+	return client, func() { client.Close(); end() }
 }
 
 func ExampleDial() {

@@ -26,6 +26,24 @@ import (
 // view is a listing as a plain value: the phase of each item, by pod and ID.
 type view map[cache.UID]map[string]pleg.Item
 
+// The phases of the CRI's states. PhaseUnknown is that of any other state.
+var (
+	sandboxPhases   = map[runtimeapi.PodSandboxState]pleg.Phase{ready: pleg.PhaseRunning, notReady: pleg.PhaseExited}
+	containerPhases = map[runtimeapi.ContainerState]pleg.Phase{created: pleg.PhaseCreated, running: pleg.PhaseRunning, exited: pleg.PhaseExited}
+)
+
+// goodID reports whether an item or a pod can have the ID.
+func goodID(id string) bool { return id != "" && len(id) <= maxID && utf8.ValidString(id) }
+
+// ownerOf returns the UID of a sandbox's pod, from a list or a status.
+func ownerOf(s interface {
+	GetId() string
+	GetMetadata() *runtimeapi.PodSandboxMetadata
+	GetLabels() map[string]string
+}) string {
+	return cmp.Or(s.GetMetadata().GetUid(), s.GetLabels()[labelPodUID], s.GetId())
+}
+
 // decodeList decodes a listing with the generated decoder, in the plainest way.
 func decodeList(sandboxes, containers []byte) (v view, strays []string, invalid error) {
 	var s runtimeapi.ListPodSandboxResponse
@@ -33,38 +51,29 @@ func decodeList(sandboxes, containers []byte) (v view, strays []string, invalid 
 	if err := cmp.Or(proto.Unmarshal(sandboxes, &s), proto.Unmarshal(containers, &c)); err != nil {
 		return nil, nil, err
 	}
-	good := func(id string) bool { return id != "" && len(id) <= maxID && utf8.ValidString(id) }
 	type placed struct {
 		pod  cache.UID
 		item pleg.Item
 	}
 	sandboxAt, containerAt := map[string]placed{}, map[string]placed{}
 	for _, p := range s.Items {
-		uid := p.GetMetadata().GetUid()
-		if uid == "" {
-			uid = p.Labels[labelPodUID]
-		}
-		if uid == "" {
-			uid = p.Id
-		}
-		if !good(p.Id) || !good(uid) {
+		uid := ownerOf(p)
+		if !goodID(p.Id) || !goodID(uid) {
 			continue
 		}
-		phase := map[runtimeapi.PodSandboxState]pleg.Phase{ready: pleg.PhaseRunning, notReady: pleg.PhaseExited}[p.State]
-		phase = max(phase, sandboxAt[p.Id].item.Phase)
+		phase := max(sandboxPhases[p.State], sandboxAt[p.Id].item.Phase)
 		sandboxAt[p.Id] = placed{cache.UID(uid), pleg.Item{ID: p.Id, Kind: pleg.Sandbox, Phase: phase}}
 	}
 	for _, p := range c.Containers {
 		uid := p.Labels[labelPodUID]
-		if _, sandbox := sandboxAt[p.Id]; sandbox || !good(p.Id) || uid != "" && !good(uid) {
+		if _, sandbox := sandboxAt[p.Id]; sandbox || !goodID(p.Id) || uid != "" && !goodID(uid) {
 			continue
 		}
 		pod := cache.UID(uid)
-		if uid == "" && good(p.PodSandboxId) {
+		if uid == "" && goodID(p.PodSandboxId) {
 			pod = sandboxAt[p.PodSandboxId].pod
 		}
-		phase := map[runtimeapi.ContainerState]pleg.Phase{created: pleg.PhaseCreated, running: pleg.PhaseRunning, exited: pleg.PhaseExited}[p.State]
-		phase = max(phase, containerAt[p.Id].item.Phase)
+		phase := max(containerPhases[p.State], containerAt[p.Id].item.Phase)
 		containerAt[p.Id] = placed{pod, pleg.Item{ID: p.Id, Kind: pleg.Container, Phase: phase}}
 	}
 	v = view{}

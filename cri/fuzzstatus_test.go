@@ -36,7 +36,7 @@ func wantSandbox(m *runtimeapi.PodSandboxStatus) SandboxStatus {
 		ID: m.Id, Name: m.GetMetadata().GetName(), Namespace: m.GetMetadata().GetNamespace(), UID: m.GetMetadata().GetUid(),
 		Attempt: m.GetMetadata().GetAttempt(), CreatedAt: timeOf(m.CreatedAt), RuntimeHandler: m.RuntimeHandler,
 		Labels: m.Labels, Annotations: m.Annotations,
-		Phase: map[runtimeapi.PodSandboxState]pleg.Phase{ready: pleg.PhaseRunning, notReady: pleg.PhaseExited}[m.State],
+		Phase: sandboxPhases[m.State],
 	}
 	if ip := m.GetNetwork().GetIp(); ip != "" {
 		s.IPs = append(s.IPs, ip)
@@ -56,7 +56,7 @@ func wantContainer(m *runtimeapi.ContainerStatus) ContainerStatus {
 		CreatedAt: timeOf(m.CreatedAt), StartedAt: timeOf(m.StartedAt), FinishedAt: timeOf(m.FinishedAt), ExitCode: m.ExitCode,
 		Reason: m.Reason, Message: m.Message, Image: m.GetImage().GetImage(), ImageRef: m.ImageRef, ImageID: m.ImageId, LogPath: m.LogPath,
 		Labels: m.Labels, Annotations: m.Annotations,
-		Phase: map[runtimeapi.ContainerState]pleg.Phase{created: pleg.PhaseCreated, running: pleg.PhaseRunning, exited: pleg.PhaseExited}[m.State],
+		Phase: containerPhases[m.State],
 	}
 	for _, x := range m.Mounts {
 		c.Mounts = append(c.Mounts, Mount{ContainerPath: x.ContainerPath, HostPath: x.HostPath, ReadOnly: x.Readonly})
@@ -70,35 +70,26 @@ func wantContainer(m *runtimeapi.ContainerStatus) ContainerStatus {
 	return c
 }
 
-func checkSandboxStatus(t *testing.T, raw []byte) {
-	got, ok := decodeSandbox(raw)
-	var m runtimeapi.PodSandboxStatus
-	if proto.Unmarshal(raw, &m) != nil {
-		return
+// checkStatuses compares a decoder's result with the generated decoder's, for valid messages. The
+// status may be of either kind.
+func checkStatuses(t *testing.T, raw []byte) {
+	var sandbox runtimeapi.PodSandboxStatus
+	gotSandbox, ok := decodeSandbox(raw)
+	if proto.Unmarshal(raw, &sandbox) == nil {
+		if d := gocmp.Diff(wantSandbox(&sandbox), gotSandbox, cmpopts.EquateEmpty()); d != "" || !ok {
+			t.Fatalf("a valid sandbox status, malformed %v: %s", !ok, d)
+		}
+		b := encodedStatus{statusMessages: statusMessages{sandboxes: [][]byte{raw}}}
+		if want := gotSandbox.Ready() || len(gotSandbox.IPs) > 0; b.readyOrAddressed() != want {
+			t.Fatalf("readyOrAddressed is %v, want %v", !want, want)
+		}
 	}
-	if !ok {
-		t.Fatal("a valid sandbox status was taken for malformed")
-	}
-	if d := gocmp.Diff(wantSandbox(&m), got, cmpopts.EquateEmpty()); d != "" {
-		t.Fatal(d)
-	}
-	b := encodedStatus{statusMessages: statusMessages{sandboxes: [][]byte{raw}}}
-	if want := got.Ready() || len(got.IPs) > 0; b.readyOrAddressed() != want {
-		t.Fatalf("readyOrAddressed is %v, want %v", !want, want)
-	}
-}
-
-func checkContainerStatus(t *testing.T, raw []byte) {
-	got, ok := decodeContainer(raw)
-	var m runtimeapi.ContainerStatus
-	if proto.Unmarshal(raw, &m) != nil {
-		return
-	}
-	if !ok {
-		t.Fatal("a valid container status was taken for malformed")
-	}
-	if d := gocmp.Diff(wantContainer(&m), got, cmpopts.EquateEmpty()); d != "" {
-		t.Fatal(d)
+	var container runtimeapi.ContainerStatus
+	gotContainer, ok := decodeContainer(raw)
+	if proto.Unmarshal(raw, &container) == nil {
+		if d := gocmp.Diff(wantContainer(&container), gotContainer, cmpopts.EquateEmpty()); d != "" || !ok {
+			t.Fatalf("a valid container status, malformed %v: %s", !ok, d)
+		}
 	}
 }
 
@@ -137,18 +128,13 @@ func checkEvent(t *testing.T, raw []byte) {
 		return
 	}
 	want := pleg.Claim[PodStatus]{Item: pleg.Item{ID: m.ContainerId}, CreatedAt: timeOf(m.CreatedAt)}
-	good := func(id string) bool { return id != "" && len(id) <= maxID }
 	uid, whole := "", true
 	if s := m.PodSandboxStatus; s != nil {
-		for _, v := range []string{s.GetMetadata().GetUid(), s.Labels[labelPodUID], s.Id} {
-			if uid == "" {
-				uid = v
-			}
-		}
-		whole = good(s.Id) && good(uid) && isWhole(s.Metadata, s.CreatedAt)
-		if !good(uid) {
+		uid = ownerOf(s)
+		whole = goodID(s.Id) && goodID(uid) && isWhole(s.Metadata, s.CreatedAt)
+		if !goodID(uid) {
 			uid = ""
-		} else if good(s.Id) {
+		} else if goodID(s.Id) {
 			want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Sandbox, Phase: wantSandbox(s).Phase})
 			if s.Id == m.ContainerId {
 				want.Item.Kind = pleg.Sandbox
@@ -157,8 +143,8 @@ func checkEvent(t *testing.T, raw []byte) {
 	}
 	for _, s := range m.ContainersStatuses {
 		label := s.Labels[labelPodUID]
-		whole = whole && good(s.Id) && (label == "" || good(label)) && isWhole(s.Metadata, s.CreatedAt)
-		if !good(s.Id) || label != "" && !good(label) {
+		whole = whole && goodID(s.Id) && (label == "" || goodID(label)) && isWhole(s.Metadata, s.CreatedAt)
+		if !goodID(s.Id) || label != "" && !goodID(label) {
 			continue
 		}
 		want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Container, Phase: wantContainer(s).Phase})
@@ -166,7 +152,7 @@ func checkEvent(t *testing.T, raw []byte) {
 			uid = s.Labels[labelPodUID]
 		}
 	}
-	if good(uid) {
+	if goodID(uid) {
 		want.Pod = cache.UID(uid)
 	}
 	want.Item.Phase = map[pleg.Kind][]pleg.Phase{
@@ -291,8 +277,5 @@ func FuzzStatus(f *testing.F) {
 			f.Add(mangled(r, c))
 		}
 	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		checkSandboxStatus(t, raw)
-		checkContainerStatus(t, raw)
-	})
+	f.Fuzz(checkStatuses)
 }

@@ -42,10 +42,8 @@ func FuzzListsBySeed(f *testing.F) {
 					containers.Containers[i] = c
 				}
 			}
-			r.Shuffle(len(sandboxes.Items), func(i, j int) { sandboxes.Items[i], sandboxes.Items[j] = sandboxes.Items[j], sandboxes.Items[i] })
-			r.Shuffle(len(containers.Containers), func(i, j int) {
-				containers.Containers[i], containers.Containers[j] = containers.Containers[j], containers.Containers[i]
-			})
+			shuffle(r.Shuffle, sandboxes.Items)
+			shuffle(r.Shuffle, containers.Containers)
 			pair := [2][]byte{inSomeForm(r, sandboxes), inSomeForm(r, containers)}
 			if cut := &pair[r.IntN(2)]; r.IntN(8) == 0 && len(*cut) > 0 { // a listing broken off halfway
 				*cut = (*cut)[:r.IntN(len(*cut))]
@@ -166,22 +164,15 @@ func decodePod(sandboxes, containers []byte, uid cache.UID, among []string) (map
 		}
 		items[item.ID] = item
 	}
-	good := func(id string) bool { return id != "" && len(id) <= maxID }
 	for _, p := range s.Items {
-		owner := p.GetMetadata().GetUid()
-		for _, other := range []string{p.Labels[labelPodUID], p.Id} {
-			if owner == "" {
-				owner = other
-			}
-		}
-		if good(p.Id) && good(owner) && owner == string(uid) {
-			add(pleg.Item{ID: p.Id, Kind: pleg.Sandbox, Phase: sandboxPhase(int32(p.State))})
+		if goodID(p.Id) && ownerOf(p) == string(uid) {
+			add(pleg.Item{ID: p.Id, Kind: pleg.Sandbox, Phase: sandboxPhases[p.State]})
 		}
 	}
 	for _, p := range c.Containers {
 		owner := p.Labels[labelPodUID]
-		if good(p.Id) && (owner == string(uid) || owner == "" && slices.Contains(among, p.PodSandboxId)) {
-			add(pleg.Item{ID: p.Id, Phase: containerPhase(int32(p.State))})
+		if goodID(p.Id) && (owner == string(uid) || owner == "" && slices.Contains(among, p.PodSandboxId)) {
+			add(pleg.Item{ID: p.Id, Phase: containerPhases[p.State]})
 		}
 	}
 	return items, true

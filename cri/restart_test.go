@@ -60,14 +60,10 @@ func TestRuntimeUpgrade(t *testing.T) {
 			p := must(fakeruntime.ProfileByName(profile))
 			rt := must(fakeruntime.New(fakeruntime.Config{Profile: p, Seed: 1}))
 			must(rt.Populate(fakeruntime.Population{Pods: 2, Containers: 1}))
-			l := bufconn.Listen(1 << 20)
 			mu.Lock()
-			listener = l
-			mu.Unlock()
-			ctx, cancel := context.WithCancel(context.Background())
-			var served sync.WaitGroup
-			served.Go(func() { _ = rt.Serve(ctx, l) })
-			return func() { cancel(); served.Wait(); rt.Close() }
+			defer mu.Unlock()
+			listener, stop = serve(rt)
+			return stop
 		}
 		client, err := cri.New(cri.Config{Dialer: func(ctx context.Context) (net.Conn, error) {
 			mu.Lock()

@@ -31,6 +31,18 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// serve serves a fake runtime in memory until it is stopped.
+func serve(rt *fakeruntime.Runtime) (l *bufconn.Listener, stop func()) {
+	l = bufconn.Listen(1 << 20)
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := rt.Serve(context.Background(), l); err != nil {
+			panic(err)
+		}
+	})
+	return l, func() { rt.Close(); served.Wait() }
+}
+
 // world is a fake runtime with a client.
 type world struct {
 	*testing.T
@@ -46,18 +58,9 @@ func inWorld(t *testing.T, profile string, faults fakeruntime.Faults, f func(w *
 	p := must(fakeruntime.ProfileByName(profile))
 	synctest.Test(t, func(t *testing.T) {
 		rt := must(fakeruntime.New(fakeruntime.Config{Profile: p, Faults: faults, Seed: 1}))
-		defer rt.Close()
-		listener := bufconn.Listen(1 << 20)
-		ctx, cancel := context.WithCancel(context.Background())
-		var served sync.WaitGroup
-		served.Go(func() {
-			if err := rt.Serve(ctx, listener); err != nil {
-				t.Error(err)
-			}
-		})
-		defer served.Wait()
-		defer cancel()
-		client := must(cri.New(cri.Config{Endpoint: profile, Dialer: func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }}))
+		listener, stop := serve(rt)
+		defer stop()
+		client := must(cri.New(cri.Config{Endpoint: profile, Dialer: listener.DialContext}))
 		defer client.Close()
 		conn := must(grpc.NewClient("passthrough:///fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })))
