@@ -6,7 +6,9 @@ package events
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,62 +55,109 @@ func TestRestarts(t *testing.T) {
 // continuing lets a process find the series of an earlier one.
 func continuing(o *Options) { o.NoRoster = false }
 
-// TestKilledSoonAfterARestart: adopted series do not keep new series from the roster.
-func TestKilledSoonAfterARestart(t *testing.T) {
-	bubble(t, continuing, func(t *testing.T, r *rig) {
-		r.pod("old", 3)
-		pass(time.Second)
-		r.end(time.Second)
-		r = newRig(t, r.server, continuing)
-		pass(time.Second)
-		r.pod("new", 2)
-		pass(time.Second)
-		r.kill()
-		r = newRig(t, r.server, continuing)
-		r.pod("new", 1)
-		r.pod("old", 1)
-		pass(time.Second)
-		r.wantAbout("new", "Ongoing ×3")
-		r.wantAbout("old", "Ongoing ×4")
-	})
-}
+// command is a command of a history: an expectation or a word.
+var command = regexp.MustCompile(`\[(\w+): ([^\]]*)\]|\S+`)
 
-// TestRestartLater: after more than the threshold another series begins.
-func TestRestartLater(t *testing.T) {
+// play runs a history of processes that share an instance and a server:
+//
+//	start, idle    a process begins, recording or not; run begins to record
+//	end, kill      the process ends in order, within a second, or is killed
+//	stop           its recording ends by its context
+//	a×3            it emits three isomorphic events about the pod a
+//	10m            time passes
+//	fault, mended  the fault begins and ends
+//	ttl=10s        the server keeps for so long what is written from now on
+//	[a: single]    the events about a say this
+//	[calls: patch] these calls were received
+func play(t *testing.T, history string, fault eventstest.Fault, change func(*Options)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := eventstest.NewServer()
-		run := func(n int) {
-			r := newRig(t, server, continuing)
-			r.pod("a", n)
-			pass(time.Second)
-			r.end(time.Second)
+		var r *rig
+		for _, c := range command.FindAllStringSubmatch(history, -1) {
+			name, times, emits := strings.Cut(c[0], "×")
+			ttl, keeps := strings.CutPrefix(c[0], "ttl=")
+			switch word := c[0]; {
+			case c[1] == "calls":
+				r.wantVerbs(c[2])
+			case c[1] != "":
+				r.wantAbout(c[1], c[2])
+			case emits:
+				r.pod(name, must(strconv.Atoi(times))(t))
+			case keeps:
+				server.SetTTL(must(time.ParseDuration(ttl))(t))
+			case word == "start":
+				r = newRig(t, server, change)
+			case word == "idle":
+				r = idleRig(t, server, change)
+			case word == "run":
+				r.start()
+			case word == "end":
+				r.end(time.Second)
+			case word == "kill":
+				r.kill()
+			case word == "stop":
+				r.stop()
+				synctest.Wait()
+			case word == "fault":
+				server.SetFault(fault)
+			case word == "mended":
+				server.SetFault(nil)
+			default:
+				pass(must(time.ParseDuration(word))(t))
+			}
 		}
-		run(2)
-		pass(10 * time.Minute)
-		run(3)
-		pass(10 * time.Minute)
-		run(4)
-		pass(time.Minute)
-		run(5) // continues
-		newRig(t, server, nil).wantAbout("a", "Unknown ×2, Unknown ×3, Unknown ×9")
+		r.wantBooks(0, 0)
 	})
 }
 
-// TestRestartAfterExpiry: the object left by a predecessor has expired, and its series begins anew.
-func TestRestartAfterExpiry(t *testing.T) {
-	bubble(t, continuing, func(t *testing.T, r *rig) {
-		r.server.SetTTL(10 * time.Second)
-		r.pod("a", 2)
-		settle(r)
-		r.server.SetTTL(time.Hour) // of the roster
-		pass(10 * time.Second)
-		r.kill()
-		next := newRig(t, r.server, continuing)
-		next.pod("a", 3)
-		pass(time.Second)
-		next.wantAbout("a", "Ongoing ×3")
-		next.wantBooks(0, 0)
-	})
+// TestHistories: series over pauses, restarts, ends and faults.
+func TestHistories(t *testing.T) {
+	elsewhere := func(c eventstest.Call) bool { return c.Namespace != "ns" }
+	patchOf := func(name string) func(eventstest.Call) bool {
+		return func(c eventstest.Call) bool { return c.Verb == eventstest.Patch && strings.Contains(c.Name, name) }
+	}
+	for _, tc := range []struct {
+		name, history string
+		fault         eventstest.Fault
+		change        func(*Options)
+	}{
+		{name: "a pause short of the threshold", history: "start a×2 5m59.999999999s a×3 5m59.999999999s a×1 6m [a: Finished ×6]"},
+		{name: "another series begins after the threshold", history: "start a×2 6m a×3 6m a×1 6m [a: Finished ×2, Finished ×3, single]"},
+		{name: "and over restarts", history: `start a×2 1s end 10m start a×3 1s end 10m start a×4 1s end
+			1m start a×5 1s end [a: Unknown ×2, Unknown ×3, Unknown ×9]`},
+		{name: "adopted series do not keep new series from the roster", history: `start old×3 1s end
+			start 1s new×2 1s kill start new×1 old×1 1s [new: Ongoing ×3] [old: Ongoing ×4]`},
+		{name: "the object has expired", history: "start ttl=10s a×2 0s ttl=1h 10s kill start a×3 1s [a: Ongoing ×3]"}, // the roster has not
+		{name: "the context ends before the shutdown", history: "start a×2 0s stop a×8 b×1 1s end [a: Unknown ×10] [b: single]"},
+		{name: "recording goes on", history: "start a×2 0s stop a×3 run 6m [a: Finished ×5]"},
+		{
+			name: "the hand-over waits for the server", fault: always(errAway),
+			history: "start a×3 1s end fault start a×2 3m mended 1m [a: Ongoing ×5]",
+		},
+		{
+			name: "the roster is refused", fault: where(elsewhere, always(forbidden("x"))),
+			history: "fault idle a×3 run 10m [a: Finished ×3] [calls: patch! create create! patch] end",
+		},
+		{
+			name: "a role for one namespace", fault: where(elsewhere, always(forbidden("x"))),
+			change:  func(o *Options) { o.NoRoster, o.RosterNamespace = false, "ns" },
+			history: "fault start a×5 1s end start a×5 1s end start a×5 1s end [a: Unknown ×15]",
+		},
+		{
+			name: "the server hangs at the roster", fault: where(patchOf("roster"), slowly(time.Hour)),
+			history: "start a×3 1s end fault start c×1 15m [c: single]",
+		},
+		{
+			name: "the server hangs at a series of the roster", fault: where(patchOf("a."), slowly(time.Hour)),
+			history: "start a×3 b×3 1s end fault start c×1 15m [c: single] [b: Finished ×3]",
+		},
+	} {
+		if tc.change == nil {
+			tc.change = continuing
+		}
+		t.Run(tc.name, func(t *testing.T) { play(t, tc.history, tc.fault, tc.change) })
+	}
 }
 
 // TestRestartOfALongSeries: a series and the roster last for five hours; a restart still finds the
@@ -206,35 +255,6 @@ func TestSourceAfterStart(t *testing.T) {
 	})
 }
 
-// TestStartWhileTheServerIsAway: the hand-over waits for the server, as the events do.
-func TestStartWhileTheServerIsAway(t *testing.T) {
-	bubble(t, continuing, func(t *testing.T, r *rig) {
-		r.pod("a", 3)
-		pass(time.Second)
-		r.end(time.Second)
-		r.server.SetFault(during(3*time.Minute, errAway))
-		next := newRig(t, r.server, continuing)
-		next.pod("a", 2)
-		pass(4 * time.Minute)
-		next.wantAbout("a", "Ongoing ×5")
-	})
-}
-
-// TestRosterRefused: a role without write access to the cluster's namespace still records.
-func TestRosterRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "kube-system" }, always(apierrors.NewForbidden(resource, "x", errors.New("no")))))
-		r := idleRig(t, server, continuing)
-		r.pod("a", 3)
-		r.start()
-		pass(10 * time.Minute)
-		r.wantAbout("a", "Finished ×3")
-		r.wantVerbs("patch! create create! patch")
-		r.end(time.Second)
-	})
-}
-
 // TestRosterIsWrittenBesideAFirstRead: a roster due while another source's is being read is
 // written afterwards.
 func TestRosterIsWrittenBesideAFirstRead(t *testing.T) {
@@ -251,27 +271,6 @@ func TestRosterIsWrittenBesideAFirstRead(t *testing.T) {
 		pass(time.Second)
 		next.wantAbout("a", "Ongoing ×3")
 	})
-}
-
-// TestRosterCannotBePoison: the server hangs at a roster, or at a series in the roster. Other
-// events are not delayed.
-func TestRosterCannotBePoison(t *testing.T) {
-	for _, poison := range []string{"roster", "a."} {
-		bubble(t, continuing, func(t *testing.T, r *rig) {
-			r.pod("a", 3)
-			r.pod("b", 3)
-			pass(time.Second)
-			r.end(time.Second)
-			r.server.SetFault(where(func(c eventstest.Call) bool { return strings.Contains(c.Name, poison) && c.Verb == eventstest.Patch }, slowly(time.Hour)))
-			next := newRig(t, r.server, continuing)
-			next.pod("c", 1)
-			pass(15 * time.Minute)
-			next.wantAbout("c", "single")
-			if poison == "a." {
-				next.wantAbout("b", "Finished ×3")
-			}
-		})
-	}
 }
 
 // TestCreateOnlyRole: a role with create but not patch keeps its first events; the unwritten rest

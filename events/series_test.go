@@ -78,22 +78,6 @@ func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
 	})
 }
 
-func TestNextSeriesAfterTheThreshold(t *testing.T) {
-	for gap, want := range map[time.Duration]string{
-		6*time.Minute - time.Nanosecond: "Finished ×6", 6 * time.Minute: "Finished ×2, Finished ×3, single",
-	} {
-		bubble(t, nil, func(t *testing.T, r *rig) {
-			for _, n := range []int{2, 3, 1} {
-				r.pod("a", n)
-				pass(gap)
-			}
-			pass(time.Nanosecond)
-			r.wantAbout("a", want)
-			r.wantBooks(0, 0)
-		})
-	}
-}
-
 func TestRecurringSingletonsDoNotProbe(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		const n = 60

@@ -27,6 +27,9 @@ func TestShutdownFlushes(t *testing.T) {
 		for i := range 20 {
 			r.pod(fmt.Sprint("p", i), i+1) // many are still in the queue
 		}
+		if err := r.Run(t.Context()); !errors.Is(err, ErrRunning) {
+			t.Errorf("a second Run says %v", err)
+		}
 		var ends sync.WaitGroup
 		for range 5 { // each waits for the first
 			ends.Go(func() { r.end(time.Minute) })
@@ -155,38 +158,4 @@ func TestShutdownWithoutRecording(t *testing.T) {
 	if _, err := b.StartEventWatcher(func(runtime.Object) {}); !errors.Is(err, ErrShutdown) {
 		t.Errorf("a watcher: %v", err)
 	}
-}
-
-func TestShutdownAfterTheContextEnded(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.pod("a", 2)
-		settle(r)
-		r.stop() // as components do: first the context, then Shutdown
-		settle(r)
-		r.pod("a", 8)
-		r.pod("b", 1)
-		pass(time.Second)
-		r.Shutdown()
-		all := r.server.Events()
-		if len(all) != 2 || told(&all[0]) != "Unknown ×10" {
-			t.Errorf("stored: %s", brief(all))
-		}
-		r.wantBooks(0, 0)
-	})
-}
-
-func TestRunAgainContinues(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, r *rig) {
-		if err := r.Run(t.Context()); !errors.Is(err, ErrRunning) {
-			t.Errorf("a second Run says %v", err)
-		}
-		r.pod("a", 2)
-		settle(r)
-		r.stop()
-		settle(r)
-		r.pod("a", 3)
-		r.start()
-		pass(6 * time.Minute)
-		r.wantTold("Finished ×5")
-	})
 }

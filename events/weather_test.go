@@ -266,21 +266,6 @@ func TestThroughputAfterARestart(t *testing.T) {
 	})
 }
 
-// TestNamespacedRole: a controller with write access to a single namespace continues its series.
-func TestNamespacedRole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := eventstest.NewServer()
-		server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace != "ns" }, always(forbidden("x"))))
-		for range 3 {
-			r := newRig(t, server, func(o *Options) { o.NoRoster, o.RosterNamespace = false, "ns" })
-			r.pod("a", 5)
-			pass(time.Second)
-			r.end(time.Second)
-		}
-		newRig(t, server, nil).wantAbout("a", "Unknown ×15")
-	})
-}
-
 // TestTableFull: a table full of stored series without a flush has its own drop reason.
 func TestTableFull(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxSeries, o.MaxQueue = 10, 100 }, func(t *testing.T, r *rig) {
