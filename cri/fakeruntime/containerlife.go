@@ -69,8 +69,8 @@ func (rt *Runtime) admit(c *container) error {
 // addCreated stores an admitted container, and emits its event.
 func (rt *Runtime) addCreated(c *container) *event {
 	rt.placeContainer(c)
-	ev, how := rt.emitContainer(c, eventCreated)
-	rt.record(c.sb, c, StateNone, StateCreated, how, ev)
+	ev := rt.emitContainer(c, eventCreated)
+	rt.record(c.sb, c, StateNone, StateCreated, ev)
 	return ev
 }
 
@@ -99,12 +99,12 @@ func (rt *Runtime) startContainer(c *container) (*event, error) {
 	now := rt.stamp()
 	if err := rt.failure(c); err != nil {
 		c.set(view{state: StateExited, finishedAt: now, exitCode: exitStart, reason: "StartError", message: err.Error()})
-		rt.record(c.sb, c, StateCreated, StateExited, NoEvent, nil)
+		rt.record(c.sb, c, StateCreated, StateExited, nil)
 		return nil, err
 	}
 	c.set(view{state: StateRunning, startedAt: now})
-	ev, how := rt.emitContainer(c, eventStarted)
-	rt.record(c.sb, c, StateCreated, StateRunning, how, ev)
+	ev := rt.emitContainer(c, eventStarted)
+	rt.record(c.sb, c, StateCreated, StateRunning, ev)
 	rt.limitLife(c)
 	return ev, nil
 }
@@ -166,24 +166,22 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 		v.exitCode, v.reason = exitUnknown, "Unknown"
 		c.set(v)
 		rt.unseen = append(rt.unseen, c)
-		rt.record(c.sb, c, old, StateExited, NoEvent, nil)
+		rt.record(c.sb, c, old, StateExited, nil)
 		return
 	}
 	c.set(v)
-	if rt.roll(rollSilentExit, rt.faults.SilentExit, c.id) {
-		rt.record(c.sb, c, old, StateExited, Faulted, nil)
-		return
+	ev := &event{how: Faulted}
+	if !rt.roll(rollSilentExit, rt.faults.SilentExit, c.id) {
+		ev = rt.emitContainer(c, eventStopped)
 	}
-	ev, how := rt.emitContainer(c, eventStopped)
-	rt.record(c.sb, c, old, StateExited, how, ev)
+	rt.record(c.sb, c, old, StateExited, ev)
 }
 
 // endUnborn ends a container without a start, where the runtime does so before a removal.
 func (rt *Runtime) endUnborn(c *container) {
 	now := rt.stamp()
 	c.set(view{state: StateExited, finishedAt: max(now-int64(rt.cfg.Profile.ExitLag), c.createdAt), exitCode: exitUnborn, reason: "Error"})
-	ev, how := rt.emitContainer(c, eventStopped)
-	rt.record(c.sb, c, StateCreated, StateExited, how, ev)
+	rt.record(c.sb, c, StateCreated, StateExited, rt.emitContainer(c, eventStopped))
 }
 
 // Remove removes a container; a running container is stopped first.
@@ -206,11 +204,10 @@ func (rt *Runtime) removeContainer(c *container, silent bool) *event {
 		c.sb.ghosts = append(c.sb.ghosts[:0], c.sb.ghosts[1:]...)
 	}
 	var ev *event
-	how := NoEvent
 	if !silent {
-		ev, how = rt.emitContainer(c, eventDeleted)
+		ev = rt.emitContainer(c, eventDeleted)
 	}
-	rt.record(c.sb, c, old, StateRemoved, how, ev)
+	rt.record(c.sb, c, old, StateRemoved, ev)
 	return ev
 }
 
@@ -223,14 +220,14 @@ func (rt *Runtime) LoseTrack(containerID string) error {
 		v := c.view
 		v.state = StateUnknown
 		c.set(v)
-		rt.record(c.sb, c, StateRunning, StateUnknown, NoEvent, nil)
+		rt.record(c.sb, c, StateRunning, StateUnknown, nil)
 		return nil
 	})
 }
 
-// record writes a change into the history and ties it to its event.
-func (rt *Runtime) record(sb *sandbox, c *container, old, now State, how Emission, ev *event) {
-	ch := Change{Time: time.Now(), PodUID: sb.uid, SandboxID: sb.id, Old: old, New: now, Event: how}
+// record writes a change into the history and ties it to its event; nil is none.
+func (rt *Runtime) record(sb *sandbox, c *container, old, now State, ev *event) {
+	ch := Change{Time: time.Now(), PodUID: sb.uid, SandboxID: sb.id, Old: old, New: now}
 	if c != nil {
 		ch.ContainerID = c.id
 		if now == StateExited {
@@ -240,5 +237,6 @@ func (rt *Runtime) record(sb *sandbox, c *container, old, now State, how Emissio
 	seq := rt.history.add(ch)
 	if ev != nil {
 		ev.change, ev.recorded = seq, true
+		rt.settle(ev, ev.how)
 	}
 }

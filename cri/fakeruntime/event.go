@@ -34,19 +34,18 @@ type event struct {
 	change   uint64 // Seq of the reported change, if recorded
 	recorded bool
 
-	deferred  bool          // held or delayed: nobody waits for it
-	accepted  bool          // every subscriber's channel had room
-	room      chan struct{} // closed when accepted; nil: nobody waits
+	stuck     bool          // has no room in a subscriber's channel
+	room      chan struct{} // closed when there is room; nil: nobody waits
 	receivers int           // subscribers that have it in their queue or send it
 	delivered bool          // to one of them at least
 }
 
 // accept releases the caller that waits for room for the event.
 func (ev *event) accept() {
-	if !ev.accepted && ev.room != nil {
+	if ev.stuck && ev.room != nil {
 		close(ev.room)
 	}
-	ev.accepted = true
+	ev.stuck = false
 }
 
 // heldEvent is an event waiting to be overtaken by another event of its container.
@@ -70,23 +69,25 @@ func (p payload) id() string {
 }
 
 // emitSandbox and emitContainer send the event of a change just made, unless the profile has none,
-// the runtime is down, or a fault prevents it. They return the event, if one was or will be sent,
-// and its fate.
-func (rt *Runtime) emitSandbox(sb *sandbox, kind eventKind) (*event, Emission) {
-	return rt.emit(payload{kind, sb, nil}, &event{how: Emitted})
+// the runtime is down, or a fault prevents it. They return the event, which knows its fate.
+func (rt *Runtime) emitSandbox(sb *sandbox, kind eventKind) *event {
+	ev := &event{}
+	rt.emit(payload{kind, sb, nil}, ev)
+	return ev
 }
 
-func (rt *Runtime) emitContainer(c *container, kind eventKind) (*event, Emission) {
+func (rt *Runtime) emitContainer(c *container, kind eventKind) *event {
 	p := payload{kind, c.sb, c}
 	held := c.held
 	if held == nil && rt.mayHold(p) {
-		return rt.hold(p), Emitted
+		return rt.hold(p)
 	}
-	ev, how := rt.emit(p, &event{how: Emitted})
+	ev := &event{}
+	rt.emit(p, ev)
 	if held != nil {
 		rt.release(c, held)
 	}
-	return ev, how
+	return ev
 }
 
 // mayHold decides whether the next event of its container overtakes the event.
@@ -104,7 +105,7 @@ func (rt *Runtime) mayHold(p payload) bool {
 }
 
 func (rt *Runtime) hold(p payload) *event {
-	ev := &event{how: Emitted, deferred: true}
+	ev := &event{how: Emitted}
 	h := &heldEvent{p.kind, ev}
 	p.c.held = h
 	rt.thisLife(swapHold, func() { rt.release(p.c, h) }, func() {
@@ -122,8 +123,7 @@ func (rt *Runtime) release(c *container, h *heldEvent) {
 		return
 	}
 	c.held = nil
-	_, how := rt.emit(payload{h.kind, c.sb, c}, h.ev)
-	rt.settle(h.ev, how)
+	rt.emit(payload{h.kind, c.sb, c}, h.ev)
 }
 
 // tells says whether the runtime has an event stream at all, and is up.
@@ -131,46 +131,40 @@ func (rt *Runtime) tells() bool {
 	return rt.cfg.Profile.Events == EventsOn && rt.phase == phaseUp
 }
 
-func (rt *Runtime) emit(p payload, ev *event) (*event, Emission) {
+// emit encodes and publishes an event, now or later, and settles its fate so far.
+func (rt *Runtime) emit(p payload, ev *event) {
 	if !rt.tells() {
-		return nil, NoEvent
+		rt.settle(ev, NoEvent)
+		return
 	}
 	id, k, f := p.id(), uint64(p.kind), &rt.faults
-	if rt.roll(rollDrop, f.Drop, id, k) {
-		return nil, Faulted
-	}
 	broken := parts{
 		stale:      rt.roll(rollStale, f.Stale, id, k),
 		noSandbox:  rt.roll(rollNilSandbox, f.NilSandbox, id, k),
 		noStatuses: rt.roll(rollNilStatuses, f.NilStatuses, id, k),
 		invalid:    rt.roll(rollInvalidEvent, f.InvalidEvent, id, k),
 	}
-	if rt.cfg.Profile.PayloadAllOrNothing && (broken.noSandbox || broken.noStatuses) {
-		return nil, Faulted
+	if rt.roll(rollDrop, f.Drop, id, k) || rt.cfg.Profile.PayloadAllOrNothing && (broken.noSandbox || broken.noStatuses) {
+		rt.settle(ev, Faulted)
+		return
 	}
 	ev.wire = rt.encodeEvent(p, broken)
 	if rt.roll(rollOversize, f.Oversize, id, k) {
 		ev.pad = cmp.Or(f.OversizeBytes, 17<<20)
 	}
 	again := rt.roll(rollDuplicate, f.Duplicate, id, k)
-	if rt.roll(rollDelay, f.Delay, id, k) {
-		ev.deferred = true
-		rt.thisLife(cmp.Or(f.DelayBy, 200*time.Millisecond), func() {
-			rt.settle(ev, rt.publish(ev))
-			rt.repeat(ev, again)
-		}, func() { rt.settle(ev, Lost) })
-		return ev, Emitted
+	publish := func() {
+		rt.settle(ev, rt.publish(ev))
+		if again {
+			rt.publish(&event{wire: ev.wire, pad: ev.pad})
+		}
 	}
-	ev.how = rt.publish(ev)
-	rt.repeat(ev, again)
-	return ev, ev.how
-}
-
-// repeat sends an event once more.
-func (rt *Runtime) repeat(ev *event, again bool) {
-	if again {
-		rt.publish(&event{wire: ev.wire, pad: ev.pad, how: Emitted})
+	if !rt.roll(rollDelay, f.Delay, id, k) {
+		publish()
+		return
 	}
+	rt.settle(ev, Emitted)
+	rt.thisLife(cmp.Or(f.DelayBy, 200*time.Millisecond), publish, func() { rt.settle(ev, Lost) })
 }
 
 // thisLife schedules fn, or gone instead if the runtime has died meanwhile.

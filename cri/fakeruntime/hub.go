@@ -65,7 +65,7 @@ func (rt *Runtime) publish(ev *event) Emission {
 	}
 	h, p := &rt.hub, &rt.cfg.Profile
 	live, _ := rt.live()
-	ev.accepted = p.Delivery != DeliverBroadcast || !live
+	ev.stuck = p.Delivery == DeliverBroadcast && live
 	switch {
 	case p.Delivery == DeliverBroadcast && !live && len(h.subs) > 0: // stalled subscribers swallow it
 		return Discarded

@@ -35,71 +35,54 @@ type row[T listed] struct {
 	state State
 }
 
-// findContainers selects by ID, sandbox, or pod UID through an index, and tests only the result
-// against the rest of the filter.
+// findContainers returns the containers of a filter.
 func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []row[*container] {
 	rt.lock()
 	defer rt.mu.Unlock()
-	short := rt.cfg.Profile.ShortIDs
-	candidates := rt.store.containers.list
-	sandboxID := f.GetPodSandboxId()
-	if sandboxID != "" {
-		sb, ok, _ := rt.store.sandboxes.find(sandboxID, short)
-		if !ok {
-			return nil
-		}
-		sandboxID, candidates = sb.id, sb.containers
+	rows := find(rt, &rt.store.containers, f.GetId(), f.GetLabelSelector(), func(p *pod) []*container { return p.labelledC })
+	if f.GetPodSandboxId() != "" {
+		sb, ok, _ := rt.store.sandboxes.find(f.GetPodSandboxId(), rt.cfg.Profile.ShortIDs)
+		rows = slices.DeleteFunc(rows, func(r row[*container]) bool { return !ok || r.item.sb != sb })
 	}
-	selector := f.GetLabelSelector()
-	if uid := selector[labelPodUID]; uid != "" && sandboxID == "" {
-		p := rt.store.pods[uid]
-		if p == nil {
-			return nil
-		}
-		candidates = p.labelledC
-	}
-	if f.GetId() != "" {
-		c, ok, _ := rt.store.containers.find(f.GetId(), short)
-		if !ok || sandboxID != "" && c.sb.id != sandboxID {
-			return nil
-		}
-		candidates = []*container{c}
-	}
-	return rowsOf(candidates, f.GetState() != nil, int64(f.GetState().GetState()), selector)
+	return inState(rows, f.GetState() != nil, int64(f.GetState().GetState()))
 }
 
-// findSandboxes is findContainers for sandboxes.
+// findSandboxes returns the sandboxes of a filter.
 func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []row[*sandbox] {
 	rt.lock()
 	defer rt.mu.Unlock()
-	candidates := rt.store.sandboxes.list
-	selector := f.GetLabelSelector()
-	if uid := selector[labelPodUID]; uid != "" {
-		p := rt.store.pods[uid]
-		if p == nil {
-			return nil
-		}
-		candidates = p.labelledS
-	}
-	if f.GetId() != "" {
-		sb, ok, _ := rt.store.sandboxes.find(f.GetId(), rt.cfg.Profile.ShortIDs)
-		if !ok {
-			return nil
-		}
-		candidates = []*sandbox{sb}
-	}
-	return rowsOf(candidates, f.GetState() != nil, int64(f.GetState().GetState()), selector)
+	rows := find(rt, &rt.store.sandboxes, f.GetId(), f.GetLabelSelector(), func(p *pod) []*sandbox { return p.labelledS })
+	return inState(rows, f.GetState() != nil, int64(f.GetState().GetState()))
 }
 
-// rowsOf returns the candidates with the labels, and with the state if there is one to ask for.
-func rowsOf[T listed](candidates []T, byState bool, state int64, selector map[string]string) []row[T] {
-	rows := make([]row[T], 0, len(candidates))
+// find returns the items with the ID and the labels, if requested: an ID or a pod's UID through an
+// index, tested against the rest of the labels.
+func find[T listed](rt *Runtime, in *items[T], id string, selector map[string]string, ofPod func(*pod) []T) (rows []row[T]) {
+	candidates := in.list
+	if uid := selector[labelPodUID]; uid != "" {
+		candidates = nil
+		if p := rt.store.pods[uid]; p != nil {
+			candidates = ofPod(p)
+		}
+	}
+	if id != "" {
+		candidates = nil
+		if item, ok, _ := in.find(id, rt.cfg.Profile.ShortIDs); ok {
+			candidates = []T{item}
+		}
+	}
+	rows = make([]row[T], 0, len(candidates))
 	for _, item := range candidates {
-		if s := item.current(); (!byState || s.enum() == state) && (len(selector) == 0 || matches(selector, item)) {
-			rows = append(rows, row[T]{item, s})
+		if len(selector) == 0 || matches(selector, item) {
+			rows = append(rows, row[T]{item, item.current()})
 		}
 	}
 	return rows
+}
+
+// inState returns the rows in a state, if there is one to ask for.
+func inState[T listed](rows []row[T], ask bool, state int64) []row[T] {
+	return slices.DeleteFunc(rows, func(r row[T]) bool { return ask && r.state.enum() != state })
 }
 
 // matches tests a label selector; labels are decoded from the blob only for selectors of more than

@@ -69,19 +69,15 @@ func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 		return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", ErrExists, sb.name, sb.namespace, sb.uid, sb.attempt, old.id)
 	}
 	rt.placeSandbox(sb)
-	var first *event
-	how := NoEvent
+	first := &event{}
 	if rt.cfg.Profile.SandboxCreated {
-		first, how = rt.emitSandbox(sb, eventCreated)
+		first = rt.emitSandbox(sb, eventCreated)
 	}
-	ev, started := rt.emitSandbox(sb, eventStarted)
-	if how != Emitted {
-		how = started
+	ev := rt.emitSandbox(sb, eventStarted)
+	if ev.how != Emitted && first.how == Emitted {
+		ev = first // the history has the event that was sent
 	}
-	if ev == nil {
-		ev = first
-	}
-	rt.record(sb, nil, StateNone, StateReady, how, ev)
+	rt.record(sb, nil, StateNone, StateReady, ev)
 	return ev, nil
 }
 
@@ -118,12 +114,11 @@ func (rt *Runtime) sandboxDown(sb *sandbox, silent bool) {
 	}
 	sb.state = StateNotReady
 	var ev *event
-	how := NoEvent
 	if !silent {
-		ev, how = rt.emitSandbox(sb, eventStopped) // the network is torn down after the event
+		ev = rt.emitSandbox(sb, eventStopped) // the network is torn down after the event
 	}
 	sb.ip = ""
-	rt.record(sb, nil, StateReady, StateNotReady, how, ev)
+	rt.record(sb, nil, StateReady, StateNotReady, ev)
 }
 
 // RemoveSandbox stops the sandbox, removes its containers, and removes it. A runtime that reports a
@@ -136,8 +131,7 @@ func (rt *Runtime) RemoveSandbox(id string) error {
 	})
 }
 
-// removeSandbox returns the last event, and a channel closed when the sandbox has left the store
-// (nil: already left).
+// removeSandbox returns the last event, and a channel closed when the sandbox has left the store.
 func (rt *Runtime) removeSandbox(sb *sandbox) (*event, <-chan struct{}) {
 	if sb.removing {
 		return nil, nil
@@ -147,31 +141,23 @@ func (rt *Runtime) removeSandbox(sb *sandbox) (*event, <-chan struct{}) {
 	for len(sb.containers) > 0 {
 		rt.removeContainer(sb.containers[0], rt.cfg.Profile.SilentCascade)
 	}
-	var ev *event
-	how := NoEvent
+	ev := &event{}
 	if rt.cfg.Profile.SandboxDeleted {
-		ev, how = rt.emitSandbox(sb, eventDeleted)
+		ev = rt.emitSandbox(sb, eventDeleted)
 	}
 	sb.removing = true
-	lag := rt.cfg.Profile.DeleteLag
-	if lag == 0 || ev == nil {
-		rt.dropSandbox(sb, how, ev)
-		return ev, nil
-	}
 	gone := make(chan struct{})
-	rt.sched.after(lag, func() {
-		rt.dropSandbox(sb, how, ev)
+	drop := func() {
+		rt.store.removeSandbox(sb)
+		rt.record(sb, nil, StateNotReady, StateRemoved, ev)
 		close(gone)
-	})
-	return ev, gone
-}
-
-func (rt *Runtime) dropSandbox(sb *sandbox, how Emission, ev *event) {
-	rt.store.removeSandbox(sb)
-	if ev != nil {
-		how = ev.how
 	}
-	rt.record(sb, nil, StateNotReady, StateRemoved, how, ev)
+	if lag := rt.cfg.Profile.DeleteLag; lag > 0 && ev.wire != nil {
+		rt.sched.after(lag, drop)
+	} else {
+		drop()
+	}
+	return ev, gone
 }
 
 // KillShim makes the sandbox die as when its shim is killed: its STOPPED comes first, while its
@@ -200,7 +186,7 @@ func (rt *Runtime) RecoverSandbox(id string) error {
 			sb.ip = ipOf(rt.ips)
 			rt.ips++
 		}
-		rt.record(sb, nil, StateNotReady, StateReady, NoEvent, nil)
+		rt.record(sb, nil, StateNotReady, StateReady, nil)
 		return nil
 	})
 }

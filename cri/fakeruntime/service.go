@@ -213,7 +213,7 @@ func until[T any](ctx context.Context, life <-chan struct{}, moment <-chan T) er
 func (s *service) perform(change func() (*event, error)) error {
 	s.rt.lock()
 	ev, err := change()
-	if err != nil || ev == nil || ev.deferred || ev.accepted {
+	if err != nil || ev == nil || !ev.stuck {
 		s.rt.mu.Unlock()
 		return err
 	}

@@ -111,7 +111,7 @@ func (rt *Runtime) Stats() Stats {
 	defer rt.mu.Unlock()
 	s := Stats{RPCs: maps.Clone(rt.rpcs), Emitted: rt.hub.emitted, Subscribers: len(rt.hub.subs)}
 	for _, ev := range rt.hub.waiting {
-		if !ev.accepted {
+		if ev.stuck {
 			s.Blocked++
 		}
 	}
