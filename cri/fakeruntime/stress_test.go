@@ -108,62 +108,44 @@ func checkHistory(t *testing.T, rt *Runtime) {
 // drive changes pods by the CRI and directly. Errors are expected: others drive too, and the
 // runtime restarts.
 func drive(ctx context.Context, w *world, r *rand.Rand) {
-	call := func(f func(ctx context.Context)) {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		f(ctx)
-	}
 	for ctx.Err() == nil {
 		time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond)
+		one, cancel := context.WithTimeout(ctx, time.Second)
 		uid := "u" + itoa(uint32(r.IntN(8)))
 		var sb, c string
-		if pod, ok := w.rt.PodTruth(uid); ok {
+		pod, ok := w.rt.PodTruth(uid)
+		if ok {
 			s := pod.Sandboxes[r.IntN(len(pod.Sandboxes))]
 			sb = s.ID
 			if len(s.Containers) > 0 {
 				c = s.Containers[r.IntN(len(s.Containers))].ID
 			}
 		}
-		switch r.IntN(12) {
-		case 0:
-			if pod, _ := w.rt.PodTruth(uid); len(pod.Sandboxes) < 3 {
-				w.rt.AddPod(PodSpec{UID: uid})
-			}
-		case 1, 2:
+		switch n := r.IntN(12); {
+		case n == 0 && len(pod.Sandboxes) < 3:
+			w.rt.AddPod(PodSpec{UID: uid})
+		case n == 1, n == 2:
 			w.rt.AddContainer(sb, ContainerSpec{Life: After(time.Duration(r.IntN(300))*time.Millisecond, int32(r.IntN(256)))})
-		case 3, 4:
+		case n == 3, n == 4:
 			w.rt.Start(c)
-		case 5:
+		case n == 5:
 			w.rt.Exit(c, 1)
-		case 6:
-			call(func(ctx context.Context) {
-				w.cri.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c})
-			})
-		case 7:
-			if r.IntN(2) == 0 {
-				call(func(ctx context.Context) {
-					w.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb})
-				})
-			}
-		case 8:
-			call(func(ctx context.Context) {
-				w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c"+itoa(uint32(r.IntN(100))), "sleep", "1")})
-			})
-		case 9:
-			call(func(ctx context.Context) {
-				w.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c})
-			})
-		case 10:
-			if r.IntN(10) == 0 {
-				w.rt.KillShim(sb)
-			} else {
-				w.rt.LoseTrack(c)
-			}
-		case 11:
-			if r.IntN(10) == 0 {
-				w.rt.RecoverSandbox(sb)
-			}
+		case n == 6:
+			w.cri.RemoveContainer(one, &runtimeapi.RemoveContainerRequest{ContainerId: c})
+		case n == 7 && r.IntN(2) == 0:
+			w.cri.RemovePodSandbox(one, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb})
+		case n == 8:
+			w.cri.CreateContainer(one, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c"+itoa(uint32(r.IntN(100))), "sleep", "1")})
+		case n == 9:
+			w.cri.StartContainer(one, &runtimeapi.StartContainerRequest{ContainerId: c})
+		case n == 10 && r.IntN(10) == 0:
+			w.rt.KillShim(sb)
+		case n == 10:
+			w.rt.LoseTrack(c)
+		case n == 11 && r.IntN(10) == 0:
+			w.rt.RecoverSandbox(sb)
 		}
+		cancel()
 	}
 }
 
