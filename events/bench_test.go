@@ -35,10 +35,7 @@ var ofKubelet = corev1.EventSource{Component: "kubelet", Host: "node-1"}
 
 func recording(ctx context.Context, tb testing.TB, sink clientevents.EventSink) *Broadcaster {
 	tb.Helper()
-	b, err := New(Options{Sink: sink, Instance: "node-1", NoRoster: true})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	b := must(New(Options{Sink: sink, Instance: "node-1", NoRoster: true}))(tb)
 	b.StartRecordingToSink(ctx.Done())
 	return b
 }
@@ -64,9 +61,7 @@ func oursByRecord(ctx context.Context, tb testing.TB, sink clientevents.EventSin
 func clientEvents(ctx context.Context, tb testing.TB, sink clientevents.EventSink, _ record.EventSink) (emitter, func()) {
 	tb.Helper()
 	b := clientevents.NewBroadcaster(sink)
-	if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, b.StartRecordingToSinkWithContext(ctx))
 	return newer(b.NewRecorder(scheme.Scheme, controller)), b.Shutdown
 }
 

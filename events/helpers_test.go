@@ -98,9 +98,7 @@ func (r *rig) start() {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
-	if err := r.StartRecordingToSinkWithContext(ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, r.StartRecordingToSinkWithContext(ctx))
 }
 
 // shutdown ends the rig within the time and returns the shutdown's error.

@@ -259,9 +259,7 @@ func TestNoSink(t *testing.T) {
 			t.Errorf("recording: %v", err)
 		}
 		seen := 0
-		if _, err := b.StartEventWatcher(func(runtime.Object) { seen++ }); err != nil {
-			t.Fatal(err)
-		}
+		must(b.StartEventWatcher(func(runtime.Object) { seen++ }))(t)
 		r := b.NewRecorder(nil, "c")
 		for i := range 100 {
 			r.Eventf(podRef(fmt.Sprint(i)), nil, "Normal", "R", "A", "")

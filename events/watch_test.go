@@ -56,9 +56,7 @@ func TestSlowWatcherMissesEventsAndBlocksNobody(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		release := make(chan struct{})
 		seen := 0
-		if _, err := r.StartEventWatcher(func(runtime.Object) { <-release; seen++ }); err != nil {
-			t.Fatal(err)
-		}
+		must(r.StartEventWatcher(func(runtime.Object) { <-release; seen++ }))(t)
 		r.pod("a", 1)
 		synctest.Wait() // it is held up with the first one
 		r.pod("a", 2999)
@@ -77,9 +75,7 @@ func TestSlowWatcherMissesEventsAndBlocksNobody(t *testing.T) {
 func TestWatchersEndWithTheShutdown(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		seen := 0
-		if _, err := r.StartEventWatcher(func(runtime.Object) { time.Sleep(time.Millisecond); seen++ }); err != nil {
-			t.Fatal(err)
-		}
+		must(r.StartEventWatcher(func(runtime.Object) { time.Sleep(time.Millisecond); seen++ }))(t)
 		r.pod("a", 100)
 		r.end(time.Minute)
 		if seen != 100 {

@@ -151,10 +151,8 @@ func TestTwoProcesses(t *testing.T) {
 		work := func(seconds int, rigs ...*rig) {
 			for range seconds {
 				for _, r := range rigs {
-					for i := range 4 {
-						r.pod(fmt.Sprint("p", i), 1)
-						told++
-					}
+					r.pods(4, 1)
+					told += 4
 				}
 				pass(time.Second)
 				for _, e := range server.Events() {

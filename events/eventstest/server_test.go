@@ -27,25 +27,20 @@ func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer()
 		s.SetTTL(time.Minute)
-		k, ctx := s.Sink(), t.Context()
-		e := valid("a")
-		if _, err := k.Create(ctx, e); err != nil {
-			t.Fatal(err)
-		}
+		k, e := s.Sink(), valid("a")
+		create := func() error { _, err := k.Create(t.Context(), e); return err }
+		patch := func(data string) error { _, err := k.Patch(t.Context(), e, []byte(data)); return err }
+		created := create()
 		time.Sleep(40 * time.Second)
-		if _, err := k.Patch(ctx, e, []byte("{}")); err != nil {
-			t.Fatal(err)
-		}
+		patched := patch("{}")
 		time.Sleep(20 * time.Second)
-		if _, err := k.Patch(ctx, e, []byte("{}")); !apierrors.IsNotFound(err) {
-			t.Fatalf("after its minute: %v", err)
+		if err := patch("{}"); created != nil || patched != nil || !apierrors.IsNotFound(err) {
+			t.Fatalf("created: %v, patched: %v, after its minute: %v", created, patched, err)
 		}
-		if _, err := k.Create(ctx, e); err != nil {
-			t.Fatal(err)
-		}
+		created = create()
 		time.Sleep(40 * time.Second)
-		if _, err := k.Patch(ctx, e, []byte("{\"metadata\":{\"labels\":{\"a\":\"b\"}}}")); err != nil {
-			t.Fatal(err)
+		if patched = patch(`{"metadata":{"labels":{"a":"b"}}}`); created != nil || patched != nil {
+			t.Fatalf("created: %v, patched: %v", created, patched)
 		}
 		time.Sleep(40 * time.Second)
 		if n := len(s.Events()); n != 1 {
