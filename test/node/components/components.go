@@ -6,8 +6,8 @@
 //
 // # Model
 //
-// The scripts build and unpack in test/node make the programs, once for each version and Go release,
-// in build/. A [Set] is the paths.
+// The scripts build and unpack in test/node make the programs, once for each version and Go
+// release, in build/. A [Set] is the paths.
 //
 // # Concurrency
 //
@@ -15,8 +15,8 @@
 //
 // # Errors
 //
-// An error has the script's last lines, which name the missing requirement where known (a C compiler,
-// a reachable registry).
+// An error has the script's last lines, which name the missing requirement where known (a C
+// compiler, a reachable registry).
 package components
 
 import (
