@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"math"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -290,19 +289,14 @@ func (s *seen) compare(t *testing.T, ctx context.Context, dial dialer) {
 // scrape adds the i-th sample of each series.
 func (s *seen) scrape(t *testing.T, registry *prometheus.Registry, i int) {
 	families := must(registry.Gather())(t)
-	var text strings.Builder
+	var text bytes.Buffer
 	for _, f := range families {
 		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for line := range strings.Lines(text.String()) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		at := strings.LastIndexByte(line, ' ')
-		v := must(strconv.ParseFloat(strings.TrimSpace(line[at:]), 64))(t)
-		name, labels, _ := strings.Cut(line[:at], "{")
+	for metric, v := range bench.Scrape(text.Bytes()) {
+		name, labels, _ := strings.Cut(metric, "{")
 		series := name + `{job="n",instance="a"}`
 		if labels != "" {
 			series = name + `{job="n",instance="a",` + labels

@@ -19,7 +19,6 @@ import (
 	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,7 +60,7 @@ func TestFleet(t *testing.T) {
 	c.t.Logf("series: %v", series)
 
 	c.do("drop the exits of n2", c.nodes[1].command(dropExits))
-	c.churn(36)
+	c.kubectl("apply", "-f", "test/fleet/testdata/churn.yaml")
 	fake := c.startLoad("--pods", "4", "--duration", "3s") // on the fake runtime in its pods
 	c.await("the alert names n2 alone", func(ctx context.Context) error {
 		firing, err := c.query(ctx, `ALERTS{alertname="PLEGFleetNodeLosesEvents",alertstate="firing"}`)
@@ -317,29 +316,6 @@ func (c *cluster) alias() {
 	c.kubectl("--namespace", "k3s", "rollout", "status", "daemonset/pleg-watch", "--timeout=60s")
 	c.kubectl("delete", "--wait=false", "namespace", "k3s")
 	c.step("the overlay k3s watches n1 and n2")
-}
-
-// churn runs short pods, a third of them on each node.
-func (c *cluster) churn(pods int32) {
-	labels := map[string]string{"app": "churn"}
-	job := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: "churn"},
-		Spec: batchv1.JobSpec{
-			Completions: new(pods), Parallelism: new(pods / 3), CompletionMode: new(batchv1.IndexedCompletion),
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false), DNSPolicy: corev1.DNSDefault,
-					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
-						MaxSkew: 2, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
-					}},
-					Containers: []corev1.Container{{Name: "c", Image: image.DefaultRef, ImagePullPolicy: corev1.PullNever, Args: []string{"sleep", "1s"}}},
-				},
-			},
-		},
-	}
-	_, err := c.BatchV1().Jobs("default").Create(c.t.Context(), job, metav1.CreateOptions{})
-	c.do("make the churn", err)
 }
 
 // undeploy removes what deploy applied.

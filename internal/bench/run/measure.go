@@ -27,7 +27,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		return nil, context.Cause(r.asked)
 	}
 	before := r.driver.Stats()
-	err := r.eachSide(func(s *side) (err error) {
+	err := r.eachSide(func(_ int, s *side) (err error) {
 		if err = s.process.Tell("Probe", r.options.ProbeRate); err == nil {
 			s.begin, err = s.process.Report(ctx)
 		}
@@ -53,7 +53,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	}
 	after := r.driver.Stats()
 	runtimeAfter, cpuAfter := r.runtimeCPU(ctx)
-	err = r.eachSide(func(s *side) (err error) {
+	err = r.eachSide(func(_ int, s *side) (err error) {
 		if err = s.process.Tell("Probe", 0.0); err == nil {
 			s.end, err = s.process.Report(ctx)
 		}
@@ -81,14 +81,14 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		consistency = make([]bench.ConsistencyResult, len(r.sides))
 		long = min(long, time.Duration(end-begin))
 	}
-	if err := r.eachSide(func(s *side) (err error) { s.final, err = s.process.Report(ctx); return err }); err != nil {
+	if err := r.eachSide(func(_ int, s *side) (err error) { s.final, err = s.process.Report(ctx); return err }); err != nil {
 		return nil, err
 	}
 	r.collect(ctx)
 
 	result := &bench.Result{
 		Schema: bench.Schema, Interrupted: interrupted, Strangers: strangers,
-		Runtime: bench.RuntimeResult{Name: r.sides[0].hello.RuntimeName, Version: r.sides[0].hello.RuntimeVersion, Endpoint: "unix://" + r.socket},
+		Runtime: r.runtime(),
 		Load: bench.LoadResult{
 			Pods: r.options.Pods, Containers: r.options.Containers, Rate: r.options.Rate, DurationSeconds: long.Seconds(), Seed: r.options.Seed,
 			Faults: append([]string{}, r.faults.Strings()...), Changes: after.Changes - before.Changes, Broken: after.Broken, Errors: after.Errors, FirstErrors: after.FirstErrors,
@@ -118,7 +118,6 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		result.Cost.RuntimeCPUSeconds = new(cpuAfter - cpuBefore)
 	}
 	if r.fake != nil {
-		result.Runtime.Profile = r.options.Profile
 		last, lost := r.fake.totals()
 		result.Events.RuntimeEmitted = new(int(last.Stats.Emitted))
 		if lost > 0 {
@@ -128,6 +127,16 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	result.Outage = r.outage.result(begin, r.sides[0])
 	result.Judge(readsLie(r.faults))
 	return result, nil
+}
+
+// runtime names the runtime.
+func (r *runner) runtime() bench.RuntimeResult {
+	hello := r.sides[0].hello
+	named := bench.RuntimeResult{Name: hello.RuntimeName, Version: hello.RuntimeVersion, Endpoint: "unix://" + r.socket}
+	if r.fake != nil {
+		named.Profile = r.options.Profile
+	}
+	return named
 }
 
 // catchUp waits until the generators have seen the pods of the setup, so that only the load is
@@ -140,7 +149,7 @@ func (r *runner) catchUp(ctx context.Context) {
 	if longest := r.options.RelistMax; longest > 0 {
 		trusted = min(trusted, longest)
 	}
-	_ = r.eachSide(func(s *side) error {
+	_ = r.eachSide(func(_ int, s *side) error {
 		s.await(ctx, catchUpFor, func(p worker.Progress) bool {
 			return p.Covered > made && p.DirtyPods+p.Inspecting == 0 && (p.State != pleg.StreamConnected || p.RelistPeriod >= trusted)
 		})
@@ -149,11 +158,11 @@ func (r *runner) catchUp(ctx context.Context) {
 }
 
 // eachSide calls f for every side at once and joins the errors.
-func (r *runner) eachSide(f func(*side) error) error {
+func (r *runner) eachSide(f func(int, *side) error) error {
 	errs := make([]error, len(r.sides))
 	var group sync.WaitGroup
 	for i, s := range r.sides {
-		group.Go(func() { errs[i] = f(s) })
+		group.Go(func() { errs[i] = f(i, s) })
 	}
 	group.Wait()
 	return errors.Join(errs...)
@@ -177,12 +186,8 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 		ours = "" // all pods are the run's
 	}
 	results := make([]bench.ConsistencyResult, len(r.sides))
-	index := make(map[*side]int)
-	for i, s := range r.sides {
-		index[s] = i
-	}
-	err := r.eachSide(func(s *side) (err error) {
-		c := &results[index[s]]
+	err := r.eachSide(func(i int, s *side) (err error) {
+		c := &results[i]
 		if c.CheckedPods, c.BeforeRelist, _, err = s.compare(ctx, r.read, ours, settleFor); err != nil {
 			return err
 		}

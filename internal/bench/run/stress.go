@@ -103,14 +103,7 @@ func Stress(ctx context.Context, o StressOptions) (*bench.StressResult, error) {
 
 func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResult, error) {
 	s := r.sides[0]
-	result := &bench.StressResult{
-		Schema:  bench.StressSchema,
-		Runtime: bench.RuntimeResult{Name: s.hello.RuntimeName, Version: s.hello.RuntimeVersion, Endpoint: "unix://" + r.socket},
-		Steps:   []bench.StressStep{},
-	}
-	if r.fake != nil {
-		result.Runtime.Profile = o.Profile
-	}
+	result := &bench.StressResult{Schema: bench.StressSchema, Runtime: r.runtime(), Steps: []bench.StressStep{}}
 	driveCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	var driving sync.WaitGroup

@@ -5,6 +5,7 @@ package standalone
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -135,18 +136,18 @@ func (n *Node) configure(gates map[string]bool) (file string, port int, err erro
 	return file, ports[0], os.WriteFile(file, data, 0o644)
 }
 
-// Configuration returns the configuration of a kubelet on a runtime's socket, which changes nothing
-// of the machine and evicts late, with more settings.
+//go:embed kubelet.yaml
+var common []byte
+
+// Configuration returns the configuration of a kubelet on a runtime's socket: the common settings
+// of kubelet.yaml, and more.
 func Configuration(socket string, more map[string]any) ([]byte, error) {
-	c := map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": "unix://" + socket,
-		"authentication": map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
-		"authorization":  map[string]any{"mode": "AlwaysAllow"}, "resolvConf": "", "failSwapOn": false, "failCgroupV1": false, "cgroupDriver": "cgroupfs",
-		"enforceNodeAllocatable": []string{}, "makeIPTablesUtilChains": false, "protectKernelDefaults": true, "enableControllerAttachDetach": false,
-		"serializeImagePulls": false,
-		"evictionHard":        map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+	c := make(map[string]any)
+	if err := yaml.Unmarshal(common, &c); err != nil {
+		return nil, err
 	}
 	maps.Copy(c, more)
+	c["containerRuntimeEndpoint"] = "unix://" + socket
 	return yaml.Marshal(c)
 }
 

@@ -330,11 +330,5 @@ func since(from time.Time, at int64) time.Duration { return time.Duration(at - b
 // quantiles returns p50, p99 and the largest of the samples.
 func quantiles(samples []time.Duration) string {
 	q := bench.Summarize(slices.Clone(samples))
-	return fmt.Sprintf("%s/%s/%s ms (n=%d)", ms(q.P50), ms(q.P99), ms(q.Max), q.Count)
-}
-
-// ms formats a duration in milliseconds with three significant digits, at least the whole number.
-func ms(d time.Duration) string {
-	ms := float64(d) / float64(time.Millisecond)
-	return fmt.Sprintf("%.*f", max(0, 2-len(fmt.Sprint(int(ms)))+1), ms)
+	return fmt.Sprintf("%s/%s/%s (n=%d)", bench.Short(q.P50), bench.Short(q.P99), bench.Short(q.Max), q.Count)
 }

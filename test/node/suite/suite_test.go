@@ -24,6 +24,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
@@ -268,7 +269,7 @@ func (e *env) run(t *testing.T, s Scenario) {
 			outcome = "N/A"
 		}
 		if st.converged > 0 {
-			st.Figure("converged at most", "%s ms", ms(st.converged))
+			st.Figure("converged at most", "%s", bench.Short(st.converged))
 		}
 		e.rows = append(e.rows, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |\n", e.version, s.Name, outcome, time.Since(began).Seconds(),
 			strings.ReplaceAll(strings.Join(st.figures, " · "), "|", "\\|")))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/conformance"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
@@ -97,7 +98,7 @@ func idle(t *T) {
 		for method, count := range t.Proxy.Calls() {
 			calls[mode] += count - before[method]
 		}
-		t.Figure(mode, "%d RPCs, agent %s ms, runtime %s ms CPU in %v", calls[mode], ms(agent), ms(runtime), length)
+		t.Figure(mode, "%d RPCs, agent %s, runtime %s CPU in %v", calls[mode], bench.Short(agent), bench.Short(runtime), length)
 		a.Kill()
 	}
 	// Polling makes a list of sandboxes and of containers a second, on a machine that is fast enough.
