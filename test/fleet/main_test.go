@@ -8,7 +8,6 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -110,12 +109,9 @@ func build(ctx context.Context) (p programs, err error) {
 		return p, err
 	}
 	under := func(path string) string { return filepath.Join(p.Root, "build", path) }
-	p.Kube, p.Debs = under("apiserver/"+kubernetes), under("debs")
+	p.Kube, p.Debs, p.CRDs = under("apiserver/"+kubernetes), under("debs"), under("fleet/crds")
 	p.Bench = under("fleet/pleg-bench-" + release + "-linux-amd64")
 	p.Image, p.Layout = p.Bench+".docker.tar", under("fleet/pleg-bench-"+release+".oci.tar")
-	if err := os.MkdirAll(filepath.Dir(p.Bench), 0o755); err != nil {
-		return p, err
-	}
 	for name, set := range map[string]*components.Set{"containerd": &p.Containerd, "crio": &p.CRIO} {
 		if *set, err = components.Build(ctx, name, os.Stderr); err != nil {
 			return p, err
@@ -125,38 +121,9 @@ func build(ctx context.Context) (p programs, err error) {
 	if err := components.Unpack(ctx, p.Debs, "runc", "containernetworking-plugins", "prometheus"); err != nil {
 		return p, err
 	}
-	run := func(name string, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.Dir = p.Root
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := cmd.Output()
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			err = fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, exit.Stderr)
-		}
-		return string(out), err
+	cmd := exec.CommandContext(ctx, filepath.Join(p.Root, "test/fleet/build"), kubernetes, release, operator)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return p, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
-	if _, err := run("test/apiserver/build", kubernetes, "./cluster"); err != nil {
-		return p, err
-	}
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"} {
-		if err := os.Symlink("cluster", filepath.Join(p.Kube, name)); err != nil && !errors.Is(err, os.ErrExist) {
-			return p, err
-		}
-	}
-	for file, pkg := range map[string]string{p.Bench: "./cmd/pleg-bench", under("fleet/pleg-bench-fleet"): "./cmd/pleg-bench-fleet"} {
-		if _, err := run("go", "build", "-o", file, pkg); err != nil {
-			return p, err
-		}
-	}
-	if _, err := run("go", "run", "./tools/image", "-version", release, "-commit", "none", "-out", filepath.Dir(p.Bench), p.Bench); err != nil {
-		return p, err
-	}
-	out, err := run("env", "GOWORK=off", "GOFLAGS=-mod=mod", "go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator@"+operator)
-	if err != nil {
-		return p, err
-	}
-	var module struct{ Dir string }
-	err = json.Unmarshal([]byte(out), &module)
-	p.CRDs = filepath.Join(module.Dir, "example/prometheus-operator-crd")
-	return p, err
+	return p, nil
 }
