@@ -18,8 +18,6 @@ package runtimes
 import (
 	"fmt"
 	"strings"
-
-	"golang.org/x/mod/semver"
 )
 
 // A Family is a program, whatever its version.
@@ -181,21 +179,3 @@ func ByName(name string) (Runtime, error) {
 	}
 	return Runtime{}, fmt.Errorf("unknown runtime %q: use one of %s", name, strings.Join(Names(), ", "))
 }
-
-// Of returns the runtime nearest to an answer of Version: of its family the newest that is not
-// newer, or the oldest. Those are the traits of a runtime started by somebody else. An unknown
-// family counts as the default.
-func Of(runtimeName, version string) Runtime {
-	nearest := Default()
-	for _, r := range all { // of a family, the newest first
-		if string(r.Family) == runtimeName && r.Built == "" {
-			if nearest = r; semver.Compare(minorOf(r.Version), minorOf(version)) <= 0 {
-				break
-			}
-		}
-	}
-	return nearest
-}
-
-// minorOf returns "v2.4" of "v2.4.2" and "2.4.2+unknown".
-func minorOf(version string) string { return semver.MajorMinor("v" + strings.TrimPrefix(version, "v")) }

@@ -72,7 +72,7 @@ func (t *T) start() {
 	t.Cleanup(func() { t.atEnd(t.removePods) })
 	version, err := t.Version(t.ctx, &runtimeapi.VersionRequest{})
 	t.Check(err)
-	t.env.version = display(version)
+	t.env.version = version.RuntimeName + " " + strings.TrimSuffix(version.RuntimeVersion, "+unknown") // built without version control
 	t.Proxy, err = criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://"))
 	t.Check(err)
 	t.Cleanup(t.Proxy.Close)

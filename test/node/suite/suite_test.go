@@ -21,14 +21,11 @@ import (
 	"testing"
 	"time"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
-	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/unshare"
@@ -39,9 +36,9 @@ const envAgent = "NODE_E2E_AGENT"
 
 var (
 	bounded  = flag.Bool("bounded", !slices.Contains([]string{"", "0"}, os.Getenv("NODE_E2E_BOUNDED")), "run the short form, for CI")
-	onNames  = flag.String("runtime", os.Getenv("NODE_E2E_RUNTIME"), "private runtimes, separated by commas, or all (default "+runtimes.Default().Name+")")
+	onNames  = flag.String("runtime", os.Getenv("NODE_E2E_RUNTIME"), "private runtimes, separated by commas, or all; with -endpoint the nearest to that (default "+runtimes.Default().Name+")")
 	endpoint = flag.String("endpoint", os.Getenv("NODE_E2E_ENDPOINT"), "a runtime that is already there, unix:///path")
-	imageRef = flag.String("image", os.Getenv("NODE_E2E_IMAGE"), "the workload image on the runtime that is already there; default: ours, imported")
+	imageRef = flag.String("image", os.Getenv("NODE_E2E_IMAGE"), "the workload image on the runtime that is already there")
 	another  = flag.String("agent", "", "a program in place of the agent, which answers the calls of internal/bench/worker")
 	results  = flag.String("results", "", "directory for figures.md and the logs of failures (default build/node/results)")
 
@@ -138,7 +135,7 @@ var scenarios = []Scenario{
 // An env is shared by the scenarios on a runtime.
 type env struct {
 	set components.Set
-	// kind is the runtime, or the nearest known runtime to the runtime in place.
+	// kind is the runtime, or the known runtime nearest to the runtime in place.
 	kind runtimes.Runtime
 	// image is the reference of the workload image.
 	image string
@@ -158,17 +155,15 @@ func TestNode(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(run.results), os.MkdirAll(run.results, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	names := []string{cmp.Or(*onNames, runtimes.Default().Name)}
+	names := strings.Split(cmp.Or(*onNames, runtimes.Default().Name), ",")
 	if names[0] == "all" {
 		names = runtimes.Names()
-	} else if *endpoint != "" {
-		names[0] = "existing"
 	}
 	var rows struct {
 		sync.Mutex
 		all []string
 	}
-	for i, name := range strings.Split(strings.Join(names, ","), ",") {
+	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
 			e := prepare(t, name)
 			e.letter = string(rune('a' + i))
@@ -189,68 +184,26 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// prepare builds the programs for a run on a runtime.
+// prepare builds the programs for a run on a runtime; for a runtime in place only ours.
 func prepare(t *testing.T, name string) *env {
 	t.Helper()
-	e := &env{image: cmp.Or(*imageRef, image.DefaultRef)}
-	if *endpoint != "" {
-		version, err := versionOf(*endpoint)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.kind, e.version, name = runtimes.Of(version.RuntimeName, version.RuntimeVersion), display(version), ""
-		if *imageRef == "" && e.kind.Family == runtimes.Containerd {
-			name = e.kind.Name // for its ctr
-		}
-	}
-	var err error
-	if e.set, err = components.Build(run.ctx, name, t.Output()); err != nil {
+	kind, err := runtimes.ByName(name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if *endpoint == "" {
-		e.kind = e.set.Runtime
-	} else if *imageRef == "" {
-		if err := e.importImage(); err != nil {
-			t.Fatal(err)
-		}
+	if *endpoint != "" {
+		name = ""
 	}
-	return e
-}
-
-// versionOf returns the version of the existing runtime.
-func versionOf(endpoint string) (*runtimeapi.VersionResponse, error) {
-	client, err := crikit.Dial(crikit.Options{Endpoint: endpoint})
+	set, err := components.Build(run.ctx, name, t.Output())
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(run.ctx, time.Minute)
-	defer cancel()
-	version, err := client.RuntimeServiceClient.Version(ctx, &runtimeapi.VersionRequest{})
-	if err != nil {
-		return nil, fmt.Errorf("no CRI runtime answers at %s: %w", endpoint, err)
+	if *endpoint != "" && *imageRef == "" {
+		archive := filepath.Join(run.results, "workload-image.tar")
+		err := image.PackFile(archive, set.Workload(), image.DefaultRef)
+		t.Fatalf("load the workload image %s (%v) into the runtime with its own tool, then run again with NODE_E2E_IMAGE=%s", archive, err, image.DefaultRef)
 	}
-	return version, nil
-}
-
-// display names a version. A build without version control says "+unknown".
-func display(v *runtimeapi.VersionResponse) string {
-	return v.RuntimeName + " " + strings.TrimSuffix(v.RuntimeVersion, "+unknown")
-}
-
-// importImage loads the workload image into the existing runtime.
-func (e *env) importImage() error {
-	ctx, cancel := context.WithTimeout(run.ctx, time.Minute)
-	defer cancel()
-	archive := filepath.Join(run.results, "workload-image.tar")
-	if err := image.PackFile(archive, e.set.Workload(), e.image); err != nil {
-		return err
-	}
-	if e.kind.Family == runtimes.Containerd {
-		return daemon.Import(ctx, e.set, *endpoint, archive)
-	}
-	return fmt.Errorf("do not know how to load an image into %s: load the archive %s with its own tool, "+
-		"then run again with NODE_E2E_IMAGE=<its reference>", e.version, archive)
+	return &env{set: set, kind: kind, image: cmp.Or(*imageRef, image.DefaultRef)}
 }
 
 // limit bounds a scenario.
