@@ -183,6 +183,7 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	if c.conn.state == StreamOpening {
 		c.step(inHeard, nil, now)
 	}
+	c.lastClaim = now
 	c.count.claims += b.claims
 	c.count.replayed += b.replayed
 	if b.dropped > 0 {

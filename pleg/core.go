@@ -39,7 +39,8 @@ type core[S any] struct {
 	conn        conn
 	connCfg     connConfig
 	eventsSince instant // since when the runtime is known to have events; 0 if not
-	lastDiscard instant // when claims were last discarded
+	lastClaim   instant // when a claim last came
+	lastDiscard instant // when a claim was last discarded
 	mute        muteStream
 
 	sched    schedule

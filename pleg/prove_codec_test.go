@@ -389,10 +389,6 @@ func (v *prover) unpack() {
 	}
 	v.cfg.Cache = c
 	v.core.ticked, v.core.pruned = w.now, w.now
-	v.core.mute.claims = 0
-	if w.claimed {
-		v.core.mute.claims = -1
-	}
 	v.exec.counted = counters{}
 	v.exec.mistakes, v.exec.overflowed, v.exec.refused = 0, false, nil
 	v.begun, v.views, v.wrong, v.ticked = v.begun[:0], v.views[:0], "", false

@@ -531,7 +531,7 @@ func (v *prover) restart() {
 	w := &v.w
 	v.core = newCore(&v.cfg, v.clk, 1)
 	v.exec.counted = counters{}
-	w.list, w.reads, w.listed, w.claimed = nil, nil, noView, false
+	w.list, w.reads, w.listed = nil, nil, noView
 	for i := range w.ids {
 		w.ids[i].ever, w.ids[i].heard, w.ids[i].fair, v.known[i] = 0, false, 0, false
 	}

@@ -38,7 +38,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 		"expectation.at": dated, "flight.started": ordered, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
 		"pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
 		"round.began": ordered, "proveLook.at": ordered, "core.floor": marks, "proveTomb.at": marks, "proveWorld.floor": marks,
-		"proveWorld.since": demands, "proveCall.began": marks,
+		"proveWorld.since": demands, "proveCall.began": marks, "core.lastClaim": marks,
 	}
 	if sc.payloads { // payloads are as of asOf
 		classes["pod.asOf"], classes["proveEntry.at"] = ordered, ordered
@@ -68,9 +68,8 @@ func (sc *proveScope) classes() map[string]instantClass {
 var proveConstant = map[string]bool{
 	"core.cfg": true, "core.clock": true, "core.random": true, "core.connCfg": true, "core.todo": true, "core.count": true,
 	"core.marks": true, "core.ticked": true, "core.pruned": true, "core.paces": true, "core.refuted": true, "core.overruled": true,
-	"lists.finished":    true,
-	"muteStream.claims": true,
-	"item.mark":         true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
+	"lists.finished": true,
+	"item.mark":      true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
 	"schedule.raised": true, "proveCall.began": true,
 }
 
@@ -314,7 +313,11 @@ func (v *prover) normalizeTrust() {
 		}
 		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.found, b.found), strings.Compare(a.item.id, b.item.id))
 	})
-	if v.w.claimed = judged && c.mute.missed != 0 && c.count.claims != c.mute.claims; judged {
+	if !judged || (c.mute.missed == 0 || c.lastClaim < c.mute.missed) &&
+		!slices.ContainsFunc(c.candidates.items, func(e candidate) bool { return e.found <= c.lastClaim }) {
+		c.lastClaim = 0 // later changes are found later
+	}
+	if judged {
 		return
 	}
 	c.mute, c.lastDiscard = muteStream{}, 0

@@ -102,7 +102,6 @@ func TestProveQuotient(t *testing.T) {
 // copyTo has another prover write the present state down in canonical form. The state stays as it
 // is.
 func (v *prover) copyTo(scratch *prover) []byte {
-	v.w.claimed = v.core.count.claims != v.core.mute.claims
 	v.pack()
 	v.write()
 	scratch.load(v.join(v.form.encoder.at))

@@ -137,7 +137,6 @@ type proveWorld struct {
 	call    proveCall // under way
 	late    proveCall // failed, and may work yet
 	opening bool      // the stream has carried nothing yet
-	claimed bool      // a claim has come since muteStream.claims
 	listed  [proveIDs]Phase
 	now     instant // last: the codec relies on it
 }

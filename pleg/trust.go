@@ -91,9 +91,8 @@ func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
 	c.candidates.push(e)
 }
 
-// credit raises the relist period for a list: at once if the list found nothing that the stream had
-// not announced, else once claims have confirmed every change found so far, because a read may well
-// see a change before the runtime announces it.
+// credit raises the relist period for a list: at once if the list found nothing unannounced, else
+// once claims have confirmed every change found so far. A read may see a change before its event.
 func (c *core[S]) credit(quiet bool, now instant) {
 	if quiet && c.candidates.len() == 0 {
 		c.sched.trust(now)
@@ -102,8 +101,7 @@ func (c *core[S]) credit(quiet bool, now instant) {
 	c.candidates.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
 }
 
-// revokeCredit drops the credit of lists: the stream is lost, or one of its claims was refuted. The
-// changes are still settled.
+// revokeCredit drops the credit of lists. The changes found by them are still settled.
 func (c *core[S]) revokeCredit() {
 	c.candidates.keep(func(e candidate) bool { return e.item != nil })
 }
@@ -142,7 +140,8 @@ func (c *core[S]) settle(now instant) {
 		}
 		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.lastDiscard
 		switch life := e.phase == PhaseRunning || e.phase == PhaseExited; {
-		case x.claimed == e.phase || x.claimed > e.phase && (heard || !life): // a later event names no end of its own
+		case x.claimed == e.phase, x.claimed > e.phase && !life:
+		case x.claimed > e.phase && heard && c.lastClaim >= e.found: // a later event names no end of its own
 		case life && heard:
 			missed.add(x.title() + " is " + e.phase.String())
 			found = min(found, e.found)
@@ -187,20 +186,19 @@ func (c *core[S]) noteOverruled(x *item, claimed Phase) {
 
 // muteStream tells a stream that loses events from a stream that hangs open and carries none.
 type muteStream struct {
-	missed instant // since when events are missing and no claim comes, on the present stream; 0 if not
-	claims int     // claims received by then
+	missed instant // since when events are missing, on the present stream; 0 if none is
 	ending bool    // the stream is being ended as mute
 }
 
 // checkMute handles missed changes, the first of which a read found at the given time. If events
-// were missed before that, and no claim has come since, the stream is ended, to be opened again
-// like a lost stream: a runtime that has forgotten its subscriber shows no other sign.
+// were missed before that, and no claim has come since, the stream is ended and opened anew: a
+// runtime that has forgotten its subscriber shows no other sign.
 func (c *core[S]) checkMute(found, now instant) {
 	m := &c.mute
 	switch {
 	case m.ending:
-	case m.missed == 0 || c.count.claims != m.claims:
-		m.missed, m.claims = now, c.count.claims
+	case m.missed == 0 || c.lastClaim >= m.missed:
+		m.missed = now
 	case found > m.missed:
 		m.ending = true
 		c.todo.do(action[S]{kind: actCut})
