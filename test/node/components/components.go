@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package components names the programs of the node e2e tests, and has them built: a real container
-// runtime and runc from the module registry, and this repository's own workload.
+// Package components names the programs of the node e2e tests, and has them built: a real
+// container runtime and runc from the module registry, and this repository's own workload.
 //
 // # Model
 //
