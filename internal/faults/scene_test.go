@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"net"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -97,6 +99,28 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// tellEnds has the runtime tell of the end of a pod that lives, again and again.
+func tellEnds(ctx context.Context, t *testing.T, rt *fakeruntime.Runtime, every time.Duration) {
+	id := must(rt.AddPod(fakeruntime.PodSpec{UID: "alive"}))(t)
+	for bench.Sleep(ctx, every) == nil {
+		if err := errors.Join(rt.StopSandbox(id), rt.RecoverSandbox(id)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// dialer connects to a runtime.
+type dialer = func(context.Context) (net.Conn, error)
+
+// connect returns a connection of its own, which ends with the test.
+func connect(t *testing.T, dial dialer, opts ...grpc.DialOption) *grpc.ClientConn {
+	conn, err := grpc.NewClient("passthrough:fake", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))...)
+	check(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
 // play runs a scene in virtual time.
 func play(t *testing.T, set setting) *seen {
 	t.Helper()
@@ -127,10 +151,6 @@ func (s *seen) play(t *testing.T, set setting) {
 		check(t, rt.SetFaults(faults))
 	}
 	registry := prometheus.NewRegistry()
-	direct, between := dial, &liar{t: t, set: set}
-	if set.falseEnds > 0 || set.wrongCodes {
-		dial = between.serve(ctx, &group, dial)
-	}
 	s.statuses, s.began = cache.New(cri.EmptyStatus), make(chan struct{})
 	group.Go(func() { s.agent(t, ctx, set, dial, registry) })
 	begun := time.Now()
@@ -153,10 +173,12 @@ func (s *seen) play(t *testing.T, set setting) {
 		}
 		if at := time.Since(begun); at == healthyFor {
 			check(t, rt.SetFaults(faults))
-			between.lies.Store(true)
+			if set.falseEnds > 0 {
+				group.Go(func() { tellEnds(ctx, t, rt, set.falseEnds) })
+			}
 			close(s.began)
 			if set.deafPeer {
-				subscribe(t, ctx, direct)
+				subscribe(t, ctx, dial)
 			}
 			group.Go(func() { s.watch(ctx, dial) })
 		}
@@ -166,15 +188,15 @@ func (s *seen) play(t *testing.T, set setting) {
 		}
 	}
 	rest()
-	if set.harmless != "" || set.wrongCodes {
+	if set.harmless != "" {
 		check(t, rt.SetFaults(well))
-		s.compare(t, ctx, direct)
+		s.compare(t, ctx, dial)
 	}
 }
 
 // newDriver returns a driver that makes, changes and removes pods through the CRI, as a kubelet
 // does.
-func newDriver(t *testing.T, dial func(context.Context) (net.Conn, error)) *load.Driver {
+func newDriver(t *testing.T, dial dialer) *load.Driver {
 	conn := connect(t, dial, grpc.WithUnaryInterceptor(func(
 		ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
@@ -192,7 +214,7 @@ func newDriver(t *testing.T, dial func(context.Context) (net.Conn, error)) *load
 }
 
 // watch runs pleg-bench watch.
-func (s *seen) watch(ctx context.Context, dial func(context.Context) (net.Conn, error)) {
+func (s *seen) watch(ctx context.Context, dial dialer) {
 	var out bytes.Buffer
 	summary, err := watch.Run(ctx, watch.Options{Endpoint: "fake", Dialer: dial, Mode: worker.Evented, Duration: watched, Output: "json", Out: &out, Err: &out})
 	if s.err = err; summary != nil {
@@ -212,7 +234,7 @@ func (s *seen) watch(ctx context.Context, dial func(context.Context) (net.Conn, 
 
 // agent is the agent of docs/agents.md, with a worker for each pod that waits for a fresh status
 // after each event, as a kubelet's pod workers do.
-func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial func(context.Context) (net.Conn, error), registry *prometheus.Registry) {
+func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial dialer, registry *prometheus.Registry) {
 	client, err := cri.New(cri.Config{Endpoint: "fake", Dialer: dial})
 	if err != nil {
 		t.Error(err)
