@@ -121,8 +121,8 @@ func (r *LoadReport) conclude(interrupted bool) {
 func (r *LoadReport) Document() bench.Document {
 	d := bench.Document{Title: fmt.Sprintf("%s under load, by the Job %s", bench.Count(r.Finished, "node"), r.Job), Tone: bench.Bad}
 	counts := bench.Table{Title: "runs", Columns: []string{"results", "passed", "changes", "missed", "twice", "disorder", "differ", "stale"}}
-	times := bench.NewDelayTable("change to Watch, the worst of each")
-	reads := bench.NewDelayTable("GetNewerThan(now), likewise")
+	times := bench.NewDelayTable("change to Watch, worst")
+	reads := bench.NewDelayTable("GetNewerThan(now), worst")
 	add := func(name string, passed int, s LoadSums) {
 		var cells []string
 		for _, n := range []int{s.Results, passed, s.Changes, s.Missed, s.Duplicates, s.OutOfOrder, s.Mismatches, s.StaleReads} {
