@@ -215,12 +215,16 @@ func brief(all []eventsv1.Event) (out []string) {
 	return out
 }
 
-// told is an event's content about its series.
+// told is an event's content about its series, as "Finished ×3", or ≥3 for a lower bound.
 func told(e *eventsv1.Event) string {
-	if e.Series == nil {
+	sign := "×"
+	switch {
+	case e.Series == nil:
 		return "single"
+	case e.Annotations[AnnotationAtLeast] != "":
+		sign = "≥"
 	}
-	return fmt.Sprintf("%s ×%d", e.Annotations[AnnotationState], e.Series.Count)
+	return fmt.Sprintf("%s %s%d", e.Annotations[AnnotationState], sign, e.Series.Count)
 }
 
 // wantTold checks the only event.

@@ -14,35 +14,12 @@ import (
 )
 
 func TestProposalLifeOfASeries(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.pod("a", 1)
-		settle(r)
-		r.wantTold("single")
-		pass(time.Second)
-		r.pod("a", 1)
-		settle(r)
-		r.wantTold("Ongoing ×2")
-		for range 10 {
-			pass(time.Second)
-			r.pod("a", 100)
-		}
-		last := time.Now()
-		settle(r)
-		r.wantTold("Ongoing ×2")
-		r.wantVerbs("create patch")
-		pass(6*time.Minute - time.Nanosecond)
-		r.wantVerbs("create patch")
-		pass(time.Nanosecond)
-		r.wantVerbs("create patch patch")
-		r.wantTold("Finished ×1002")
-		e := r.one()
-		if got := e.Series.LastObservedTime.UnixMicro(); got != last.UnixMicro() {
-			t.Errorf("lastObservedTime is %v, want %v", e.Series.LastObservedTime, last)
-		}
-		pass(2 * time.Hour)
-		r.wantVerbs("create patch patch")
-		r.wantBooks(0, 0)
-	})
+	e := play(t, `ttl=3h start a×1 0s [a: single] 1s a×1 0s [a: Ongoing ×2] 1s a×500 1s a×500 0s [a: Ongoing ×2] [calls: create patch]
+		5m59.999999999s [calls: create patch] 1ns [calls: create patch patch] [a: Finished ×1002]
+		2h [calls: create patch patch]`, nil, nil)[0]
+	if age := e.Series.LastObservedTime.Sub(e.EventTime.Time); age != 3*time.Second {
+		t.Errorf("lastObservedTime is %v after the begin, want 3s", age)
+	}
 }
 
 func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {

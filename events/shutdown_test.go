@@ -75,20 +75,6 @@ func TestShutdownHonoursTheDeadline(t *testing.T) {
 	})
 }
 
-// TestShutdownWhileTheServerIsBack: an outage of 150 s ends just before the shutdown.
-func TestShutdownAfterAnOutage(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.server.SetFault(during(150*time.Second, errAway))
-		for i := range 50 {
-			r.pod(fmt.Sprint("p", i), 3)
-			pass(3 * time.Second)
-		}
-		r.end(time.Second)
-		r.wantStored(50)
-		r.wantBooks(0, 0)
-	})
-}
-
 // TestShutdownWithOneCallThatHangs: the call gets a third of the time, and then comes after the
 // others. The call may have been under way before the shutdown.
 func TestShutdownWithOneCallThatHangs(t *testing.T) {

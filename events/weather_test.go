@@ -204,7 +204,7 @@ func TestReadBeforeTheNextPatch(t *testing.T) {
 		if got := older.Stats().Retries["Conflict"]; got != 1 {
 			t.Errorf("%d answers of 409 for %d objects of another process", got, n)
 		}
-		newer.wantAbout("p0", "Unknown ×4")
+		newer.wantAbout("p0", "Unknown ≥4")
 	})
 }
 
