@@ -15,13 +15,10 @@ func (rt *Runtime) calls(method string) uint64 {
 // corruption is the fault of a reply.
 type corruption struct {
 	nilFields, enum, utf8, duplicate, orphan bool
-	pick                                     uint64
+	call, pick                               uint64
 }
 
-func (rt *Runtime) corruption(first bool, method string, call uint64) corruption {
-	if !first {
-		return corruption{}
-	}
+func (rt *Runtime) corruption(method string, call uint64) corruption {
 	rt.lock()
 	defer rt.mu.Unlock()
 	f := &rt.faults
@@ -31,6 +28,7 @@ func (rt *Runtime) corruption(first bool, method string, call uint64) corruption
 		utf8:      rt.roll(rollInvalidUTF8, f.InvalidUTF8, method, call),
 		duplicate: rt.roll(rollDuplicateID, f.DuplicateID, method, call),
 		orphan:    method != "ContainerStatus" && rt.roll(rollOrphan, f.OrphanContainer, method, call),
+		call:      call,
 		pick:      hashOf(rt.cfg.Seed, method, call),
 	}
 }

@@ -108,20 +108,17 @@ func matches[T listed](selector map[string]string, item T) bool {
 // rowMargin exceeds the additions of the state to an item, tag and length included.
 const rowMargin = 32
 
-// containerPage writes a message with the containers in field 1. Faults are applied once a call, to
-// its first page.
-func (rt *Runtime) containerPage(rows []row[*container], first bool, method string, call uint64) mem.BufferSlice {
-	bad := rt.corruption(first, method, call)
+// containerPage writes a message with the containers in field 1.
+func (rt *Runtime) containerPage(rows []row[*container], bad corruption) mem.BufferSlice {
 	victim := bad.victim(len(rows))
 	if bad.orphan {
-		rows = append(slices.Clip(rows), row[*container]{rt.orphan(call), StateRunning})
+		rows = append(slices.Clip(rows), row[*container]{rt.orphan(bad.call), StateRunning})
 	}
 	return page(rows, bad, victim)
 }
 
 // sandboxPage writes a message with the sandboxes in field 1.
-func (rt *Runtime) sandboxPage(rows []row[*sandbox], first bool, method string, call uint64) mem.BufferSlice {
-	bad := rt.corruption(first, method, call)
+func (rt *Runtime) sandboxPage(rows []row[*sandbox], bad corruption) mem.BufferSlice {
 	return page(rows, bad, bad.victim(len(rows)))
 }
 
@@ -238,14 +235,15 @@ func (s *service) streamPodSandboxes(req *runtimeapi.ListPodSandboxRequest, stre
 	return streamRows(s, "StreamPodSandboxes", s.rt.findSandboxes(req.GetFilter()), s.rt.sandboxPage, stream)
 }
 
-// streamRows sends the list in batches of the profile's size. An empty list is no message.
+// streamRows sends the list in batches of the profile's size. An empty list is no message. Faults
+// strike the first batch.
 func streamRows[T listed](
-	s *service, method string, rows []row[T], page func(rows []row[T], first bool, method string, call uint64) mem.BufferSlice, stream grpc.ServerStream,
+	s *service, method string, rows []row[T], page func(rows []row[T], bad corruption) mem.BufferSlice, stream grpc.ServerStream,
 ) error {
-	n, first := s.rt.calls(method), true
+	bad := s.rt.corruption(method, s.rt.calls(method))
 	return sendBatches(s, method, rows, func(batch []row[T]) error {
-		answer := &reply{page(batch, first, method, n)}
-		first = false
+		answer := &reply{page(batch, bad)}
+		bad = corruption{}
 		return stream.SendMsg(answer)
 	})
 }

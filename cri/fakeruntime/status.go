@@ -34,7 +34,7 @@ func resolve[T listed](rt *Runtime, in *items[T], kind, id string) (T, error) {
 
 func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method string, call uint64) (any, error) {
 	rt := s.rt
-	bad := rt.corruption(true, method, call)
+	bad := rt.corruption(method, call)
 	rt.lock()
 	defer rt.mu.Unlock()
 	c, err := rt.containerByID(req.GetContainerId())
@@ -56,7 +56,7 @@ func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method
 
 func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, method string, call uint64) (any, error) {
 	rt := s.rt
-	bad := rt.corruption(true, method, call)
+	bad := rt.corruption(method, call)
 	rt.lock()
 	defer rt.mu.Unlock()
 	sb, err := rt.sandboxByID(req.GetPodSandboxId())
