@@ -45,11 +45,8 @@ func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 		create := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			_, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-				PodSandboxId: sb, Config: &runtimeapi.ContainerConfig{
-					Metadata: &runtimeapi.ContainerMetadata{Name: fmt.Sprint(w.rt.Stats().RPCs["CreateContainer"])}, Image: &runtimeapi.ImageSpec{Image: WorkloadImage},
-				},
-			})
+			cfg := containerConfig(fmt.Sprint(w.rt.Stats().RPCs["CreateContainer"]))
+			_, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg})
 			return err
 		}
 		var err error

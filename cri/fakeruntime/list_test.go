@@ -193,73 +193,50 @@ func TestLongList(t *testing.T) {
 
 // Replies that no client should trust.
 func TestCorruptReplies(t *testing.T) {
+	some := func(f func(*runtimeapi.Container) bool) func([]*runtimeapi.Container) bool {
+		return func(items []*runtimeapi.Container) bool { return slices.ContainsFunc(items, f) }
+	}
 	for _, tt := range []struct {
 		name   string
 		faults Faults
-		list   func(items []*runtimeapi.Container, err error) bool
-		status func(st *runtimeapi.ContainerStatus, err error) bool // nil: not struck
+		struck func(items []*runtimeapi.Container) bool // nil: by an error
+		status bool                                     // statuses are struck, too
 	}{
-		{
-			name: "nil-fields", faults: Faults{NilFields: 1},
-			list: func(items []*runtimeapi.Container, err error) bool {
-				return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool { return c.Metadata == nil && c.CreatedAt == 0 && c.Id != "" })
-			},
-			status: func(st *runtimeapi.ContainerStatus, err error) bool {
-				return st.GetId() != "" && st.GetMetadata() == nil
-			},
-		},
-		{
-			name: "unknown-enum", faults: Faults{UnknownEnum: 1},
-			list: func(items []*runtimeapi.Container, err error) bool {
-				return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool { return c.State == 77 })
-			},
-			status: func(st *runtimeapi.ContainerStatus, err error) bool { return st.GetState() == 77 },
-		},
-		{
-			name: "invalid-utf8", faults: Faults{InvalidUTF8: 1},
-			list:   func(_ []*runtimeapi.Container, err error) bool { return err != nil },
-			status: func(_ *runtimeapi.ContainerStatus, err error) bool { return err != nil },
-		},
-		{
-			name: "duplicate-id", faults: Faults{DuplicateID: 1},
-			list: func(items []*runtimeapi.Container, err error) bool {
-				seen := map[string]runtimeapi.ContainerState{}
-				return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool {
-					other, ok := seen[c.Id]
-					seen[c.Id] = c.State
-					return ok && other != c.State
-				})
-			},
-		},
-		{
-			name: "orphan-container", faults: Faults{OrphanContainer: 1},
-			list: func(items []*runtimeapi.Container, err error) bool {
-				return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool { return c.Metadata.GetName() == "orphan" })
-			},
-		},
+		{"nil-fields", Faults{NilFields: 1}, some(func(c *runtimeapi.Container) bool { return c.Metadata == nil && c.CreatedAt == 0 && c.Id != "" }), true},
+		{"unknown-enum", Faults{UnknownEnum: 1}, some(func(c *runtimeapi.Container) bool { return c.State == 77 }), true},
+		{"invalid-utf8", Faults{InvalidUTF8: 1}, nil, true},
+		{"orphan-container", Faults{OrphanContainer: 1}, some(func(c *runtimeapi.Container) bool { return c.Metadata.GetName() == "orphan" }), false},
+		{"duplicate-id", Faults{DuplicateID: 1}, func(items []*runtimeapi.Container) bool {
+			seen := map[string]runtimeapi.ContainerState{}
+			return slices.ContainsFunc(items, func(c *runtimeapi.Container) bool {
+				other, ok := seen[c.Id]
+				seen[c.Id] = c.State
+				return ok && other != c.State
+			})
+		}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, Config{Faults: tt.faults}, func(t *testing.T, w *world) {
 				ids := must(w.rt.Populate(Population{Pods: 3, Containers: 2}))(t)
-				res, err := w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
-				if !tt.list(res.GetContainers(), err) {
-					t.Errorf("list is not struck: %v, %v", res, err)
+				struck := func(what string, items []*runtimeapi.Container, err error) {
+					if tt.struck == nil && err == nil || tt.struck != nil && !tt.struck(items) {
+						t.Errorf("%s is not struck: %v, %v", what, items, err)
+					}
 				}
+				res, err := w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+				struck("list", res.GetContainers(), err)
 				stream := must(streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, "StreamContainers"))(t)
 				batch, err := stream.Recv()
-				if !tt.list(batch.GetContainers(), err) {
-					t.Errorf("stream is not struck: %v, %v", batch, err)
-				}
-				if tt.status == nil {
+				struck("stream", batch.GetContainers(), err)
+				if !tt.status {
 					return
 				}
 				truth := w.rt.Truth().Pods[0].Sandboxes[0].Containers[0]
-				st, err := w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: truth.ID})
-				if !tt.status(st.GetStatus(), err) {
-					t.Errorf("status is not struck: %v, %v", st, err)
-				}
-				if _, err := w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]}); tt.name == "invalid-utf8" && err == nil {
-					t.Error("sandbox status is not struck")
+				answer, err := w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: truth.ID})
+				st := answer.GetStatus()
+				struck("status", []*runtimeapi.Container{{Id: st.GetId(), Metadata: st.GetMetadata(), State: st.GetState(), CreatedAt: st.GetCreatedAt()}}, err)
+				if _, err := w.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]}); tt.struck == nil {
+					struck("sandbox status", nil, err)
 				}
 			})
 		})
