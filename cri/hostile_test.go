@@ -181,24 +181,14 @@ func TestEventsThatLackSomething(t *testing.T) {
 // TestUnknownStates counts states unknown to the CRI when read; in lists, once while the item stays
 // unchanged. The CRI's own UNKNOWN is not counted.
 func TestUnknownStates(t *testing.T) {
-	labels := map[string]string{labelPodUID: "u"}
 	s := &stub{
-		sandboxes: []*runtimeapi.PodSandbox{
-			{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns"}, Labels: labels, State: 2},
-		},
-		containers: []*runtimeapi.Container{
-			{Id: "new", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Labels: labels, State: 4},
-			{Id: "unknown", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "d"}, Labels: labels, State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
-		},
+		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", 2)},
+		containers: []*runtimeapi.Container{container("new", "s", "u", 4), container("unknown", "s", "u", runtimeapi.ContainerState_CONTAINER_UNKNOWN)},
 		containerStatus: func(id string) (*runtimeapi.ContainerStatusResponse, error) {
-			return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{
-				Id: id, Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, CreatedAt: 1, State: -1,
-			}}, nil
+			return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(id, "u", -1)}, nil
 		},
 		podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-			return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
-				Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns"}, CreatedAt: 1,
-			}}, nil
+			return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u", ready)}, nil
 		},
 	}
 	c := serve(t, s, Config{})

@@ -25,19 +25,13 @@ import (
 // statuses makes a stub answer status calls for a sandbox and the given containers; brought are the
 // containers with a status beside the sandbox's.
 func statuses(timestamp int64, brought []string, containers map[string]runtimeapi.ContainerState) *stub {
-	one := func(id string) *runtimeapi.ContainerStatus {
-		return &runtimeapi.ContainerStatus{
-			Id: id, Metadata: &runtimeapi.ContainerMetadata{Name: id}, CreatedAt: 1, State: containers[id], Labels: podLabelsOf("u"),
-		}
-	}
+	one := func(id string) *runtimeapi.ContainerStatus { return wholeContainer(id, "u", containers[id]) }
 	return &stub{
 		podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
 			if !strings.HasPrefix(id, "s") {
 				return nil, status.Errorf(codes.NotFound, "no sandbox %s", id)
 			}
-			r := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
-				Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Uid: "u"}, CreatedAt: 1,
-			}, Timestamp: timestamp}
+			r := &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u", ready), Timestamp: timestamp}
 			for _, id := range brought {
 				r.ContainersStatuses = append(r.ContainersStatuses, one(id))
 			}
@@ -87,7 +81,7 @@ func TestInspectCoverage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := statuses(tt.timestamp, tt.brought, has)
 			c := serve(t, s, Config{})
-			pod := pleg.Pod{UID: "u", Name: "n", Namespace: "ns", Items: items(tt.listed...)}
+			pod := pleg.Pod{UID: "u", Name: "pod-u", Namespace: "ns", Items: items(tt.listed...)}
 			for i := range pod.Items {
 				if pod.Items[i].ID == "gone" {
 					pod.Items[i].Kind = pleg.Sandbox
@@ -106,7 +100,7 @@ func TestInspectCoverage(t *testing.T) {
 				if d := cmp.Diff(strings.Join(want, " "), strings.Join(got, " ")); d != "" {
 					t.Error(d)
 				}
-				if in.Status.UID() != "u" || in.Status.Name() != "n" || len(in.Status.Sandboxes())+len(in.Status.Containers()) != len(in.Pod.Items) {
+				if in.Status.UID() != "u" || in.Status.Name() != "pod-u" || len(in.Status.Sandboxes())+len(in.Status.Containers()) != len(in.Pod.Items) {
 					t.Errorf("status: %v", in.Status)
 				}
 				st := c.Stats()

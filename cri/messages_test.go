@@ -180,15 +180,20 @@ func nodeEvent(pod int, kind runtimeapi.ContainerEventType) *runtimeapi.Containe
 	s, cs := nodePod(pod, 2, running)
 	e := &runtimeapi.ContainerEventResponse{
 		ContainerId: cs[0].Id, ContainerEventType: kind, CreatedAt: 1700000002e9,
-		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
-			Id: s.Id, Metadata: s.Metadata, CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations, RuntimeHandler: "runc",
-			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1", AdditionalIps: []*runtimeapi.PodIP{{Ip: "fd00::1"}}},
-		},
+		PodSandboxStatus: statusOfSandbox(s),
 	}
+	e.PodSandboxStatus.Network = &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1", AdditionalIps: []*runtimeapi.PodIP{{Ip: "fd00::1"}}}
 	for _, c := range cs {
 		e.ContainersStatuses = append(e.ContainersStatuses, statusOf(c))
 	}
 	return e
+}
+
+// statusOfSandbox returns the status of a listed sandbox.
+func statusOfSandbox(s *runtimeapi.PodSandbox) *runtimeapi.PodSandboxStatus {
+	return &runtimeapi.PodSandboxStatus{
+		Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations, RuntimeHandler: s.RuntimeHandler,
+	}
 }
 
 // statusOf returns the status of a listed container.

@@ -271,10 +271,14 @@ func container(id, sandbox, uid string, state runtimeapi.ContainerState) *runtim
 
 // sandboxStatus is the runtime's answer for a kubelet's sandbox.
 func sandboxStatus(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandboxStatus {
-	return &runtimeapi.PodSandboxStatus{
-		Id: id, State: state, CreatedAt: 1,
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod-" + uid, Uid: uid, Namespace: "ns"},
-		Labels:   podLabelsOf(uid),
+	return statusOfSandbox(sandbox(id, uid, state))
+}
+
+// wholeContainer is the runtime's answer for a kubelet's container.
+func wholeContainer(id, uid string, state runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
+	return &runtimeapi.ContainerStatus{
+		Id: id, State: state, CreatedAt: 1, Metadata: &runtimeapi.ContainerMetadata{Name: "name-" + id}, Labels: podLabelsOf(uid),
+		Image: &runtimeapi.ImageSpec{Image: "image"}, ImageRef: "image@sha256:1", LogPath: "/var/log/pods/" + id,
 	}
 }
 

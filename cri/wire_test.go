@@ -31,14 +31,6 @@ import (
 
 // Each of these tests is about a fault that a server of raw bytes has shown.
 
-// wholeContainer is the runtime's answer for a kubelet's container.
-func wholeContainer(id, uid string, state runtimeapi.ContainerState) *runtimeapi.ContainerStatus {
-	return &runtimeapi.ContainerStatus{
-		Id: id, State: state, CreatedAt: 1, Metadata: &runtimeapi.ContainerMetadata{Name: "name-" + id}, Labels: podLabelsOf(uid),
-		Image: &runtimeapi.ImageSpec{Image: "image"}, ImageRef: "image@sha256:1", LogPath: "/var/log/pods/" + id,
-	}
-}
-
 // field is an encoded field of bytes.
 func field(number protowire.Number, data []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), data)
