@@ -249,6 +249,16 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// wantError wants an error with these parts.
+func wantError(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in the error %v", part, err)
+		}
+	}
+}
+
 // sandbox and container resemble a kubelet's pod in a list.
 func sandbox(id, uid string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{
