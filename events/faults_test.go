@@ -199,7 +199,7 @@ func TestRefusedForGood(t *testing.T) {
 				r.server.SetFault(nil) // somebody mends it
 				pass(6 * time.Minute)
 				r.pod("a", 1)
-				settle(r)
+				synctest.Wait()
 				r.wantStored(2)
 			})
 		})
@@ -321,7 +321,7 @@ func TestMissingRoleIsNotSilent(t *testing.T) {
 		}
 		pass(10 * time.Minute)
 		r.pod("later", 1)
-		settle(r)
+		synctest.Wait()
 		if len(errs) != 2 {
 			t.Errorf("logged later: %q", errs)
 		}

@@ -138,9 +138,6 @@ func testPod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"}}
 }
 
-// settle lets everything happen that needs no time.
-func settle(*rig) { synctest.Wait() }
-
 // pass lets time pass and then everything happen.
 func pass(d time.Duration) {
 	time.Sleep(d)

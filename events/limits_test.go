@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,7 @@ import (
 func TestDistinctStormWhileTheServerIsAway(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxQueue, o.MaxSeries, o.Writers = 1000, 200, 1 }, func(t *testing.T, r *rig) {
 		r.server.SetFault(during(time.Minute, errAway))
-		settle(r)
+		synctest.Wait()
 		const n = 20_000
 		before := runtime.NumGoroutine()
 		r.pods(n, 2)
@@ -111,7 +112,7 @@ func TestObjectCap(t *testing.T) {
 		}
 		pass(6 * time.Minute) // the cap is on what is live
 		r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, "Later", "A", "")
-		settle(r)
+		synctest.Wait()
 		r.wantStored(defaultMaxPerObject + 2)
 	})
 }

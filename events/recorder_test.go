@@ -36,7 +36,7 @@ func TestWholeEvent(t *testing.T) {
 		related := must(reference.GetPartialReference(scheme.Scheme, pod, "spec.containers{two}"))(t)
 		at := time.Now()
 		r.rec.AnnotatedEventf(regarding, related, map[string]string{"example.com/trace": "42"}, corev1.EventTypeNormal, "Started", "Start", "number %d of %s", 1, "two")
-		settle(r)
+		synctest.Wait()
 		got := r.one()
 		name := got.Name
 		got.ObjectMeta.Name, got.Generation, got.ResourceVersion = "", 0, ""
@@ -62,7 +62,7 @@ func TestWholeEvent(t *testing.T) {
 			t.Errorf("eventTime is %v", e.EventTime)
 		}
 		r.rec.AnnotatedEventf(regarding, related, nil, corev1.EventTypeNormal, "Started", "Start", "number %d", 2)
-		settle(r)
+		synctest.Wait()
 		got = r.one()
 		if got.Note != "number 1 of two" || told(&got) != "Ongoing ×2" || got.Annotations["example.com/trace"] != "42" {
 			t.Errorf("after the second: %+v", got)
@@ -77,7 +77,7 @@ func TestDefaultInstance(t *testing.T) {
 		host := strings.Repeat("node.", 40)
 		r.pod("a", 1)
 		r.NewLegacyRecorder(nil, corev1.EventSource{Component: "kubelet", Host: host}).Event(podRef("b"), corev1.EventTypeNormal, "Started", "x")
-		settle(r)
+		synctest.Wait()
 		own, long := r.wantAbout("a", "single")[0].ReportingInstance, r.wantAbout("b", "single")[0].ReportingInstance
 		if !strings.HasPrefix(own, controller+"-") || len(own) == len(controller)+1 || long != host[:maxWord] {
 			t.Errorf("the instances are %q and %q", own, long)
@@ -101,7 +101,7 @@ func TestNamespaceRule(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, tc.change, func(t *testing.T, r *rig) {
 				r.rec.Eventf(tc.regarding, tc.related, "Normal", "R", "A", "")
-				settle(r)
+				synctest.Wait()
 				if e := r.one(); e.Namespace != tc.want || e.Regarding.Kind != tc.about {
 					t.Errorf("about a %s in %q", e.Regarding.Kind, e.Namespace)
 				}
@@ -154,7 +154,7 @@ func TestNothingIsKept(t *testing.T) {
 		annotations["example.com/a"] = "2"
 		ref.Name, related.Name = "x", "y"
 		args[0].(*strings.Builder).WriteString(" and after")
-		settle(r)
+		synctest.Wait()
 		e := r.one()
 		if e.Annotations["example.com/a"] != "1" || e.Regarding.Name != "a" || e.Related.Name != "b" || e.Note != "before" {
 			t.Errorf("stored: %+v", e)
@@ -173,7 +173,7 @@ func (n noisy) String() string {
 func TestEventfWithinFormatting(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.rec.Eventf(podRef("outer"), nil, "Normal", "R", "A", "%v", noisy{r.rec})
-		settle(r)
+		synctest.Wait()
 		if all := r.server.Events(); len(all) != 2 {
 			t.Errorf("stored: %s", brief(all))
 		}
@@ -185,7 +185,7 @@ func TestAnnotationsTheServerWouldRefuse(t *testing.T) {
 		r.rec.AnnotatedEventf(podRef("a"), nil, map[string]string{
 			"good": "1", "bad key": "2", "": "3", "example.com/huge": strings.Repeat("x", 10_000), AnnotationState: "Finished",
 		}, "Normal", "R", "A", "")
-		settle(r)
+		synctest.Wait()
 		if e := r.one(); len(e.Annotations) != 1 || e.Annotations["good"] != "1" {
 			t.Errorf("annotations: %v", e.Annotations)
 		}
@@ -281,11 +281,11 @@ func TestMetrics(t *testing.T) {
 			return m
 		}
 		r.pod("a", 10)
-		settle(r)
+		synctest.Wait()
 		r.rec.Eventf(nil, nil, "Normal", "R", "A", "")
 		r.server.SetFault(during(100*time.Millisecond, errAway))
 		r.pod("b", 1)
-		settle(r)
+		synctest.Wait()
 		now := values()
 		// The write at the start of the series carries the count of its moment, possibly less than
 		// ten.

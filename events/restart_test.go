@@ -245,7 +245,7 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 				pass(time.Millisecond)
 			}
 		}
-		settle(r)
+		synctest.Wait()
 		all := about(r.server.Events(), "a")
 		slices.SortFunc(all, func(x, y eventsv1.Event) int { return strings.Compare(x.Name, y.Name) })
 		var got []string

@@ -52,7 +52,7 @@ func TestShutdownFlushes(t *testing.T) {
 func TestShutdownHonoursTheDeadline(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.pod("a", 5)
-		settle(r)
+		synctest.Wait()
 		r.pod("a", 7)
 		r.server.SetFault(during(time.Hour, errAway))
 		r.pod("b", 1)
@@ -85,7 +85,8 @@ func TestShutdownWithOneCallThatHangs(t *testing.T) {
 				r.server.SetFault(hangs)
 			}
 			r.pod("hangs", 2)
-			if settle(r); !underWay {
+			synctest.Wait()
+			if !underWay {
 				r.server.SetFault(hangs)
 				r.pod("hangs", 9)
 			}

@@ -91,12 +91,12 @@ func TestForbiddenElsewhere(t *testing.T) {
 func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.pod("first", 1)
-		settle(r)
+		synctest.Wait()
 		r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, always(forbidden("x"))))
 		r.pods(1000, 1)
-		settle(r)
+		synctest.Wait()
 		r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", "R", "A", "")
-		settle(r)
+		synctest.Wait()
 		if n := r.Stats().Queue; n != 1000 {
 			t.Errorf("%d series have a call to make", n)
 		}
