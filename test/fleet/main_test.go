@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -121,9 +120,5 @@ func build(ctx context.Context) (p programs, err error) {
 	if err := components.Unpack(ctx, p.Debs, "runc", "containernetworking-plugins", "prometheus"); err != nil {
 		return p, err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(p.Root, "test/fleet/build"), kubernetes, release, operator)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return p, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
-	}
-	return p, nil
+	return p, components.Script(ctx, os.Stderr, "test/fleet/build", kubernetes, release, operator)
 }

@@ -29,6 +29,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
@@ -75,21 +76,23 @@ func Build(ctx context.Context, runtime string, log io.Writer) (set Set, err err
 		set.RuntimeDir = filepath.Join(base, "runtimes", cmp.Or(r.Built, r.Name))
 		args = []string{RuncVersion, set.RuntimeDir, string(r.Family), r.Module, r.Version}
 	}
-	return set, script(ctx, log, "build", args...)
+	return set, Script(ctx, log, "test/node/build", args...)
 }
 
 // Unpack unpacks packages of Debian into a directory, unless they are there. None is installed.
 func Unpack(ctx context.Context, dir string, packages ...string) error {
-	return script(ctx, io.Discard, "unpack", append([]string{dir}, packages...)...)
+	return Script(ctx, io.Discard, "test/node/unpack", append([]string{dir}, packages...)...)
 }
 
-// script runs a script of test/node.
-func script(ctx context.Context, log io.Writer, name string, args ...string) error {
+// Script runs a script of the repository. The end of ctx kills it with all that it has started.
+func Script(ctx context.Context, log io.Writer, path string, args ...string) error {
 	root, err := FindRoot()
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "test", "node", name), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, path), args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = log, &complaints
 	if err := cmd.Run(); ctx.Err() != nil {
