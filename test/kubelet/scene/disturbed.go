@@ -152,8 +152,8 @@ func (w *World) unheard(how disturbance) {
 	if unheard < 2 {
 		fail("%d containers ended unheard, want 2 at least", unheard)
 	}
-	if w.Variant.Ours { // a stream goes deaf after an event
-		w.noticed(before, unheard-1)
+	if w.Variant.Ours {
+		w.noticed(before, unheard)
 	}
 	w.disturb(undisturbed)
 	w.ranOnce(all)
@@ -196,15 +196,16 @@ func (w *World) relistPeriod() time.Duration {
 	return time.Duration(w.metrics()["evented_pleg_relist_period_seconds"] * float64(time.Second))
 }
 
-// noticed waits until the number of unannounced changes is counted, and reported on the node with
-// an API server. The first two are missed events for certain: at the second, an otherwise silent
-// stream is replaced, and later changes until the next stream are unheard.
+// noticed waits until each change is an event that was heard, or counted; and reported on the node
+// with an API server. A stream goes deaf after an event. The first two changes without one are
+// missed events for certain: at the second, an otherwise silent stream is replaced, and later
+// changes until the next stream are unheard.
 func (w *World) noticed(before counters, changes int) {
 	w.eventually(patience, func() {
 		c := w.counters()
-		missed, unheard := c.missed-before.missed, c.unheard-before.unheard
-		if missed < min(changes, 2) || missed+unheard < changes {
-			fail("%d missed events and %d unheard changes are counted, want 2 of the former at least and %d in all", missed, unheard, changes)
+		heard, missed, unheard := c.events-before.events, c.missed-before.missed, c.unheard-before.unheard
+		if missed < min(changes-heard, 2) || heard+missed+unheard < changes {
+			fail("%d events came, %d missed events and %d unheard changes are counted: want 2 of the second at least and %d in all", heard, missed, unheard, changes)
 		}
 	})
 	if w.api != nil {
