@@ -11,8 +11,8 @@
 // [RunNode] sets up mounts, cgroups and network, and [RunSuite] starts a registry of images,
 // the runtime and ginkgo. All nodes of a run have the same seed.
 //
-// No systemd is needed: the program itself, called systemd-run, systemctl, journalctl or sudo,
-// plays that part ([Unit]). Images are made of the suite's own programs, Debian's busybox, and curl
+// No systemd is needed: the script units.sh, called systemd-run, systemctl, journalctl or sudo,
+// plays that part. Images are made of the suite's own programs, Debian's busybox, and curl
 // and bash of the machine; stand-ins are named in images.go.
 //
 // # Limits

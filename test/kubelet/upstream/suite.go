@@ -59,13 +59,13 @@ func RunSuite(ctx context.Context) error {
 	if err := push(images, layers, refs); err != nil {
 		return err
 	}
-	started, err := newUnit(runtime.name+".service", at+"/runtime.log", runtime.command)
-	if err != nil {
-		return err
+	unit := []string{"-p", "StandardError=append:" + at + "/runtime.log", "--unit=" + runtime.name + ".service"}
+	if out, err := exec.Command("systemd-run", append(unit, runtime.command...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("upstream: start the runtime: %w: %s", err, out)
 	}
 	go func() { // Restart=always
 		for range time.Tick(time.Second) {
-			_ = started.start()
+			_ = exec.Command("systemctl", "start", runtime.name).Run()
 		}
 	}()
 	endpoint := "unix://" + runtime.socket
@@ -165,8 +165,10 @@ const (
 
 const at = machine.At
 
-// unitsDir is the folder of the units.
-const unitsDir = at + "/units"
+// units is the program that plays systemd.
+//
+//go:embed units.sh
+var units []byte
 
 //go:embed kubelet.yaml
 var kubeletConfig string
@@ -217,8 +219,8 @@ func (n *Node) Run(ctx context.Context) (results map[string]Result, err error) {
 	defer func() { // the namespaces are gone with their first process, and the mounts with them
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, "c")))
 	}()
-	for _, program := range standIns {
-		if err := os.Symlink("self", filepath.Join(dir, "bin", program)); err != nil {
+	for _, program := range []string{"systemd-run", "systemctl", "journalctl", "sudo"} {
+		if err := os.WriteFile(filepath.Join(dir, "bin", program), units, 0o755); err != nil {
 			return nil, err
 		}
 	}

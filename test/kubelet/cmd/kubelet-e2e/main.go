@@ -38,13 +38,6 @@ import (
 )
 
 func main() {
-	if err, ok := upstream.Unit(filepath.Base(os.Args[0]), os.Args[1:], os.Stdout); ok {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	all := func() int {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
