@@ -83,7 +83,7 @@ func TestPayloadSizes(t *testing.T) {
 				}
 			}
 			near("container status", w.status(c.Id), cmp.Or(size, 1500))
-			near("sandbox status", w.sandboxStatus(ids[0]), sandboxBytes)
+			near("sandbox status", w.sandboxStatus(ids[0]), 1200)
 		})
 	}
 }

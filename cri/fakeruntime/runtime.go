@@ -49,9 +49,9 @@ func (c Config) validate() error {
 // A Runtime is a virtual container runtime, made by [New]. All its methods can be called from any
 // goroutine, and no method that changes pods or containers waits for a client.
 type Runtime struct {
-	cfg                        Config
-	containerTail, sandboxTail *tail
-	rootUser                   []byte // of containers made by the direct methods, encoded
+	cfg           Config
+	containerTail *tail
+	rootUser      []byte // of containers made by the direct methods, encoded
 
 	// mu guards everything below, and is never held while something is sent or waited for.
 	mu     sync.Mutex
@@ -98,8 +98,8 @@ func New(cfg Config) (*Runtime, error) {
 	rt.store.pods = map[string]*pod{}
 	rt.history.limit = cfg.HistoryLimit
 	rt.sched.rt = rt
+	rt.containerTail = containerTail(cfg.ContainerBytes)
 	rt.rootUser, _ = cfg.Profile.userOf(nil)
-	rt.makeTails()
 	rt.addDefaultImages()
 	return rt, nil
 }

@@ -130,7 +130,7 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	sb := &sandbox{
 		id: rt.ids.hex64(), uid: spec.UID, name: cmp.Or(spec.Name, fmt.Sprintf("pod-%06d", rt.ips)), namespace: cmp.Or(spec.Namespace, "default"),
-		tail: rt.sandboxTail,
+		tail: sandboxTail,
 	}
 	if sb.uid == "" {
 		sb.uid = rt.ids.uid()

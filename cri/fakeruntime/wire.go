@@ -105,46 +105,29 @@ func appendRenumbered(b, blob []byte, table *renumbering) []byte {
 // object's size: encoded once as fields of the list item and once as fields of the status.
 type tail struct{ item, status []byte }
 
-const (
-	paddingKey   = "fakeruntime.evented-pleg.io/padding"
-	sandboxBytes = 1200 // of a kubelet's sandbox, in its status
-)
+const paddingKey = "fakeruntime.evented-pleg.io/padding"
 
-// makeTails encodes a typical pod without padding to see the missing size.
-func (rt *Runtime) makeTails() {
-	containerTail := func(annotations map[string]string) *tail {
-		return &tail{
-			encode(&runtimeapi.Container{Annotations: annotations}),
-			encode(&runtimeapi.ContainerStatus{Annotations: annotations, Mounts: kubeletMounts, LogPath: "/var/log/pods/default_pod/c/0.log"}),
-		}
+// containerTail pads the status of a container to the size.
+func containerTail(size int) *tail {
+	const plain = 1110 // bytes, with an empty padding
+	annotations := maps.Clone(commonAnnotations)
+	if size > plain {
+		annotations[paddingKey] = strings.Repeat("x", size-plain)
 	}
-	sandboxTail := func(annotations map[string]string) *tail {
-		return &tail{
-			encode(&runtimeapi.PodSandbox{Annotations: annotations}),
-			encode(&runtimeapi.PodSandboxStatus{Annotations: annotations, Linux: namespaces(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER})}),
-		}
+	return &tail{
+		encode(&runtimeapi.Container{Annotations: annotations}),
+		encode(&runtimeapi.ContainerStatus{Annotations: annotations, Mounts: kubeletMounts, LogPath: "/var/log/pods/default_pod/c/0.log"}),
 	}
-	sb := &sandbox{id: sampleText(idLength), name: "pod-000000", namespace: "default", uid: sampleText(36), ip: "198.18.100.100", createdAt: 1 << 60}
-	sb.labels, sb.tail = sb.withPodLabels(nil), sandboxTail(nil)
-	sb.encode()
-	c := &container{id: sampleText(idLength), name: "c0", sb: sb, image: WorkloadImage, userImage: WorkloadImage, imageRef: sampleText(71), createdAt: 1 << 60, user: rt.rootUser}
-	c.labels, c.annotations = c.withPodLabels(nil), c.kubeletAnnotations()
-	c.tail = containerTail(commonAnnotations)
-	c.encode()
-	c.view = view{state: StateExited, startedAt: 1 << 60, finishedAt: 1 << 60}
-
-	padded := func(annotations map[string]string, want, have int) map[string]string {
-		m := maps.Clone(annotations)
-		if pad := want - have - len(paddingKey) - 10; pad > 0 {
-			m[paddingKey] = sampleText(pad)
-		}
-		return m
-	}
-	rt.containerTail = containerTail(padded(commonAnnotations, rt.cfg.ContainerBytes, len(c.appendStatus(nil, c.view))))
-	rt.sandboxTail = sandboxTail(padded(map[string]string{}, sandboxBytes, len(sb.appendStatus(nil, StateReady, sb.createdAt))))
 }
 
-func sampleText(n int) string { return strings.Repeat("x", n) }
+// sandboxTail pads the status of a sandbox to 1200 bytes, the size of a kubelet's.
+var sandboxTail = func() *tail {
+	annotations := map[string]string{paddingKey: strings.Repeat("x", 850)}
+	return &tail{
+		encode(&runtimeapi.PodSandbox{Annotations: annotations}),
+		encode(&runtimeapi.PodSandboxStatus{Annotations: annotations, Linux: namespaces(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER})}),
+	}
+}()
 
 func itoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
