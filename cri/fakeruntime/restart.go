@@ -62,10 +62,6 @@ func (rt *Runtime) up(initializing time.Duration) {
 	if rt.closed || rt.phase != phaseDown {
 		return
 	}
-	if initializing <= 0 {
-		rt.ready()
-		return
-	}
 	rt.phase = phaseStarting
 	life := rt.incarnation
 	rt.sched.after(initializing, func() {
@@ -73,6 +69,7 @@ func (rt *Runtime) up(initializing time.Duration) {
 			rt.ready()
 		}
 	})
+	rt.sched.runDue() // at once without a time to initialize
 }
 
 // ready answers calls from now on. Unseen ends are found now, and dated now, as in containerd.
@@ -90,16 +87,13 @@ func (rt *Runtime) Restart(down, initializing time.Duration) {
 	rt.lock()
 	defer rt.mu.Unlock()
 	rt.down()
-	if down <= 0 {
-		rt.up(initializing)
-		return
-	}
 	life := rt.incarnation
 	rt.sched.after(down, func() {
 		if rt.incarnation == life {
 			rt.up(initializing)
 		}
 	})
+	rt.sched.runDue() // at once without a time to be down
 }
 
 // endIncarnation breaks everything tied to this process.
