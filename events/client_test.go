@@ -159,7 +159,7 @@ func TestPoisonOverTLS(t *testing.T) {
 					r.Eventf(podRef(fmt.Sprint("p", i)), nil, "Normal", "R", "A", "")
 				}
 				noError(t, b.StartRecordingToSinkWithContext(ctx))
-				for end := time.Now().Add(10 * time.Second); len(server.Events()) < 100 && time.Now().Before(end); {
+				for end := time.Now().Add(time.Minute); len(server.Events()) < 100 && time.Now().Before(end); {
 					time.Sleep(time.Millisecond)
 				}
 				if n := len(server.Events()); n != 100 {

@@ -43,25 +43,10 @@ func stored(server *eventstest.Server) (count int64, ongoing int) {
 
 // TestRefusedPatchGoesOnCounting: a stored series is tried again with the heartbeat or the end.
 func TestRefusedPatchGoesOnCounting(t *testing.T) {
-	for name, lasts := range map[string]time.Duration{"until the end": 10 * time.Minute, "until the heartbeat": 3 * time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.pod("a", 1)
-				pass(time.Second)
-				r.server.SetFault(during(lasts, apierrors.NewBadRequest("no")))
-				const n = 40 * 60
-				for range n {
-					r.pod("a", 1)
-					pass(time.Second)
-				}
-				if _, failed := r.server.Count(); failed != 1 {
-					t.Errorf("%d calls failed, want 1 until the heartbeat", failed)
-				}
-				pass(6 * time.Minute)
-				r.wantTold(fmt.Sprintf("Finished ×%d", n+1))
-				r.wantBooks(0, 0)
-			})
-		})
+	for _, minutes := range []int{3, 10} { // of refusal: the heartbeat after it is the next try
+		refused, allowed := strings.Repeat("a×1 1s ", 60*minutes), strings.Repeat("a×1 1s ", 60*(40-minutes))
+		play(t, "start a×1 1s fault "+refused+"mended "+allowed+"6m [calls: create patch! patch patch] [a: Finished ×2401]",
+			always(apierrors.NewBadRequest("no")), nil)
 	}
 }
 
