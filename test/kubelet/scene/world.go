@@ -11,6 +11,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -173,7 +174,8 @@ func (w *World) Close() error {
 		errs = append(errs, w.runtime.close())
 	}
 	if keep := os.Getenv("KUBELET_E2E_KEEP"); keep != "" {
-		errs = append(errs, os.Rename(filepath.Join(w.dir, "kubelet.log"), filepath.Join(keep, filepath.Base(w.dir)+".log")))
+		kept := filepath.Join(keep, filepath.Base(w.dir)+".log") // maybe on another file system
+		errs = append(errs, os.MkdirAll(keep, 0o755), exec.Command("mv", filepath.Join(w.dir, "kubelet.log"), kept).Run())
 	}
 	return errors.Join(errs...)
 }
