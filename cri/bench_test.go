@@ -5,14 +5,11 @@ package cri
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // beside measures f beside the generated decoder, which decodes the messages.
@@ -89,31 +86,4 @@ func BenchmarkIndex(b *testing.B) {
 			})
 		})
 	}
-}
-
-// BenchmarkMemory reports the memory of a listing's index, and of the listed pods, for each
-// container of a node of 100,000, two a pod.
-func BenchmarkMemory(b *testing.B) {
-	const containers = 100_000
-	lists := encodeNode(containers / 2)
-	heap := func() float64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc)
-	}
-	for b.Loop() {
-		before := heap()
-		x := newIndex()
-		l, _ := x.list(cut(lists[0], 16384), cut(lists[1], 16384), 0, new(unlabelled))
-		all := heap()
-		runtime.KeepAlive(l)
-		l = pleg.Listing{}
-		index := heap()
-		runtime.KeepAlive(x)
-		b.ReportMetric((index-before)/containers, "index-B/container")
-		b.ReportMetric((all-index)/containers, "listing-B/container")
-	}
-	b.ReportMetric(0, "ns/op")
 }

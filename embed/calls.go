@@ -171,17 +171,7 @@ func (s *Service) GetContainerEvents(ctx context.Context, events chan *runtimeap
 		}
 	}()
 	s.countStreams(1)
-	on := 0 // owned by this goroutine, in which the client calls
-	err := s.RuntimeService.GetContainerEvents(ctx, in, func(client runtimeapi.RuntimeService_GetContainerEventsClient) {
-		on++
-		s.update(func(*ledger.Ledger, time.Time) { s.connection.established(1) })
-		if established != nil {
-			established(client)
-		}
-	})
-	if on > 0 {
-		s.update(func(*ledger.Ledger, time.Time) { s.connection.established(-on) })
-	}
+	err := s.RuntimeService.GetContainerEvents(ctx, in, established)
 	s.countStreams(-1)
 	close(in)
 	<-done

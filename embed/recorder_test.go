@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -68,13 +69,8 @@ type filtered struct {
 	told   map[string]int // by reason
 }
 
-type realClock struct{}
-
-func (realClock) Now() time.Time                  { return time.Now() }
-func (realClock) Since(t time.Time) time.Duration { return time.Since(t) }
-
 func newFiltered(t *testing.T) *filtered {
-	return &filtered{t: t, began: time.Now(), filter: record.NewEventCorrelator(realClock{}), told: make(map[string]int)}
+	return &filtered{t: t, began: time.Now(), filter: record.NewEventCorrelator(clock.RealClock{}), told: make(map[string]int)}
 }
 
 func (f *filtered) Event(object runtime.Object, kind, reason, note string) {

@@ -75,10 +75,9 @@ const (
 const resolveTimeout = time.Second
 
 // Service is a kubelet's CRI client that answers lists of sandboxes and containers from a ledger of
-// events, answers and own calls; see package ledger for the rules. [Service.Version] is answered
-// from memory for up to a minute. Other calls are forwarded. Nothing is served from memory before
-// [Service.ServeLists]. A Service is safe for concurrent use. Its only goroutine forwards events,
-// and ends with their stream.
+// events, answers and own calls; see package ledger for the rules. Other calls are forwarded.
+// Nothing is served from memory before [Service.ServeLists]. A Service is safe for concurrent use.
+// Its only goroutine forwards events, and ends with their stream.
 type Service struct {
 	internalapi.RuntimeService
 
@@ -86,13 +85,10 @@ type Service struct {
 
 	mu      sync.Mutex // owns the fields below; never held during a call
 	ledger  *ledger.Ledger
-	streams int           // open streams of events
-	calling Calling       // nil without a receiver
-	maxAge  time.Duration // of answers from memory
-
-	connection connection // of the streams
-	trusted    func() bool
-	add        func(name string, n int)
+	streams int     // open streams of events
+	calling Calling // nil without a receiver
+	trusted func() bool
+	add     func(name string, n int)
 }
 
 // NewService wraps a CRI client.
@@ -100,14 +96,14 @@ func NewService(client internalapi.RuntimeService) *Service {
 	return &Service{RuntimeService: client, ledger: ledger.New(0)}
 }
 
-// ServeLists starts serving lists, and Version, from memory. trusted reports whether the generator
+// ServeLists starts serving lists from memory. trusted reports whether the generator
 // hears of changes: its stream is connected, and a full list has come since. maxAge is how long a
 // full list suffices without another, and the age limit of all answers from memory. add takes the
 // service's counters.
 func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trusted, s.add, s.maxAge = trusted, add, maxAge
+	s.trusted, s.add = trusted, add
 	s.ledger.SetMaxAge(maxAge)
 }
 

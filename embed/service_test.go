@@ -33,10 +33,7 @@ type toy struct {
 	events     chan *runtimeapi.ContainerEventResponse // nil: no stream yet
 	made       int
 
-	version  string
-	onOpen   func() error // in GetContainerEvents, before the stream is established
-	onAsk    func() error // in Version, before the answer is made
-	onStart  func()       // in StartContainer, after the work
+	onStart  func() // in StartContainer, after the work
 	onList   func(context.Context) error
 	failNext error
 }
@@ -131,26 +128,7 @@ func (r *toy) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: r.containers[id], LogPath: "/log/" + id}}, nil
 }
 
-func (r *toy) Version(_ context.Context, api string) (*runtimeapi.VersionResponse, error) {
-	r.called("Version")
-	answer := &runtimeapi.VersionResponse{Version: api, RuntimeVersion: r.version}
-	if r.onAsk != nil {
-		if err := r.onAsk(); err != nil {
-			return nil, err
-		}
-	}
-	return answer, nil
-}
-
-func (r *toy) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
-	if r.onOpen != nil {
-		if err := r.onOpen(); err != nil {
-			return err
-		}
-	}
-	if established != nil {
-		established(nil)
-	}
+func (r *toy) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	for {
 		select {
 		case e := <-r.events:
@@ -182,19 +160,14 @@ func newKubelet(t *testing.T) *kubelet {
 	k.toy.set("r", runtimeapi.ContainerState_CONTAINER_RUNNING)
 	k.Service = NewService(k.toy)
 	k.trusted.Store(true)
-	k.serve(time.Hour)
-	k.stream()
-	k.relist()
-	return k
-}
-
-// serve has answers from memory served up to an age.
-func (k *kubelet) serve(maxAge time.Duration) {
-	k.ServeLists(k.trusted.Load, maxAge, func(name string, n int) {
+	k.ServeLists(k.trusted.Load, time.Hour, func(name string, n int) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.counted[name] += n
 	})
+	k.stream()
+	k.relist()
+	return k
 }
 
 // stream opens a stream, which close ends.
@@ -212,7 +185,7 @@ func (k *kubelet) stream() {
 	})
 	k.close = func() { cancel(); done.Wait() }
 	for open := false; !open; {
-		k.update(func(*ledger.Ledger, time.Time) { open = k.connection.streams > 0 })
+		k.update(func(*ledger.Ledger, time.Time) { open = k.streams > 0 })
 	}
 }
 
@@ -286,6 +259,10 @@ func TestWhoIsServed(t *testing.T) {
 
 func TestWithoutTrustEverythingIsForwarded(t *testing.T) {
 	k := newKubelet(t)
+	before := k.toy.count("ListContainers")
+	if _, err := NewService(k.toy).ListContainers(t.Context(), &runtimeapi.ContainerFilter{}); err != nil || k.toy.count("ListContainers") == before {
+		t.Errorf("before ServeLists: served, %v", err)
+	}
 	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
 	k.trusted.Store(false)
 	k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)

@@ -160,10 +160,4 @@ var pushed = []definition{
 	{name: "evented_pleg_lists_forwarded_total", kind: counter, source: "lists_forwarded/", label: "reason",
 		help:     "Number of lists of sandboxes and containers sent to the runtime, inside a kubelet, by reason.",
 		guidance: "pleg: the generator's own. untrusted: no stream, or no full list since. creating, failed_call, doubt, resolve: a read comes first. stale: the generator cannot list. unknown_state, unknown_id, caller: beyond memory."},
-	{name: "evented_pleg_versions_served_total", kind: counter, source: "versions_served",
-		help:     "Number of questions for the runtime's version answered from memory, inside a kubelet.",
-		guidance: "About one a pod sync without an API server, a few a minute with one."},
-	{name: "evented_pleg_versions_forwarded_total", kind: counter, source: "versions_forwarded/", label: "reason",
-		help:     "Number of questions for the runtime's version sent to the runtime, inside a kubelet, by reason.",
-		guidance: "stale: the last answer is a minute old. unasked: the first since the connection. untrusted: the stream is down."},
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -73,4 +74,19 @@ func (l *loadCommand) end(cmd *cobra.Command, result bench.Finding, good bool, t
 	options["runtime"] = result.Document().Title
 	saved := report.Saved{Kind: cmd.Name(), Began: l.began, Setup: options, Result: result, Timeline: timeline}
 	return l.output.Write(cmd, saved, good, left)
+}
+
+// progressLine is the phase, and a bar while the load runs.
+func progressLine(s run.Status) string {
+	if s.Total == 0 {
+		return s.Phase + " …"
+	}
+	const barWidth = 30
+	done := min(int(barWidth*s.Elapsed/s.Total), barWidth)
+	line := fmt.Sprintf("%s  %s%s  %s of %s  %s", s.Phase, strings.Repeat("█", done), strings.Repeat("░", barWidth-done),
+		bench.Short(s.Elapsed.Round(100*time.Millisecond)), bench.Short(s.Total), bench.Count(s.Changes, "change"))
+	if s.Behind > time.Second {
+		line += fmt.Sprintf("  (%s behind: the runtime is slower than the rate)", bench.Short(s.Behind))
+	}
+	return line
 }

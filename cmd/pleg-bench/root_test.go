@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/evented-pleg/evented-pleg/internal/cli"
@@ -37,6 +38,23 @@ func TestFindEndpoint(t *testing.T) {
 		got, err := findEndpoint(test.flag)
 		if usage := cli.IsUsage(err); got != test.want || usage != (test.want == "") {
 			t.Errorf("%+v: %q, %v", test, got, err)
+		}
+	}
+}
+
+// TestCompare: six runs each are enough to say what differs, and benchstat's words say so.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	side := func(calls ...float64) *measured {
+		return &measured{name: "x", values: map[string]map[string][]float64{"Run": {"calls": calls, "p50-sec": {1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3}}}}
+	}
+	d := compare(side(100, 101, 102, 103, 104, 105), side(200, 201, 202, 203, 204, 205))
+	if len(d.Tables) != 1 || len(d.Tables[0].Rows) != 2 || !slices.Equal(d.Story, []string{"¹ all samples are equal"}) {
+		t.Fatalf("%+v", d)
+	}
+	for i, want := range []string{"+97.56% (p=0.002 n=6)", "~ (p=1.000 n=6) ¹"} {
+		if got := d.Tables[0].Rows[i].Cells[2]; got != want {
+			t.Errorf("%s: %q, want %q", d.Tables[0].Rows[i].Name, got, want)
 		}
 	}
 }

@@ -10,6 +10,10 @@ import (
 	"testing"
 
 	"golang.org/x/mod/modfile"
+	clientevents "k8s.io/client-go/tools/events"
+
+	"github.com/evented-pleg/evented-pleg/events"
+	"github.com/evented-pleg/evented-pleg/metrics"
 )
 
 const module = "github.com/evented-pleg/evented-pleg"
@@ -88,3 +92,10 @@ func TestRootModuleAsksForLittle(t *testing.T) {
 		}
 	}
 }
+
+// Package events compiles against client-go v0.36 too, which does not have this interface: hence
+// here.
+var _ clientevents.AnnotatedEventRecorder = (*events.Recorder)(nil)
+
+// The modules of both know nothing of each other.
+var _ = func(r metrics.Registry, b *events.Broadcaster) error { return metrics.NewEvents(r, b.Metrics) }

@@ -17,7 +17,7 @@ import (
 
 // Violation is the first violation in a history.
 type Violation struct {
-	Kind string        // a word, see invariant.go
+	Kind string        // a word, see doc.go
 	What string        // the finding
 	At   time.Duration // since the beginning
 }
