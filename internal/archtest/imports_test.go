@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package archtest holds the tests of the repository's form: imports between packages, and the
+// parts of every file.
 package archtest
 
 import (
@@ -99,3 +101,11 @@ var _ clientevents.AnnotatedEventRecorder = (*events.Recorder)(nil)
 
 // The modules of both know nothing of each other.
 var _ = func(r metrics.Registry, b *events.Broadcaster) error { return metrics.NewEvents(r, b.Metrics) }
+
+// TestTenReasonsOfANode: the pace of embed.Recorder stays within client-go's limit for ten, see
+// TestEveryReasonIsTold there.
+func TestTenReasonsOfANode(t *testing.T) {
+	if n := strings.Count(string(read(t, root+"/pleg/config.go")), " Reason = \""); n != 10+1 {
+		t.Errorf("%d reasons, want ten of a node and one of pods", n)
+	}
+}
