@@ -275,7 +275,7 @@ func (c *core[S]) knownItems(p *pod) []Item {
 	switch {
 	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0, c.calling:
 		return nil
-	case p.entry != statusEntry, p.contradicted():
+	case p.entry != statusEntry:
 		return nil
 	case c.lists.applied <= max(c.conn.connected, c.uncertain, p.unlisted, c.lastDiscard):
 		return nil

@@ -354,7 +354,7 @@ func (c *core[S]) checkPod(uid cache.UID, p *pod, later, queued bool, now instan
 		}
 	}
 	for _, x := range p.items {
-		if x.pod != p || x.id == "" || c.find(p, 0, x.id) != x || x.phase > PhaseExited || x.shown != x.phase && x.shown != PhaseUnknown {
+		if x.pod != p || x.id == "" || c.find(p, 0, x.id) != x || c.index[x.id] == nil || x.phase > PhaseExited || x.shown != x.phase && x.shown != PhaseUnknown {
 			return fmt.Errorf("item %+v is wrong", *x)
 		}
 	}

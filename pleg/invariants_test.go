@@ -69,9 +69,9 @@ func TestInvariantsConvict(t *testing.T) {
 	}
 }
 
-// TestListTakesUpAReport holds that a pod is reviewed when a list names the pod of an own call that
-// named only an ID. Reads have shown the ID in two pods, and then in one.
-func TestListTakesUpAReport(t *testing.T) {
+// TestAnIDOfTwoPods holds that an own call that names only an ID finds the pod. Reads have shown
+// the ID in two pods, and then in one.
+func TestAnIDOfTwoPods(t *testing.T) {
 	d := newDeck(2)
 	ended := exited(d.pods[0], 0)
 	ended.Items[0].Phase = PhaseExited
@@ -79,13 +79,12 @@ func TestListTakesUpAReport(t *testing.T) {
 	both.Items = append(slices.Clone(both.Items), sandbox)
 	d.list(Listing{Pods: []Pod{ended, both}})
 	d.list(Listing{Pods: []Pod{ended, d.pods[1]}})
-	stopped := ack{call: ownCall{OwnCall: OwnCall{ID: sandbox.ID}, serial: 1, began: 1}, at: d.now, returned: true, items: []Item{sandbox}}
-	d.tell(input[benchStatus]{kind: inputAcks, acks: []ack{stopped}}, d.now)
-	if len(d.core.early) != 1 {
-		t.Fatal("the report is not kept")
+	removed := Item{ID: sandbox.ID, Kind: Sandbox, Phase: PhaseRemoved}
+	call := ack{call: ownCall{OwnCall: OwnCall{ID: sandbox.ID}, serial: 1, began: 1}, at: d.now, returned: true, items: []Item{removed}}
+	d.tell(input[benchStatus]{kind: inputAcks, acks: []ack{call}}, d.now)
+	if p := d.core.pods[ended.UID]; len(d.core.early) != 0 || !p.unmet() {
+		t.Errorf("%d reports of no known pod, of the pod %+v", len(d.core.early), p.expected)
 	}
-	d.list(Listing{Pods: []Pod{ended, d.pods[1]}})
-	d.step(time.Millisecond)
 	if err := d.invariants(d.now); err != nil {
 		t.Error(err)
 	}

@@ -174,6 +174,9 @@ const oldTimes = proveMoment
 
 func (a proveInstant) compare(b proveInstant) int { return cmp.Compare(a.at, b.at) }
 
+// mayBuild reports whether a read may build on the last list, see core.inspect.
+func (p *pod) mayBuild() bool { return p.listedAt > max(p.asOf, p.agreed) }
+
 // oldest returns the begin of the oldest read that may yet end.
 func (v *prover) oldest() instant {
 	at := v.w.now
@@ -184,7 +187,7 @@ func (v *prover) oldest() instant {
 		at = min(at, r.began)
 	}
 	for _, p := range v.core.pods {
-		if p.contradicted() {
+		if p.mayBuild() {
 			at = min(at, p.listedAt) // a read may build on the list
 		}
 	}
@@ -338,7 +341,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if p.differs() {
 		switch {
 		case v.sc.judged(): // see core.lastRead
-		case p.contradicted():
+		case p.mayBuild():
 			p.agreed = 2
 		default: // no read builds on the list
 			p.agreed, p.listedAt = 2, 2
@@ -424,7 +427,7 @@ func (v *prover) mayBeAsOf(at instant) bool {
 		}
 	}
 	for _, p := range c.pods {
-		if p.listedAt == at && p.contradicted() || v.sc.payloads && p.entry == statusEntry && c.asOf(p) == at {
+		if p.listedAt == at && p.mayBuild() || v.sc.payloads && p.entry == statusEntry && c.asOf(p) == at {
 			return true
 		}
 	}

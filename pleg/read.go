@@ -92,7 +92,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 // visitAll applies a list to every pod that may differ, and returns the pods still to be read.
 func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	began := r.began
-	var pending, rest map[*pod]struct{} // rest: pods not named by the list
+	pending, rest := make(map[*pod]struct{}), make(map[*pod]struct{}) // rest: pods not named by the list
 	visit := func(p *pod, items []Item) {
 		if p.visited == began {
 			return // shown twice: the first counts
@@ -100,7 +100,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 		p.visited = began
 		quiet := c.visit(p, items, began, now)
 		if p.asOf < began {
-			put(&pending, p)
+			pending[p] = struct{}{}
 		} else if !quiet {
 			c.review(p, now)
 		}
@@ -120,7 +120,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	}
 	add := func(p *pod) {
 		if p.visited != began {
-			put(&rest, p)
+			rest[p] = struct{}{}
 		}
 	}
 	for p, f := range c.inflight { // or a failure from before the list would count as newer
@@ -151,14 +151,6 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	return pending
 }
 
-// put adds a pod to a set, which is made when first needed.
-func put(set *map[*pod]struct{}, p *pod) {
-	if *set == nil {
-		*set = make(map[*pod]struct{})
-	}
-	(*set)[p] = struct{}{}
-}
-
 // visit compares a pod with a list, and reports whether nothing is left to do for the pod.
 func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	news := false
@@ -166,6 +158,9 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		news = c.takeEarly(p, items[i].ID, now) || news
 	}
 	same := c.compare(p, items, began)
+	if !same && slices.ContainsFunc(items, func(it Item) bool { return it.valid() && c.find(p, 0, it.ID) == nil }) {
+		p.unlisted = max(p.unlisted, began) // a read by the known IDs would not show this one
+	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
 	gone := (!overlaps || same) && !slices.ContainsFunc(items, Item.valid)
 	switch {

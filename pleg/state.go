@@ -80,7 +80,7 @@ type pod struct {
 	creating int32   // calls among them that make an ID
 	due      instant // a read must begin after this, but not before hold; 0 if none is due
 	hold     instant
-	unlisted instant // an own call may have made an unknown ID until then; may be in the future
+	unlisted instant // unknown IDs may have been made until then; may be in the future
 }
 
 // entryState is the state of a pod's entry in the cache.
@@ -95,9 +95,6 @@ const (
 
 // differs reports whether the last list showed the pod otherwise than the cache does.
 func (p *pod) differs() bool { return p.listedAt != 0 }
-
-// contradicted reports whether a list has shown the pod otherwise since the last store.
-func (p *pod) contradicted() bool { return p.listedAt > max(p.asOf, p.agreed) }
 
 // unmet reports whether an expectation calls for a read.
 func (p *pod) unmet() bool {

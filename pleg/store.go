@@ -114,6 +114,13 @@ func (c *core[S]) drop(x *item) {
 	}
 	if c.index[x.id] == x {
 		delete(c.index, x.id)
+		for _, p := range c.pods {
+			if c.items() <= len(c.index) {
+				break
+			} else if y := c.find(p, 0, x.id); y != nil && y != x { // reads show the ID in two pods
+				c.index[x.id] = y
+			}
+		}
 	}
 }
 
