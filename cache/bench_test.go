@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/evented-pleg/evented-pleg/cache"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type benchStatus struct{ _ int }
 

@@ -26,7 +26,7 @@ var packages = []struct {
 	without  []string
 }{
 	{"embed/kubelet", "", "*_test.go", nil},
-	{"embed", "internal/embed", "version_test.go service_test.go", nil},
+	{"embed", "internal/embed", "service_test.go", nil},
 	{"embed/ledger", "internal/ledger", "*_test.go", nil},
 	{"pleg", "internal/pleg", "example_test.go", nil},
 	{"cache", "internal/cache", "example_test.go waiter_test.go", nil},
