@@ -161,6 +161,9 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		result.GivenUp = r.driver.Stats().UnderWay
 		stop()
 		<-finished
+		if err := r.rest(ctx); err != nil {
+			return nil, err
+		}
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -193,6 +196,28 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	result.PLEGMaxRSSBytes = s.final.Progress.Usage.MaxRSS
 	result.Judge(s.final.Progress.State == pleg.StreamUnsupported)
 	return result, nil
+}
+
+// rest waits until the runtime shows the same for 5 s, a minute at most: it may still be at work on
+// calls that were given up, and starts that fail then are told by no event.
+func (r *runner) rest(ctx context.Context) error {
+	var last []bench.Pod
+	for tries, same := 0, 0; tries < 60 && same < 5; tries++ {
+		now, err := r.read(ctx)
+		if err != nil {
+			return err
+		}
+		if n, _ := bench.Compare(last, now, 0); n == 0 {
+			same++
+		} else {
+			same = 0
+		}
+		last = now
+		if err := bench.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stressStep asks for a rate for the time of a step.
