@@ -240,14 +240,6 @@ func (w *world) work(pod cache.UID) {
 	})
 }
 
-// stopWorkers ends the pod workers.
-func (w *world) stopWorkers() {
-	for _, p := range w.workers {
-		p.stop()
-		<-p.done
-	}
-}
-
 func (w *world) sync(maker containerMaker, p *podWorker, pod cache.UID, items []pleg.Item) {
 	ready, alive := false, false
 	for _, it := range items {

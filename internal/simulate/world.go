@@ -291,7 +291,10 @@ func (w *world) empty() error {
 	if w.system == nil {
 		return fmt.Errorf("nothing runs")
 	}
-	w.stopWorkers()
+	for _, p := range w.workers {
+		p.stop()
+		<-p.done
+	}
 	w.side.empty(w)
 	w.rest()
 	if err := w.settle(); err != nil || w.oracle.result() != nil {

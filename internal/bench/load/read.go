@@ -4,6 +4,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -146,18 +147,14 @@ func (r *reader) readIPs(ctx context.Context, uid, id string) error {
 	return nil
 }
 
-// StateOf returns the state of a container by the runtime's state.
-func StateOf(s runtimeapi.ContainerState) bench.State {
-	switch s {
-	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		return bench.Created
-	case runtimeapi.ContainerState_CONTAINER_RUNNING:
-		return bench.Running
-	case runtimeapi.ContainerState_CONTAINER_EXITED:
-		return bench.Exited
-	}
-	return bench.Unknown
+var states = map[runtimeapi.ContainerState]bench.State{
+	runtimeapi.ContainerState_CONTAINER_CREATED: bench.Created,
+	runtimeapi.ContainerState_CONTAINER_RUNNING: bench.Running,
+	runtimeapi.ContainerState_CONTAINER_EXITED:  bench.Exited,
 }
+
+// StateOf returns the state of a container by the runtime's state.
+func StateOf(s runtimeapi.ContainerState) bench.State { return cmp.Or(states[s], bench.Unknown) }
 
 // StateOfSandbox says the same of a sandbox.
 func StateOfSandbox(s runtimeapi.PodSandboxState) bench.State {

@@ -137,7 +137,11 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, r.closeRuntime()) }()
-	for _, mode := range r.modes() {
+	modes := []string{r.options.Mode}
+	if r.options.Compare && r.options.Mode == worker.Evented {
+		modes = append(modes, worker.Generic)
+	}
+	for _, mode := range modes {
 		s, err := startSide(asked, r.options, mode, r.socket)
 		if err != nil {
 			return err
@@ -174,13 +178,6 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 		return err
 	}
 	return context.Cause(asked)
-}
-
-func (r *runner) modes() []string {
-	if r.options.Compare && r.options.Mode == worker.Evented {
-		return []string{worker.Evented, worker.Generic}
-	}
-	return []string{r.options.Mode}
 }
 
 // openRuntime starts the fake runtime or connects to a real runtime, and makes the load's driver.

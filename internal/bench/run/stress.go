@@ -207,9 +207,8 @@ func (r *runner) rest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if n, _ := bench.Compare(last, now, 0); n == 0 {
-			same++
-		} else {
+		same++
+		if n, _ := bench.Compare(last, now, 0); n > 0 {
 			same = 0
 		}
 		last = now

@@ -39,10 +39,6 @@ type printer struct {
 	spoke  time.Time
 }
 
-func newPrinter(o Options, w watched) *printer {
-	return &printer{watched: w, options: o, reports: make(map[pleg.Reason]int)}
-}
-
 // header names the columns.
 func (p *printer) header() error {
 	switch {

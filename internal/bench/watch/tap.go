@@ -68,7 +68,10 @@ const (
 
 func newTap(wantRaw bool) *tap {
 	return &tap{
-		wantRaw: wantRaw, judge: stream.New(0), track: newTrack(time.Now()), hung: make(map[string]int),
+		wantRaw: wantRaw, judge: stream.New(0), hung: make(map[string]int),
+		track: &track{
+			begun: time.Now(), good: thinned[bench.Point]{most: maxPoints}, flawed: thinned[bench.Point]{most: maxPoints}, samples: thinned[bench.Sample]{most: maxSamples},
+		},
 		took: map[string]*bench.Histogram{listCall: new(bench.Histogram), readCall: new(bench.Histogram)},
 	}
 }
@@ -294,12 +297,6 @@ type track struct {
 	samples      thinned[bench.Sample]
 	sampled      time.Time
 	state        pleg.StreamState
-}
-
-func newTrack(begun time.Time) *track {
-	return &track{
-		begun: begun, good: thinned[bench.Point]{most: maxPoints}, flawed: thinned[bench.Point]{most: maxPoints}, samples: thinned[bench.Sample]{most: maxSamples},
-	}
 }
 
 // event enters a message of the stream that has a stamp.

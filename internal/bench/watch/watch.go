@@ -132,7 +132,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 		group.Go(func() { w.identify(runCtx) })
 	}
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
-	p := newPrinter(o, w)
+	p := &printer{watched: w, options: o, reports: make(map[pleg.Reason]int)}
 	err = p.loop(ctx)
 	w.tap.close()
 	stop(context.Canceled)

@@ -42,10 +42,6 @@ type prober struct {
 	errors  int
 }
 
-func newProber(c *cache.Cache[cri.PodStatus], seed uint64) *prober {
-	return &prober{cache: c, facts: newFacts(seed), wake: make(chan struct{}, 1)}
-}
-
 func (p *prober) setRate(rate float64) {
 	p.mu.Lock()
 	p.rate = rate

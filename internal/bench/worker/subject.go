@@ -47,7 +47,7 @@ type subject struct {
 
 func newSubject(ctx context.Context, config Config) (_ *subject, err error) {
 	s := &subject{config: config, cache: cache.New(cri.EmptyStatus), registry: kubemetrics.NewKubeRegistry(), listed: make(chan struct{}, 1)}
-	s.prober = newProber(s.cache, config.Seed)
+	s.prober = &prober{cache: s.cache, facts: newFacts(config.Seed), wake: make(chan struct{}, 1)}
 	set, err := metrics.New(s.registry, metrics.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
