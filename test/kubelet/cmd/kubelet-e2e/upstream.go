@@ -63,7 +63,9 @@ func runUpstream(ctx context.Context, args []string) error {
 	bounded := flags.Bool("bounded", false, "eight minutes of specs")
 	seed := flags.Int64("seed", 1, "of the order of specs")
 	name := flags.String("runtime", "containerd", "the runtime of each kubelet ("+strings.Join(runtimes.Names(), ", ")+")")
-	focus := flags.String("focus", "", "only these specs, by a regular expression, one after the other")
+	focus := flags.String("focus", "", "only these specs, by a regular expression")
+	skip := flags.String("skip", "^$", "of these specs not those, by a regular expression")
+	procs := flags.Int("procs", 1, "how many of these specs at a time")
 	_ = flags.Parse(args)
 	if _, err := runtimes.ByName(*name); err != nil {
 		return usageError{err}
@@ -79,7 +81,7 @@ func runUpstream(ctx context.Context, args []string) error {
 	}
 	parts := selections[*bounded]
 	if *focus != "" {
-		parts = []upstream.Part{{Name: "focus", Focus: *focus, Skip: notHere, Procs: 1, Within: time.Hour}}
+		parts = []upstream.Part{{Name: "focus", Focus: *focus, Skip: notHere + "|" + *skip, Procs: *procs, Within: time.Hour}}
 	}
 	config, err := prepare(ctx, *dir, *out, columns[0].Version, *name)
 	if err != nil {
@@ -164,10 +166,9 @@ func prepare(ctx context.Context, kubelets, out, version, runtime string) (c ups
 	if err != nil {
 		return c, err
 	}
-	if kubelets, err = filepath.Abs(kubelets); err != nil {
-		return c, err
-	}
-	if out, err = filepath.Abs(out); err != nil {
+	kubelets, errKubelets := filepath.Abs(kubelets)
+	out, errOut := filepath.Abs(out)
+	if err := errors.Join(errKubelets, errOut); err != nil {
 		return c, err
 	}
 	c = upstream.Config{
