@@ -161,7 +161,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		result.GivenUp = r.driver.Stats().UnderWay
 		stop()
 		<-finished
-		if err := r.rest(ctx); err != nil {
+		if err := r.rest(r.asked); err != nil && r.asked.Err() == nil {
 			return nil, err
 		}
 	case <-ctx.Done():
@@ -204,7 +204,7 @@ func (r *runner) rest(ctx context.Context) error {
 	var last []bench.Pod
 	for tries, same := 0, 0; tries < 60 && same < 5; tries++ {
 		now, err := r.read(ctx)
-		if err != nil {
+		if err := errors.Join(err, bench.Sleep(ctx, time.Second)); err != nil {
 			return err
 		}
 		same++
@@ -212,9 +212,6 @@ func (r *runner) rest(ctx context.Context) error {
 			same = 0
 		}
 		last = now
-		if err := bench.Sleep(ctx, time.Second); err != nil {
-			return err
-		}
 	}
 	return nil
 }
