@@ -82,6 +82,8 @@ func runUpstream(ctx context.Context, args []string) error {
 	parts := selections[*bounded]
 	if *focus != "" {
 		parts = []upstream.Part{{Name: "focus", Focus: *focus, Skip: notHere + "|" + *skip, Procs: *procs, Within: time.Hour}}
+	} else if *skip != "^$" || *procs != 1 {
+		return usagef("-skip and -procs choose from -focus: name that, too")
 	}
 	config, err := prepare(ctx, *dir, *out, columns[0].Version, *name)
 	if err != nil {
