@@ -61,13 +61,14 @@ func named(root string) (map[string][]string, error) {
 
 // playScripts plays, for each of the mutations, the scripts that name it, and returns the number of
 // scripts that miss.
-func (w *workshop) playScripts(ctx context.Context, chosen []mutation) (blunt int, err error) {
+func (w *workshop) playScripts(ctx context.Context, chosen []mutation) (missed int, err error) {
 	scripts, err := named(w.root)
 	if err != nil {
 		return 0, err
 	}
 	start := time.Now()
 	played := 0
+	var blunt []string
 	for _, m := range chosen {
 		for _, script := range scripts[m.name] {
 			verdict := "bites"
@@ -75,17 +76,17 @@ func (w *workshop) playScripts(ctx context.Context, chosen []mutation) (blunt in
 				"-test.run=^TestScripts$/^" + regexp.QuoteMeta(script) + "$", "-hung=20s",
 			}})
 			if err != nil {
-				return blunt, err
+				return len(blunt), err
 			}
 			if !bites {
 				verdict = "NO LONGER BITES"
-				blunt++
+				blunt = append(blunt, script)
 			}
 			fmt.Printf("%-56s %-15s %s\n", m.name, verdict, script)
 			played++
 		}
 	}
-	fmt.Printf("%d scripts played against the mutations that they name, %d do not bite, in %v\n",
-		played, blunt, time.Since(start).Round(time.Second))
-	return blunt, nil
+	fmt.Printf("%d scripts played against the mutations that they name, %d do not bite %v, in %v\n",
+		played, len(blunt), blunt, time.Since(start).Round(time.Second))
+	return len(blunt), nil
 }
