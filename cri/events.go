@@ -147,9 +147,10 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 	if n := e.containers + 1; cap(p.payload) < n && n <= maxKeptPayload {
 		p.payload = make([]pleg.Item, 0, n)
 	}
-	payload := p.payload[:0]
+	payload, parts := p.payload[:0], p.parts[:0]
 	var uid []byte
 	if s := &e.sandbox; e.sandboxRaw != nil {
+		parts = append(parts, checkedStatus{raw: e.sandboxRaw, shape: shapeOfSandboxStatus()})
 		if s.usable() {
 			uid = s.uid()
 			id := names.intern(s.id)
@@ -162,16 +163,20 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 			}
 		} else {
 			c.counter.malformed.Add(1)
+			p.unusable = true
 		}
 	}
 	for raw := range e.containerStatuses {
 		var item containerItem
 		if !item.readStatus(raw) || !item.usable() {
 			c.counter.malformed.Add(1)
+			p.unusable = true
 			continue
 		}
-		payload = append(payload, pleg.Item{ID: names.intern(item.id), Kind: pleg.Container, Phase: item.phase()})
-		c.exits.note(&item)
+		parts = append(parts, checkedStatus{raw: raw, shape: shapeOfContainerStatus()})
+		id := names.intern(item.id)
+		payload = append(payload, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
+		c.exits.note(id, &item)
 		if e.kind == 2 && string(item.id) == string(e.id) && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
 			c.counter.lateExits.Add(1)
 		}
@@ -186,7 +191,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 	if claim.Item.Phase != pleg.PhaseRemoved && (e.sandboxRaw == nil || claim.Item.Kind == pleg.Container && e.containers == 0) {
 		c.counter.incomplete.Add(1)
 	}
-	p.payload, p.pod = payload, claim.Pod
+	p.payload, p.parts, p.pod = payload, parts, claim.Pod
 	if len(payload) > 0 {
 		claim.Payload, claim.Status, claim.Release = payload, p.boundStatus, p.boundRelease
 	}
@@ -216,9 +221,12 @@ func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
 //
 // The holder of the claim owns its event buffer.
 type eventBuffer struct {
-	raw     *[]byte // of eventBuffers
+	raw     *[]byte // of messagePool
 	pod     cache.UID
 	payload []pleg.Item
+	parts   []checkedStatus // the statuses in raw, not checked before they are asked for
+	// unusable: a status in raw cannot be read, or has no valid ID.
+	unusable bool
 
 	// The methods status and release, bound once, because binding allocates.
 	boundStatus  func() (*PodStatus, error)
@@ -253,8 +261,38 @@ func (b *eventBuffer) fill(data mem.BufferSlice) {
 // message returns the message.
 func (b *eventBuffer) message() []byte { return *b.raw }
 
-// status builds the status carried by the event, in memory of its own.
-func (b *eventBuffer) status() (*PodStatus, error) { return statusOfEvent(*b.raw, b.pod) }
+// status builds the status carried by the event, in memory of its own. A malformed or incomplete
+// part of the payload is an error: the rest would be shown for as long as its phases are right,
+// without names, addresses or exit codes.
+func (b *eventBuffer) status() (*PodStatus, error) {
+	size, good := 0, !b.unusable
+	for i := 0; good && i < len(b.parts); i++ {
+		p := &b.parts[i]
+		*p, good = checkStatus(p.raw, p.shape)
+		size += len(p.raw) - p.unknown
+	}
+	if !good {
+		return nil, fmt.Errorf("cri: a status in an event of pod %s: %w", b.pod, ErrMalformed)
+	}
+	var made struct { // in one allocation
+		pod     PodStatus
+		encoded encodedStatus
+	}
+	own, statuses := make([]byte, 0, size), make([][]byte, len(b.parts))
+	for i, p := range b.parts {
+		from := len(own)
+		own = p.appendTo(own)
+		statuses[i] = own[from:len(own):len(own)]
+	}
+	sandboxes := 0
+	if b.parts[0].shape == shapeOfSandboxStatus() {
+		sandboxes = 1
+	}
+	made.encoded.shared = true
+	made.encoded.sandboxes, made.encoded.containers = statuses[:sandboxes:sandboxes], statuses[sandboxes:]
+	made.pod = PodStatus{uid: b.pod, encoded: &made.encoded}
+	return &made.pod, nil
+}
 
 // release returns the event buffer, which must not be used afterwards.
 func (b *eventBuffer) release() {
@@ -262,54 +300,12 @@ func (b *eventBuffer) release() {
 		messagePool.Put(b.raw)
 	}
 	clear(b.payload)
-	b.raw, b.pod, b.payload = nil, "", b.payload[:0]
-	if cap(b.payload) > maxKeptPayload {
-		b.payload = nil
+	clear(b.parts)
+	b.raw, b.pod, b.payload, b.parts, b.unusable = nil, "", b.payload[:0], b.parts[:0], false
+	if max(cap(b.payload), cap(b.parts)) > maxKeptPayload {
+		b.payload, b.parts = nil, nil
 	}
 	eventBufferPool.Put(b)
-}
-
-// statusOfEvent returns the status carried by an encoded event, in memory of its own. A malformed
-// or incomplete part of the payload is an error: the rest would be shown for as long as its phases
-// are right, without names, addresses or exit codes.
-func statusOfEvent(raw []byte, uid cache.UID) (*PodStatus, error) {
-	e, ok := readEvent(raw)
-	if !ok {
-		return nil, fmt.Errorf("cri: an event of pod %s: %w", uid, ErrMalformed)
-	}
-	size := 0
-	parts := make([]checkedStatus, 0, 1+e.containers)
-	take := func(raw []byte, of *shape, good bool) bool {
-		p, ok := checkStatus(raw, of)
-		size += len(raw) - p.unknown
-		parts = append(parts, p)
-		return ok && good
-	}
-	if e.sandboxRaw != nil && !take(e.sandboxRaw, shapeOfSandboxStatus(), e.sandbox.usable()) {
-		return nil, fmt.Errorf("cri: an event of pod %s: the status of sandbox %q: %w", uid, truncate(string(e.sandbox.id)), ErrMalformed)
-	}
-	for raw := range e.containerStatuses {
-		var item containerItem
-		if ok := item.readStatus(raw); !take(raw, shapeOfContainerStatus(), ok && item.usable()) {
-			return nil, fmt.Errorf("cri: an event of pod %s: the status of container %q: %w", uid, truncate(string(item.id)), ErrMalformed)
-		}
-	}
-	b := &encodedStatus{shared: true}
-	own := make([]byte, 0, size)
-	for i, p := range parts {
-		from := len(own)
-		if p.unknown == 0 {
-			own = append(own, p.raw...)
-		} else {
-			own = p.shape.appendKnown(own, p.raw)
-		}
-		if i == 0 && e.sandboxRaw != nil {
-			b.sandboxes = append(b.sandboxes, own[from:len(own):len(own)])
-		} else {
-			b.containers = append(b.containers, own[from:len(own):len(own)])
-		}
-	}
-	return &PodStatus{uid: uid, encoded: b}, nil
 }
 
 // internerSize is the number of strings after which an interner starts over; twice as many may be
@@ -331,10 +327,18 @@ func (n *interner) intern(b []byte) string {
 		s = string(b)
 	}
 	if n.current == nil || len(n.current) >= internerSize {
-		n.previous, n.current = n.current, make(map[string]string)
+		n.previous, n.current = n.current, emptied(n.previous)
 	}
 	n.current[s] = s
 	return s
+}
+
+// emptied returns a map without entries: the given one unless nil, because a new one has to grow.
+func emptied[V any](old map[string]V) map[string]V {
+	if clear(old); old == nil {
+		return make(map[string]V)
+	}
+	return old
 }
 
 // internName interns a name, truncated if long.

@@ -26,12 +26,26 @@ func received(t *testing.T, c *Client, names *interner, pod int) (pleg.Claim[Pod
 	if !bytes.Equal(p.message(), raw) {
 		t.Fatal("the message was not received as it was sent")
 	}
-	e, ok := readEvent(p.message())
-	claim, made := c.claim(&e, names, p)
-	if !ok || !made {
+	claim, made := claimOf(c, names, p)
+	if !made {
 		t.Fatal("an event was not understood")
 	}
 	return claim, p
+}
+
+func claimOf(c *Client, names *interner, p *eventBuffer) (pleg.Claim[PodStatus], bool) {
+	e, ok := readEvent(p.message())
+	claim, made := c.claim(&e, names, p)
+	return claim, ok && made
+}
+
+// statusOfEvent returns the status carried by an encoded event, as its claim does.
+func statusOfEvent(raw []byte) (*PodStatus, error) {
+	p := newEventBuffer()
+	p.fill(mem.BufferSlice{mem.SliceBuffer(raw)})
+	claim, _ := claimOf(new(Client), new(interner), p)
+	defer claim.Release()
+	return claim.Status()
 }
 
 // Results taken before the release do not change when the memory goes to another event.

@@ -34,18 +34,18 @@ type exits struct {
 	current, previous map[string]int32
 }
 
-// note records the exit code in a container's status.
-func (e *exits) note(item *containerItem) {
+// note records the exit code in the status of the container with an ID.
+func (e *exits) note(id string, item *containerItem) {
 	if item.phase() != pleg.PhaseExited {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if code, ok := e.current[string(item.id)]; ok && code == item.exitCode { // does not allocate
+	if code, ok := e.current[id]; ok && code == item.exitCode {
 		return
 	}
 	if e.current == nil || len(e.current) >= keptExits {
-		e.previous, e.current = e.current, make(map[string]int32)
+		e.previous, e.current = e.current, emptied(e.previous)
 	}
-	e.current[string(item.id)] = item.exitCode
+	e.current[id] = item.exitCode
 }

@@ -108,7 +108,7 @@ func (s *PodStatus) parts() map[pleg.Item][]byte {
 	b := s.encoded
 	found := make(map[pleg.Item][]byte, len(b.sandboxes)+len(b.containers))
 	put := func(id []byte, kind pleg.Kind, phase pleg.Phase, raw []byte) {
-		if phase == pleg.PhaseUnknown || !complete(raw) {
+		if phase == pleg.PhaseUnknown {
 			return
 		}
 		if b.shared {
@@ -265,7 +265,7 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 		c.counter.unknownStates.Add(1)
 	}
 	var ok bool
-	if parts[0], ok = checkStatus(raw, shape); !ok && !complete(raw) {
+	if parts[0], ok = checkStatus(raw, shape); !ok && parts[0].whole {
 		return fail("%w: no metadata or no creation time", ErrMalformed)
 	} else if !ok {
 		return fail("%w of %d bytes: a part of the status cannot be read", ErrMalformed, len(reply))
@@ -320,12 +320,12 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		if !item.readStatus(raw) {
 			return // no stored status
 		}
-		in.client.exits.note(&item)
-		if len(item.labels.uid) > 0 && string(item.labels.uid) != string(pod.UID) {
-			return // another pod's
-		}
 		if id == "" {
 			id = string(item.id)
+		}
+		in.client.exits.note(id, &item)
+		if len(item.labels.uid) > 0 && string(item.labels.uid) != string(pod.UID) {
+			return // another pod's
 		}
 		// Several answers may show the same container, none older than this inspection: the later phase
 		// holds.

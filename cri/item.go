@@ -100,7 +100,7 @@ func (s *sandboxItem) read(b []byte, labels int32) bool {
 
 // readListed takes an encoded CRI PodSandbox, and reports false if any part is malformed.
 func (s *sandboxItem) readListed(b []byte) bool {
-	_, ok := shapeOfSandbox().check(b)
+	_, _, ok := shapeOfSandbox().check(b)
 	return ok && s.read(b, labelsOfPodSandbox)
 }
 
@@ -140,7 +140,7 @@ type containerItem struct {
 
 // readListed takes an encoded CRI Container, and reports false if any part is malformed.
 func (c *containerItem) readListed(b []byte) bool {
-	_, ok := shapeOfContainer().check(b)
+	_, _, ok := shapeOfContainer().check(b)
 	f := fields{rest: b}
 	for f.next() {
 		switch {

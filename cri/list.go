@@ -144,7 +144,7 @@ func (l *lister) stream(ctx context.Context, req request, m method) error {
 
 // take visits every item of a list answer and frees the answer.
 func (l *lister) take(reply *borrowed, m method) error {
-	defer reply.free()
+	defer reply.data.Free()
 	size := reply.data.Len()
 	ok := l.walker.walk(reply.data, itemsField, func(item []byte) bool {
 		l.items++

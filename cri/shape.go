@@ -7,7 +7,6 @@ package cri
 // memory for fields unknown to the CRI.
 
 import (
-	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -97,31 +96,38 @@ func (s *shape) field(f *fields) fieldShape {
 	return k
 }
 
-// check reports whether raw is well-formed throughout, and how many bytes belong to unknown fields.
-func (s *shape) check(raw []byte) (unknown int, ok bool) {
+// check reports whether raw is well-formed throughout, how many bytes belong to unknown fields, and
+// which known fields are set, by number, those from 64 on left out: a last number other than 0,
+// bytes that are not empty.
+func (s *shape) check(raw []byte) (unknown int, set uint64, ok bool) {
 	f := fields{rest: raw}
 	for before := len(raw); f.next(); before = len(f.rest) {
 		k := s.field(&f)
+		if k.known && f.wire == protowire.VarintType && f.varint == 0 {
+			set &^= 1 << f.num
+		} else if k.known && (f.wire != protowire.BytesType || len(f.data) > 0) {
+			set |= 1 << f.num
+		}
 		switch {
 		case !k.known:
 			unknown += before - len(f.rest)
 		case k.message != nil:
-			n, ok := k.message.check(f.data)
+			n, _, ok := k.message.check(f.data)
 			if !ok {
-				return 0, false
+				return 0, 0, false
 			}
 			unknown += n
 		case k.packed && f.wire == protowire.BytesType:
 			for data := f.data; len(data) > 0; {
 				_, n := protowire.ConsumeVarint(data)
 				if n < 0 {
-					return 0, false
+					return 0, 0, false
 				}
 				data = data[n:]
 			}
 		}
 	}
-	return unknown, !f.malformed
+	return unknown, set, !f.malformed
 }
 
 // appendKnown appends the known fields of a message that has passed check.
@@ -133,7 +139,7 @@ func (s *shape) appendKnown(dst, raw []byte) []byte {
 		case !k.known:
 		case k.message != nil:
 			inner := f.data
-			if unknown, _ := k.message.check(inner); unknown > 0 {
+			if unknown, _, _ := k.message.check(inner); unknown > 0 {
 				inner = k.message.appendKnown(nil, inner)
 			}
 			dst = protowire.AppendBytes(protowire.AppendTag(dst, f.num, protowire.BytesType), inner)
@@ -148,15 +154,28 @@ func (s *shape) appendKnown(dst, raw []byte) []byte {
 type checkedStatus struct {
 	raw     []byte
 	shape   *shape
-	unknown int // bytes of fields unknown to the CRI
+	unknown int  // bytes of fields unknown to the CRI
+	whole   bool // well-formed, which an incomplete status may be, too
 }
+
+// appendTo appends the known fields of a whole status.
+func (p *checkedStatus) appendTo(dst []byte) []byte {
+	if p.unknown == 0 {
+		return append(dst, p.raw...)
+	}
+	return p.shape.appendKnown(dst, p.raw)
+}
+
+// setByAll are the fields set by every runtime: metadata (2) and created_at (4), with the same
+// numbers in PodSandboxStatus and ContainerStatus. The kubelet's client wants them, too.
+const setByAll = 1<<2 | 1<<4
 
 // checkStatus reports whether an encoded status may be stored: whole, well-formed to its last
 // field, and complete. A partly readable status is as good as none: its phase may be right, so
 // nothing would ever cause another read.
 func checkStatus(raw []byte, of *shape) (checkedStatus, bool) {
-	unknown, ok := of.check(raw)
-	return checkedStatus{raw, of, unknown}, ok && complete(raw)
+	unknown, set, ok := of.check(raw)
+	return checkedStatus{raw, of, unknown, ok}, ok && set&setByAll == setByAll
 }
 
 // maxSlack is how many unused bytes may stay in memory because they share a message with statuses.
@@ -172,32 +191,9 @@ func retain(parts []checkedStatus, message int) (kept [][]byte) {
 	}
 	kept = make([][]byte, len(parts))
 	for i, p := range parts {
-		switch {
-		case slack <= maxSlack+message/8:
-			kept[i] = p.raw
-		case p.unknown == 0:
-			kept[i] = slices.Clone(p.raw)
-		default:
-			kept[i] = p.shape.appendKnown(make([]byte, 0, len(p.raw)-p.unknown), p.raw)
+		if kept[i] = p.raw; slack > maxSlack+message/8 {
+			kept[i] = p.appendTo(make([]byte, 0, len(p.raw)-p.unknown))
 		}
 	}
 	return kept
-}
-
-// complete reports whether an encoded PodSandboxStatus or ContainerStatus has the fields that every
-// runtime sets, metadata (2) and created_at (4), with the same numbers in both. An incomplete
-// status is not stored: its phase may be right, so nothing would ever read it again. The kubelet's
-// client refuses such a status too.
-func complete(raw []byte) bool {
-	metadata, created := false, false
-	f := fields{rest: raw}
-	for f.next() {
-		switch {
-		case f.isBytes(2):
-			metadata = metadata || len(f.data) > 0
-		case f.isVarint(4):
-			created = f.varint != 0
-		}
-	}
-	return metadata && created && !f.malformed
 }

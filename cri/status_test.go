@@ -87,8 +87,7 @@ func TestKeepIPsDecodesNothing(t *testing.T) {
 
 // TestPodStatusIsSharable reads a status concurrently; the first reader causes the decoding.
 func TestPodStatusIsSharable(t *testing.T) {
-	raw := encode(nodeEvent(1, 0))
-	s := must(statusOfEvent(raw, "u"))(t)
+	s := must(statusOfEvent(encode(nodeEvent(1, 0))))(t)
 	merged := KeepIPs(podStatus(t, ips(ready, "10.0.0.9")), s)
 	var readers sync.WaitGroup
 	for i := range 8 {

@@ -26,11 +26,6 @@ type owned struct{ data []byte }
 // borrowed receives a message in the transport's own buffers. The receiver must free it.
 type borrowed struct{ data mem.BufferSlice }
 
-func (b *borrowed) free() {
-	b.data.Free()
-	b.data = nil
-}
-
 // Marshal implements grpc's encoding.CodecV2.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	r, ok := v.(request)

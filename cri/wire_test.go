@@ -73,9 +73,8 @@ func TestPartialPayloads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newEventBuffer()
 			p.fill(mem.BufferSlice{mem.SliceBuffer(message)})
-			e, ok := readEvent(p.message())
-			claim, made := new(Client).claim(&e, new(interner), p)
-			if !ok || !made || claim.Pod != "u" || claim.Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claim.Status == nil {
+			claim, made := claimOf(new(Client), new(interner), p)
+			if !made || claim.Pod != "u" || claim.Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claim.Status == nil {
 				t.Fatalf("claim %+v", claim)
 			}
 			if status, err := claim.Status(); status != nil || !errors.Is(err, ErrMalformed) {
@@ -284,7 +283,6 @@ func TestKeptMemory(t *testing.T) {
 	with := func(m []byte) []byte { return slices.Concat(m, fill) }
 	sandbox, container := encode(sandboxStatus("s", "u", ready)), encode(wholeContainer("c", "u", exited))
 	image := slices.Concat(container, field(8, with(encode(&runtimeapi.ImageSpec{Image: "image"}))))
-	ofEvent := func(message []byte) (*PodStatus, error) { return statusOfEvent(message, "u") }
 	c := &Client{endpoint: "test"}
 	ofAnswer := func(message []byte) (*PodStatus, error) {
 		raw, others, err := c.readStatus(containerStatus, "c", message)
@@ -294,10 +292,10 @@ func TestKeptMemory(t *testing.T) {
 		message []byte
 		read    func(message []byte) (*PodStatus, error)
 	}{
-		"the event":                 {with(eventOf("c", sandbox, container)), ofEvent},
-		"the sandbox of an event":   {eventOf("c", with(sandbox), container), ofEvent},
-		"the container of an event": {eventOf("c", sandbox, with(container)), ofEvent},
-		"the image of an event":     {eventOf("c", sandbox, image), ofEvent},
+		"the event":                 {with(eventOf("c", sandbox, container)), statusOfEvent},
+		"the sandbox of an event":   {eventOf("c", with(sandbox), container), statusOfEvent},
+		"the container of an event": {eventOf("c", sandbox, with(container)), statusOfEvent},
+		"the image of an event":     {eventOf("c", sandbox, image), statusOfEvent},
 		"the answer":                {with(field(1, container)), ofAnswer},
 		"the container":             {field(1, with(container)), ofAnswer},
 		"the image":                 {field(1, image), ofAnswer},

@@ -224,7 +224,8 @@ func TestEveryFaultShows(t *testing.T) {
 				t.Parallel()
 				for range tries {
 					with := play(t, set)
-					if rows[i] = newRow(set, with, with.moved(without[set.restartEvery])); *update || rows[i].standsIn(string(old)) {
+					rows[i] = &row{set: set, seen: with, watch: set.steady(with.watchSays()), reports: set.steady(with.reasons()), metrics: set.steady(with.moved(without[set.restartEvery]))}
+					if *update || rows[i].standsIn(string(old)) {
 						return
 					}
 				}

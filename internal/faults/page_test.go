@@ -25,10 +25,6 @@ type row struct {
 	alerts  []string
 }
 
-func newRow(set setting, with *seen, metrics []string) *row {
-	return &row{set: set, seen: with, watch: set.steady(with.watchSays()), reports: set.steady(with.reasons()), metrics: set.steady(metrics)}
-}
-
 // steady returns the signs of every run.
 func (s setting) steady(signs []string) []string {
 	return slices.DeleteFunc(signs, func(sign string) bool { return slices.Contains(s.sometimes, sign) })

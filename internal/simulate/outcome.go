@@ -24,10 +24,6 @@ type Outcome struct {
 	parts map[string]*strings.Builder
 }
 
-func newOutcome() *Outcome {
-	return &Outcome{begun: time.Now(), parts: make(map[string]*strings.Builder)}
-}
-
 // add appends a line, with its time, to a part, or does nothing without an outcome.
 func (o *Outcome) add(part, format string, args ...any) {
 	if o == nil {

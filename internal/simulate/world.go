@@ -102,7 +102,7 @@ func Run(h History, opts Options) *Result {
 	}
 	r := &Result{}
 	if opts.Record {
-		w.outcome = newOutcome()
+		w.outcome = &Outcome{begun: time.Now(), parts: make(map[string]*strings.Builder)}
 		r.Outcome = w.outcome
 	}
 	w.ctx, w.cancel = context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
