@@ -332,7 +332,6 @@ func (n *node) latency() {
 func (n *node) memory() {
 	n.start()
 	n.lists(3)
-	ask[worker.News](n, "News", true) // no longer kept
 	m, containers := ask[worker.Memory](n, "Memory", true), float64(len(n.running))
 	n.b.ReportMetric(float64(m.Heap)/containers, "B/container")
 	n.b.ReportMetric(float64(m.Statuses)/containers, "status-B/container")
