@@ -132,9 +132,9 @@ func checkEvent(t *testing.T, raw []byte) {
 	if s := m.PodSandboxStatus; s != nil {
 		uid = ownerOf(s)
 		whole = goodID(s.Id) && goodID(uid) && isWhole(s.Metadata, s.CreatedAt)
-		if !goodID(uid) {
-			uid = ""
-		} else if goodID(s.Id) {
+		if !goodID(uid) || !goodID(s.Id) {
+			uid = "" // left out everywhere
+		} else {
 			want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Sandbox, Phase: wantSandbox(s).Phase})
 			if s.Id == m.ContainerId {
 				want.Item.Kind = pleg.Sandbox
