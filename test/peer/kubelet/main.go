@@ -249,7 +249,7 @@ func (k *kubelet) Used(collect bool, c *Cost) error {
 
 // Memory measures the live heap, and by how much another set of the statuses makes it grow.
 func (k *kubelet) Memory(_ bool, m *Memory) error {
-	k.events = nil // no longer kept, like in worker
+	_ = k.News(true, new(News)) // no longer kept, like in worker
 	m.Heap = live()
 	pods, err := k.manager.GetPods(k.ctx, true)
 	if err != nil {
