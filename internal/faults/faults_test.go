@@ -88,10 +88,11 @@ var backlog = []string{
 	"evented_pleg_regressions_total", // of a read in the instant of a change
 }
 
+// scraped is the alert of a stream that breaks soon after each connection, if scrapes find it connected.
+var scraped = []string{"PLEGStreamFlapping"}
+
 // left is the sign when the client leaves a hung server, and connects anew.
-var left = append([]string{
-	"evented_pleg_client_abandoned_connects_total", "evented_pleg_waiters",
-}, takenForMute...)
+var left = append([]string{"evented_pleg_client_abandoned_connects_total", "evented_pleg_waiters"}, takenForMute...)
 
 // tries is how often a fault is played until its signs equal the page: the order of goroutines
 // decides details, and the race detector changes the order. Stale or silent rows fail each time.
@@ -111,17 +112,17 @@ var settings = []setting{
 	{name: "nil-sandbox", set: "nil-sandbox=0.5", section: unusable},
 	{name: "nil-statuses", set: "nil-statuses=0.5", section: unusable},
 	{name: "oversize", set: "oversize=0.05", section: unusable},
-	{name: "oversize-bytes", set: "oversize=0.05 oversize-bytes=268435456", section: streamLost},
+	{name: "oversize-bytes", set: "oversize=0.05 oversize-bytes=268435456", section: streamLost, sometimes: scraped},
 	{name: "invalid-event", set: "invalid-event=0.3", section: unusable, sometimes: takenForMute},
 	{name: "silent-exit", set: "silent-exit=0.5", section: missed, sometimes: takenForMute},
 	{name: "start-error", set: "start-error=0.5", section: missed, sometimes: rarelyMissed, ownCall: "its own StartContainer fails"},
 	{name: "sandbox-error", set: "sandbox-error=0.5", harmless: toldTheCaller},
 
-	{name: "cut", set: "cut=0.1", section: streamLost, sometimes: backlog},
-	{name: "eof", set: "eof=0.1", section: streamLost, sometimes: backlog},
+	{name: "cut", set: "cut=0.1", section: streamLost, sometimes: append(scraped, backlog...)},
+	{name: "eof", set: "eof=0.1", section: streamLost, sometimes: append(scraped, backlog...)},
 	{name: "stall", set: "stall=0.1", section: streamLost, sometimes: backlog},
-	{name: "replay", set: "replay=1 cut=0.1", section: streamLost},
-	{name: "replay-events", set: "replay=1 cut=0.1 replay-events=3", section: streamLost},
+	{name: "replay", set: "replay=1 cut=0.1", section: streamLost, sometimes: scraped},
+	{name: "replay-events", set: "replay=1 cut=0.1 replay-events=3", section: streamLost, sometimes: scraped},
 	{name: "eof-at-once", set: "eof-at-once=1", fromStart: true, section: unsupported},
 	{name: "unimplemented", set: "unimplemented=1", fromStart: true, section: unsupported},
 
