@@ -88,7 +88,7 @@ var backlog = []string{
 	"evented_pleg_regressions_total", // of a read in the instant of a change
 }
 
-// scraped is the alert of a stream that breaks soon after each connection, if scrapes find it connected.
+// scraped is the alert of a stream that breaks again and again, if scrapes find it connected.
 var scraped = []string{"PLEGStreamFlapping"}
 
 // left is the sign when the client leaves a hung server, and connects anew.
