@@ -116,29 +116,31 @@ test-controllerruntime: ## the recorder in controller-runtime's manager 0.22 to 
 test-critest: ## cri-tools' validation suite against the fake runtime (a minute, half of it compiling)
 	cd test/critest && GOWORK=off $(GO) test -count=1 -v .
 
+KUBELETS ?= 1.36.3 1.37.1
+
 .PHONY: test-embed
-test-embed: ## the installed kubelet adapter in trees of Kubernetes, by the trees' own scripts and tests
-	test/kubelet/build -t
-	.ci/kubelet-tree 1.36.3 1.37.1
+test-embed: ## the installed kubelet adapter in trees of Kubernetes (KUBELETS), by the trees' own scripts and tests
+	test/kubelet/build -t $(KUBELETS)
+	.ci/kubelet-tree $(KUBELETS)
 
 .PHONY: kubelet
-kubelet: ## build the stock and the patched kubelets of both versions (minutes; KUBELET_BUILD=-e: the patched ones only)
-	test/kubelet/build $(KUBELET_BUILD)
+kubelet: ## build the stock and the patched kubelets of KUBELETS (minutes; KUBELET_BUILD=-e: the patched ones only)
+	test/kubelet/build $(KUBELET_BUILD) $(KUBELETS)
 
 .PHONY: test-kubelet
 test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime, on containerd, on CRI-O, with an API server (needs make kubelet; KUBELET_E2E_BOUNDED=1: the short form)
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
-	$(BUILD)/kubelet/kubelet-e2e scenarios
-	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 evented-1.37.1 & containerd=$$!; \
-	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime crio -pods 20 evented-1.36.3; crio=$$?; wait $$containerd && exit $$crio
+	$(BUILD)/kubelet/kubelet-e2e scenarios $(KUBELETS:%=evented-%)
+	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 evented-$(lastword $(KUBELETS)) & containerd=$$!; \
+	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime crio -pods 20 evented-$(firstword $(KUBELETS)); crio=$$?; wait $$containerd && exit $$crio
 	test/apiserver/build
-	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 -api $(BUILD)/apiserver evented-1.36.3
+	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 -api $(BUILD)/apiserver evented-$(firstword $(KUBELETS))
 
 .PHONY: test-stock
 test-stock: ## one unmodified kubelet on the fake runtime: pods start, end, crash, are probed and stopped
-	test/kubelet/build 1.37.1
+	test/kubelet/build $(lastword $(KUBELETS))
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
-	$(BUILD)/kubelet/kubelet-e2e scenarios -bounded -only pods-start,complete,crash-loop,probes-and-hooks,pods-stop stock-1.37.1
+	$(BUILD)/kubelet/kubelet-e2e scenarios -bounded -only pods-start,complete,crash-loop,probes-and-hooks,pods-stop stock-$(lastword $(KUBELETS))
 
 UPSTREAM ?= stock-1.36.3 evented-1.36.3
 
