@@ -71,7 +71,7 @@ func (d *deck) act() {
 			switch a.kind {
 			case actList:
 				d.core.lists.inflight = false
-				d.core.sched.finished(d.now)
+				d.core.sched.ended = d.now
 			case actInspect:
 				d.now++
 				d.onInspected(&inspected[benchStatus]{uid: a.uid, began: a.at, status: &benchStatus{}, shows: a.read.ref}, d.now)

@@ -95,8 +95,8 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 	now := instant(1)
 	var periods []int
 	for range 11 {
-		s.began()
-		s.finished(now)
+		s.asked, s.askedNow = never, false
+		s.ended = now
 		s.trust(now)
 		periods = append(periods, int(s.period/time.Second))
 		now = s.due()
@@ -104,7 +104,7 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 	if want := []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}; !slices.Equal(periods, want) {
 		t.Errorf("periods %v, want %v", periods, want)
 	}
-	s.finished(now)
+	s.ended = now
 	s.distrust(now)
 	if due := s.due(); due != now.add(time.Second) {
 		t.Errorf("after a missed event the next relist is due in %v, want a base period", due.sub(now))
@@ -112,7 +112,7 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 	// Relists made early, for waiters, earn nothing by their number.
 	for range 100 {
 		now = now.add(time.Millisecond)
-		s.finished(now)
+		s.ended = now
 		s.trust(now)
 	}
 	if s.period != time.Second {
@@ -123,7 +123,7 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 func TestScheduleServesWhoAsks(t *testing.T) {
 	s := newSchedule(time.Second, 300*time.Second)
 	now := instant(1e9)
-	s.finished(now)
+	s.ended = now
 	s.period = 64 * time.Second
 	s.ask(now.add(10*time.Millisecond), false)
 	if due := s.due(); due != now.add(time.Second) {
@@ -133,8 +133,8 @@ func TestScheduleServesWhoAsks(t *testing.T) {
 	if due := s.due(); due > now.add(20*time.Millisecond) {
 		t.Errorf("due in %v, want at once", due.sub(now))
 	}
-	s.began()
-	s.finished(now.add(30 * time.Millisecond))
+	s.asked, s.askedNow = never, false
+	s.ended = now.add(30 * time.Millisecond)
 	if due := s.due(); due != now.add(64*time.Second+30*time.Millisecond) {
 		t.Errorf("due in %v, want a period", due.sub(now))
 	}

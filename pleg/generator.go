@@ -108,7 +108,7 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 		g.mu.Unlock()
 		return ErrAlreadyRun
 	}
-	g.ran = true
+	g.ran, g.snapshot.running, g.snapshot.finished = true, true, g.clock.now() // requests count at once
 	g.mu.Unlock()
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -119,7 +119,7 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 	close(g.exec.out.ch)
 	g.acks.close()
 	g.mu.Lock()
-	g.snapshot.running = false
+	g.snapshot.running, g.snapshot.stats.State = false, StreamIdle
 	clear(g.requests)
 	g.mu.Unlock()
 	return nil
@@ -418,6 +418,9 @@ func (l *loop[S]) publish() {
 	s := snapshot{running: true, stats: c.stats(), finished: c.lists.finished, listErr: c.lists.err}
 	s.stats.Owed, s.stats.OwedPods, s.stats.DiscardedEvents = l.exec.owed, len(l.exec.out.owed), l.exec.discarded
 	l.g.mu.Lock()
+	if s.fell = l.g.snapshot.fell; s.stats.RelistPeriod < l.g.snapshot.stats.RelistPeriod {
+		s.fell = min(l.g.clock.now(), s.finished.add(l.g.snapshot.stats.RelistPeriod)) // a list was due then
+	}
 	l.g.snapshot = s
 	l.g.mu.Unlock()
 	if l.state != c.conn.state {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
 )
 
 func TestHasSynced(t *testing.T) {
@@ -191,6 +193,56 @@ func TestAListThatHangsIsReportedWhileItHangs(t *testing.T) {
 		}
 		if n := len(reports.of(ReasonRelistHangs)); n != 2 {
 			b.t.Errorf("%d reports of two lists that hung", n)
+		}
+	})
+}
+
+// TestHealthCountsFromWhenAListWasDue: the loss of the stream makes a list due, and none late. More
+// losses hide no list that hangs.
+func TestHealthCountsFromWhenAListWasDue(t *testing.T) {
+	inBubble(t, nil, func(b *bed) {
+		for time.Sleep(time.Hour); time.Since(b.gen.Stats().LastRelist) < 250*time.Second; {
+			time.Sleep(time.Second)
+		}
+		gate := make(chan struct{})
+		b.toy.mu.Lock()
+		b.toy.gate = gate
+		b.toy.mu.Unlock()
+		for range 18 {
+			b.toy.cutStreams()
+			time.Sleep(10 * time.Second)
+			if err := b.gen.Health(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if time.Sleep(10 * time.Second); b.gen.Health() == nil {
+			t.Error("healthy 190 s after a list was due")
+		}
+		close(gate)
+	})
+}
+
+type requesting struct {
+	noMetrics
+	request func()
+}
+
+func (r requesting) BetweenSteps() { r.request() }
+
+// TestRequestInTheFirstTurn: requests count as soon as Run has begun. After Run no stream is
+// connected.
+func TestRequestInTheFirstTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, toy: newToy(), cache: cache.New(func(uid cache.UID) *status { return &status{UID: uid} })}
+		b.toy.set("p", Sandbox, "s", PhaseRunning)
+		b.start(func(c *Config[status], _ *toyRuntime) {
+			c.Metrics = requesting{request: sync.OnceFunc(func() { b.gen.RequestReinspect("p") })}
+		})
+		if time.Sleep(time.Minute); !slices.Contains(b.events(), "p PodSync ") {
+			t.Errorf("events %v, want a PodSync", b.got)
+		}
+		if b.stop(); b.gen.Stats().State != StreamIdle {
+			t.Errorf("after Run the stream is %v", b.gen.Stats().State)
 		}
 	})
 }

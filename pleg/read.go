@@ -40,7 +40,7 @@ type listedAll struct {
 func (c *core[S]) list(now instant) {
 	before := c.lists.began
 	c.lists.inflight, c.lists.began = true, now
-	c.sched.began()
+	c.sched.asked, c.sched.askedNow = never, false
 	c.todo.do(action[S]{kind: actList, at: now, before: before, since: c.lists.revision})
 }
 
@@ -50,7 +50,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	failed := c.lists.err != nil
 	c.lists.inflight, c.lists.err = false, r.err
 	took := now.sub(r.began)
-	c.sched.finished(now)
+	c.sched.ended = now
 	if r.err != nil {
 		c.count.relistErrors++
 		c.reportPaced(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: "listing the runtime failed: " + r.err.Error()}, now)

@@ -110,11 +110,10 @@ func (g *Generator[S]) Stats() Stats {
 // Gauges yields the present value of every Gauge of this package, for a metrics registry during a
 // scrape.
 func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
-	s := g.Stats()
+	s, healthy := g.Stats(), 0.0
 	g.mu.Lock()
 	running, finished := g.snapshot.running, g.snapshot.finished
 	g.mu.Unlock()
-	healthy := 0.0
 	if g.Health() == nil {
 		healthy = 1
 	}
@@ -246,12 +245,13 @@ type snapshot struct {
 	stats    Stats
 	finished instant // when the last successful list was applied, or the start
 	listErr  error   // of the last list
+	fell     instant // when the relist period last fell
 }
 
 // Health returns nil while the generator works, and otherwise the reason why not: it is not
-// running, or no list of the runtime has finished for RelistThreshold longer than the present
-// period. A lost stream is no failure, since polling replaces it, and neither is an unread Watch:
-// nothing here depends on how full it is. Safe for concurrent use.
+// running, or no list of the runtime has finished for RelistThreshold since one was due. A lost
+// stream is no failure, since polling replaces it, and neither is an unread Watch: nothing here
+// depends on how full it is. Safe for concurrent use.
 func (g *Generator[S]) Health() error {
 	g.mu.Lock()
 	s := g.snapshot
@@ -259,7 +259,7 @@ func (g *Generator[S]) Health() error {
 	if !s.running {
 		return ErrNotRunning
 	}
-	late := g.clock.now().sub(s.finished)
+	late := g.clock.now().sub(max(s.finished, s.fell))
 	if late <= sum(s.stats.RelistPeriod, g.cfg.RelistThreshold) {
 		return nil
 	}

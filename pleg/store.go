@@ -11,8 +11,12 @@ import (
 // store makes a report of a pod the state of the pod: in the cache, in the record and on Watch at
 // once. No other function changes any of them. There are three callers: a read of the statuses, a
 // read showing nothing of the pod (status is nil), and a payload that dominates. At is the begin of
-// the read on which the status rests, unless a list begun later has shown the same.
+// the read, unless a list begun later has shown the same; 0 for a payload, which keeps the time.
 func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
+	began := at // of a read of statuses, unlike the later list and the payload
+	if at == 0 {
+		at = c.asOf(p)
+	}
 	if p.listedAt > at && sameItems(p.listed, shows) {
 		at = p.listedAt
 	}
@@ -26,7 +30,7 @@ func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
 	if !p.differs() && c.lists.applied != 0 {
 		p.listed, p.listedAt, p.agreed = p.shownItems(), c.lists.applied, c.lists.applied
 	}
-	c.show(p, shows, last, at, now)
+	c.show(p, shows, last, began, now)
 	p.asOf = at
 	if p.entry = noEntry; status != nil {
 		p.entry = statusEntry
@@ -49,7 +53,7 @@ func (c *core[S]) lastRead(p *pod) instant {
 }
 
 // show moves the items of a pod to their phases in a report, and sends the events. Last is the
-// result of core.lastRead.
+// result of core.lastRead, began the begin of a read of the statuses, or 0.
 func (c *core[S]) show(p *pod, shows []Item, last, began, now instant) {
 	c.marks++
 	events, sync := c.count.events, false
@@ -255,7 +259,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	for i := range p.expected {
 		p.expected[i].stored = true
 	}
-	c.store(p, status, pc.payload, c.asOf(p), now)
+	c.store(p, status, pc.payload, 0, now)
 }
 
 // contradicts returns when the first and the last of the claims contradicted by a read were made;

@@ -49,12 +49,6 @@ func (s *schedule) ask(now instant, atOnce bool) {
 	s.asked, s.askedNow = min(s.asked, now), s.askedNow || atOnce
 }
 
-// began notes the begin of a relist.
-func (s *schedule) began() { s.asked, s.askedNow = never, false }
-
-// finished notes the end of a relist.
-func (s *schedule) finished(now instant) { s.ended = now }
-
 // trust doubles the period.
 func (s *schedule) trust(now instant) {
 	if now.sub(s.raised) >= s.period {

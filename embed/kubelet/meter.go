@@ -98,7 +98,7 @@ func (g *Generator) publish() {
 	defer g.gauges.Unlock()
 	s := g.core.Stats()
 	if !s.LastRelist.IsZero() {
-		metrics.PLEGLastSeen.Set(float64(s.LastRelist.Unix()))
+		metrics.PLEGLastSeen.Set(float64(time.Now().Add(-time.Since(s.LastRelist)).Unix())) // by the present wall clock
 	}
 	metrics.RunningPodCount.Set(float64(s.RunningPods))
 	for p, state := range map[pleg.Phase]kubecontainer.State{
