@@ -61,7 +61,12 @@ func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, err
 }
 
 func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
-	return b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) })
+	begun := time.Now()
+	i, err := b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) })
+	if err == nil {
+		b.inspected(pod.UID, begun)
+	}
+	return i, err
 }
 
 func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.Inspection[S], error) {

@@ -45,6 +45,7 @@ package simulate
 //     waiter.returned and oracle.lookAt (stale, stale-read, resurrected-read, invented-read, nil,
 //     error), and the pod workers (double-start), also when calls, events and waiters come between
 //     the steps of a turn of the loop (within.go).
+//     RequestReinspect is answered by a read of all statuses (unanswered): world.reinspected.
 //  4. The global time moves only to the start of a finished list whose changed pods were inspected:
 //     oracle.look, oracle.lookFresh and, through AsOf, oracle.lookAt (global, freshness, stale).
 //  5. Every change reaches Watch as its event or a PodSync: oracle.consumer (lost-event). And soon:

@@ -43,6 +43,7 @@ type ledger struct {
 	disturbed  time.Time               // the last disturbance
 	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
 	podFail    map[cache.UID]time.Time // start of the latest failed list
+	asked      map[cache.UID]time.Time // the latest reinspection requested of a pod and not answered
 	stopping   bool                    // the generator's context has ended
 	closed     bool
 	pace       pace
@@ -59,6 +60,7 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 	return &ledger{
 		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
 		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time), unnamed: make(map[string]bool),
+		asked: make(map[cache.UID]time.Time),
 	}
 }
 

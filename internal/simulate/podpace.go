@@ -71,6 +71,28 @@ func (b *ledger) reinspected(uid cache.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.podPace(uid).open = true
+	b.asked[uid] = time.Now()
+}
+
+// inspected records that all statuses of a pod were read.
+func (b *ledger) inspected(uid cache.UID, begun time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if begun.After(b.asked[uid]) {
+		delete(b.asked, uid)
+	}
+}
+
+// unanswered returns a pod whose reinspection no read of all statuses begun later has answered.
+func (b *ledger) unanswered() (cache.UID, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid := range b.asked {
+		if len(b.shows(uid)) > 0 {
+			return uid, true
+		}
+	}
+	return "", false
 }
 
 // foldCauses takes into account what has come up by now.

@@ -262,6 +262,7 @@ func (w *world) settle() error {
 		if w.oracle.settled(!w.reader.stalled()) || w.oracle.result() != nil {
 			w.stuckWaiters()
 			w.reconnected()
+			w.reinspected()
 			return nil
 		}
 		step = min(2*step, w.settings.base/2)
@@ -283,6 +284,19 @@ func (w *world) reconnected() {
 		w.rest()
 	}
 	w.oracle.fail("deaf", "the runtime has offered events for 210 s, and the stream is %v", w.system.Stats().State)
+}
+
+// reinspected checks that each reinspection is answered at rest, a base period after the one before.
+func (w *world) reinspected() {
+	for range 30 {
+		if _, waits := w.ledger.unanswered(); !waits || w.oracle.result() != nil {
+			return
+		}
+		w.sleep(w.settings.base)
+		w.rest()
+	}
+	uid, _ := w.ledger.unanswered()
+	w.oracle.fail("unanswered", "no read of all statuses of pod %s has begun since RequestReinspect", uid)
 }
 
 // empty removes everything from the runtime, lets everything come to rest, and checks that nothing
