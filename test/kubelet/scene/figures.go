@@ -12,6 +12,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,10 +33,12 @@ const startsWithin = 200
 
 // Course is how a comparison goes.
 type Course struct {
-	// Pods is the number of the node's pods. Settle is its time to come to rest, Idle the duration
-	// of the watch afterwards.
-	Pods         int
-	Settle, Idle time.Duration
+	// Pods is the number of the node's pods, Containers that of a pod's containers. Probes: each
+	// container has an exec and an HTTP probe. Settle is the node's time to come to rest, Idle the
+	// duration of the watch afterwards.
+	Pods, Containers int
+	Probes           bool
+	Settle, Idle     time.Duration
 	// Profile is a folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again
 	// as Idle, afterwards, so that the figures have no profiler in them. Empty: none is taken.
 	Profile string
@@ -55,7 +60,13 @@ func Measure(ctx context.Context, v Variant, c Course) (*Column, error) {
 	}
 	f := figures{w, NewColumn(v.Name)}
 	err = attempt(func() {
-		all := f.start(c.Pods)
+		ordinary := []func(*corev1.Pod){containers(c.Containers)}
+		if c.Probes {
+			healthy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			defer healthy.Close()
+			ordinary = append(ordinary, watched(healthy.Listener.Addr().(*net.TCPAddr)))
+		}
+		all := f.start(c.Pods, ordinary...)
 		w.sleep(c.Settle)
 		f.idle(c.Idle)
 		if c.Profile != "" {
@@ -77,12 +88,16 @@ func Measure(ctx context.Context, v Variant, c Course) (*Column, error) {
 
 // start starts a node of the number of pods, times it, and writes a log for each container unless
 // the runtime does.
-func (f figures) start(pods int) (all []string) {
-	all = f.batch("one-node", pods)
+func (f figures) start(pods int, change ...func(*corev1.Pod)) (all []string) {
+	n, prefix := len(pod("", change...).Spec.Containers), "one-node"
+	if n > 1 {
+		prefix = "node"
+	}
+	all = f.batch(prefix, pods)
 	put := make(map[string]int64, len(all))
 	for _, name := range all {
 		put[name] = bench.Now()
-		f.put(name)
+		f.put(name, change...)
 	}
 	f.eventually(patience*time.Duration(1+pods/startsWithin), func() { f.are(ready, all...) })
 	var took []time.Duration
@@ -93,8 +108,8 @@ func (f figures) start(pods int) (all []string) {
 	}
 	f.times("manifest to ready, all at once", took)
 	if f.Variant.Runtime == "" { // which writes its own
-		if n := must(f.node.WriteLogs()); n != len(all) {
-			fail("the kubelet has made folders for the logs of %d containers, want %d", n, len(all))
+		if logs := must(f.node.WriteLogs()); logs != n*pods {
+			fail("the kubelet has made folders for the logs of %d containers, want %d", logs, n*pods)
 		}
 	}
 	return all
@@ -224,14 +239,14 @@ func (w *World) uidOf(name string) string {
 type sample struct {
 	at               time.Time
 	kubelet, runtime float64 // CPU time in seconds
-	// calls are the kubelet's by method. memory are its lists and questions for the version: those
-	// answered from memory by caller, those sent to the runtime by reason.
+	// calls are the kubelet's by method. memory are its lists: those answered from memory by caller,
+	// those sent to the runtime by reason.
 	calls, memory map[string]uint64
 	load          float64 // of the machine, the average of a minute
 }
 
 // memory are the counters of answers from memory, and their names.
-var memory = regexp.MustCompile(`^evented_pleg_(lists|versions)_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`)
+var memory = regexp.MustCompile(`^evented_pleg_(lists)_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`)
 
 func (w *World) sample() (s sample) {
 	m := w.metrics()

@@ -4,12 +4,15 @@
 package scene
 
 import (
+	"fmt"
+	"net"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // grace is the grace period of all pods.
@@ -88,6 +91,28 @@ func probed(p *corev1.Pod) {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: good}, PeriodSeconds: 1}
 	c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = probe, probe, probe
 	c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: good}, PreStop: &corev1.LifecycleHandler{Exec: good}}
+}
+
+// containers gives the pod more containers, up to n.
+func containers(n int) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for i := len(p.Spec.Containers); i < n; i++ {
+			p.Spec.Containers = append(p.Spec.Containers, container(fmt.Sprintf("more-%d", i), "pause"))
+		}
+	}
+}
+
+// watched gives each container the probes of an ordinary pod, every 10 s: a readiness probe that
+// runs a command, and a liveness probe of the HTTP server.
+func watched(server *net.TCPAddr) func(*corev1.Pod) {
+	get := &corev1.HTTPGetAction{Host: server.IP.String(), Port: intstr.FromInt(server.Port)}
+	return func(p *corev1.Pod) {
+		for i := range p.Spec.Containers {
+			c := &p.Spec.Containers[i]
+			c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: execs("exit", "0")}, PeriodSeconds: 10}
+			c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: get}, PeriodSeconds: 10}
+		}
+	}
 }
 
 // slowEnd gives the main container a hook before its end, longer than the pod's grace period.

@@ -160,7 +160,7 @@ func (r *real) usage(context.Context) (float64, map[string]uint64, error) {
 	for method, n := range r.proxy.Calls() {
 		calls[method] = uint64(n)
 	}
-	cpu, err := daemon.CPUTime(r.daemon.PID())
+	cpu, err := r.daemon.CPUTime()
 	return cpu.Seconds(), calls, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -25,6 +26,28 @@ func CPUTime(pid int) (sum time.Duration, err error) {
 			return 0, fmt.Errorf("daemon: the CPU time of process %d: %w", pid, err)
 		}
 		sum += time.Duration(spent.RunningNanoseconds)
+	}
+	return sum, nil
+}
+
+// CPUTime returns the CPU time of the runtime, its shims or monitors, and the ended processes that
+// these have waited for, such as runc and what it executed.
+func (d *Daemon) CPUTime() (sum time.Duration, err error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return 0, fmt.Errorf("daemon: the CPU time of the runtime: %w", err)
+	}
+	for _, p := range all {
+		args, err := p.CmdLine() // each names a file below the base
+		if err != nil || !strings.Contains(strings.Join(args, " "), d.config.Base+"/") {
+			continue // or ended meanwhile
+		}
+		own, err := CPUTime(p.PID)
+		stat, missing := p.Stat()
+		if err = errors.Join(err, missing); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return 0, err
+		}
+		sum += own + time.Duration(stat.CUTime+stat.CSTime)*(time.Second/100)
 	}
 	return sum, nil
 }
