@@ -76,8 +76,11 @@ A container of another one is refused, as real runtimes do, until it was pulled
 			if err != nil {
 				return cli.Usagef("--fault: %w", err)
 			}
-			if pods < 0 || containers < 0 || life < 0 || !(rate >= 0) || math.IsInf(rate, 0) {
-				return cli.Usagef("--pods, --containers, --life and --rate must be numbers that are not negative")
+			if err := run.CheckSize(pods, containers); err != nil {
+				return cli.Usage(err)
+			}
+			if life < 0 || !(rate >= 0) || math.IsInf(rate, 0) {
+				return cli.Usagef("--life %v, --rate %v: use numbers that are not negative", life, rate)
 			}
 			if socket, err = filepath.Abs(socket); err != nil {
 				return cli.Usagef("--socket: %w", err)

@@ -73,11 +73,11 @@ func (o Options) Validate() error {
 	if o.Mode != worker.Evented && o.Mode != worker.Generic {
 		bad("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)
 	}
+	if err := CheckSize(max(o.Pods, 0), o.Containers); err != nil {
+		errs = append(errs, err)
+	}
 	if o.Pods < 1 {
 		bad("--pods %d: there must be at least one pod", o.Pods)
-	}
-	if o.Containers < 0 {
-		bad("--containers %d: it must not be negative", o.Containers)
 	}
 	if !(o.Rate >= 0) || math.IsInf(o.Rate, 0) {
 		bad("--rate %v: it must be a number of changes a second, or 0", o.Rate)
@@ -124,6 +124,23 @@ func (o Options) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// maxIDs bounds the sandboxes and containers of a load, which take some 10 KiB each.
+const maxIDs = 300_000
+
+// CheckSize returns an error for a number of pods, or of containers in each, that is negative or
+// takes the machine's memory.
+func CheckSize(pods, containers int) error {
+	switch {
+	case pods < 0:
+		return fmt.Errorf("--pods %d: it must not be negative", pods)
+	case containers < 0:
+		return fmt.Errorf("--containers %d: it must not be negative", containers)
+	case pods > maxIDs || containers >= maxIDs || pods*(1+containers) > maxIDs:
+		return fmt.Errorf("--pods %d, with --containers %d: use at most %d pods and containers in all", pods, containers, maxIDs)
+	}
+	return nil
 }
 
 // readsLie says whether the faults make the runtime's lists and statuses false.
