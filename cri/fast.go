@@ -8,7 +8,7 @@ package cri
 import "google.golang.org/protobuf/encoding/protowire"
 
 // fastItem holds the fields that decide whether a listed item has changed, read in a single pass
-// over the usual encoding: tags of one byte, lengths of three at most, the ID and field 2 once, the
+// over the usual encoding: tags of one byte, lengths of two at most, the ID and field 2 once, the
 // pod UID label once and every label with its key before its value. Fields may come in any order.
 // Other encodings are left to the full parsers, sandboxItem and containerItem, which read the same
 // from every item accepted by fastItem. The slices alias the message.
@@ -28,9 +28,6 @@ var (
 	fastContainerTags = fastTags{6<<3 | byte(protowire.VarintType), 8<<3 | byte(protowire.BytesType)}
 )
 
-// maxFastVarint is the number of bytes up to which any varint is well-formed.
-const maxFastVarint = 9
-
 // read takes an encoded item. For an unusual encoding, read reports false and leaves q half read.
 func (q *fastItem) read(b []byte, tags fastTags) bool {
 	for i := 0; i < len(b); {
@@ -44,40 +41,30 @@ func (q *fastItem) read(b []byte, tags fastTags) bool {
 			for i < len(b) && b[i] >= 0x80 {
 				i++
 			}
-			if i >= len(b) || i-from >= maxFastVarint {
-				return false
+			if i >= len(b) || i-from >= 9 || tag == tags.state && i > from {
+				return false // any varint of up to nine bytes is well-formed
 			}
 			if tag == tags.state {
-				if i > from {
-					return false
-				}
 				q.state = b[i]
 			}
 			i++
 			continue
 		}
-		if tag&7 != byte(protowire.BytesType) {
-			return false
-		}
 		from, to := extent(b, i)
-		if to < 0 {
+		if tag&7 != byte(protowire.BytesType) || to < 0 || to > len(b) {
 			return false
 		}
+		ok := true
 		switch data := b[from:to:to]; tag {
 		case 1<<3 | byte(protowire.BytesType):
-			if q.id != nil {
-				return false
-			}
-			q.id = data
+			ok, q.id = q.id == nil, data
 		case 2<<3 | byte(protowire.BytesType):
-			if q.field2 != nil {
-				return false
-			}
-			q.field2 = data
+			ok, q.field2 = q.field2 == nil, data
 		case tags.labels:
-			if !q.label(data) {
-				return false
-			}
+			ok = q.label(data)
+		}
+		if !ok {
+			return false
 		}
 		i = to
 	}
@@ -85,22 +72,14 @@ func (q *fastItem) read(b []byte, tags fastTags) bool {
 }
 
 // extent returns the bounds of a field's data, with the data's length at b[i]; to is negative if
-// the length is unusual or too long.
+// the length is unusual, and may lie beyond b.
 func extent(b []byte, i int) (from, to int) {
-	size := 0
-	for shift := 0; shift <= 14; shift += 7 {
-		if i >= len(b) {
-			return 0, -1
-		}
-		c := int(b[i])
-		i++
-		size |= c & 0x7f << shift
-		if c < 0x80 {
-			if size > len(b)-i {
-				return 0, -1
-			}
-			return i, i + size
-		}
+	switch {
+	case i+1 >= len(b): // the last field has data
+	case b[i] < 0x80:
+		return i + 1, i + 1 + int(b[i])
+	case b[i+1] < 0x80:
+		return i + 2, i + 2 + (int(b[i]&0x7f) | int(b[i+1])<<7)
 	}
 	return 0, -1
 }
@@ -114,11 +93,9 @@ func (q *fastItem) label(b []byte) bool {
 	if k+2 > len(b) || b[k] != 2<<3|byte(protowire.BytesType) || b[k+1] >= 0x80 || k+2+int(b[k+1]) != len(b) {
 		return false
 	}
-	if int(b[1]) == len(labelPodUID) && string(b[2:k]) == labelPodUID {
-		if q.uid != nil {
-			return false
-		}
-		q.uid = b[k+2:]
+	ok := true
+	if string(b[2:k]) == labelPodUID {
+		ok, q.uid = q.uid == nil, b[k+2:]
 	}
-	return true
+	return ok
 }

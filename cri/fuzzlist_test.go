@@ -170,6 +170,9 @@ func checkLists(t *testing.T, size int, lists ...[2][]byte) {
 		if listing.Delta != (revision != 0) {
 			t.Errorf("listing %d: delta is %v since revision %d", i, listing.Delta, revision)
 		}
+		if last := lists[max(i-1, 0)]; i > 0 && invalid == nil && x.duplicates == 0 && bytes.Equal(l[0], last[0]) && bytes.Equal(l[1], last[1]) && len(listing.Pods)+len(listing.Gone) > 0 {
+			t.Errorf("listing %d repeats the one before and differs: %v", i, listing)
+		}
 		revision = listing.Revision
 		have = have.apply(t, listing)
 		if invalid != nil {
@@ -256,7 +259,7 @@ func randomNode(r *rand.Rand) (*runtimeapi.ListPodSandboxResponse, *runtimeapi.L
 }
 
 // FuzzLists feeds any bytes to an index: a listing three times, so that its sum is known, then
-// another listing, and the first again.
+// another listing, and the first again, twice.
 func FuzzLists(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 40 {
@@ -269,8 +272,12 @@ func FuzzLists(f *testing.F) {
 	both := encode(&runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "s", Labels: podLabelsOf("u2")}}})
 	f.Add(encode(&runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s", Labels: podLabelsOf("u1")}}}), both,
 		[]byte{}, append(bytes.Clone(both), 0xff), uint16(100))
+	// An ID is a container's and becomes a sandbox's, and the container after it is gone.
+	three := encode(&runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "a", Labels: podLabelsOf("u2")}, {Id: "b", Labels: podLabelsOf("u2")}, {Id: "c", Labels: podLabelsOf("u2")}}})
+	two := encode(&runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "a", Labels: podLabelsOf("u2")}, {Id: "b", Labels: podLabelsOf("u2")}}})
+	f.Add([]byte{}, three, encode(&runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "b", Labels: podLabelsOf("u1")}}}), two, uint16(100))
 	f.Fuzz(func(t *testing.T, sandboxes, containers, otherSandboxes, otherContainers []byte, size uint16) {
 		a, b := [2][]byte{sandboxes, containers}, [2][]byte{otherSandboxes, otherContainers}
-		checkLists(t, int(size), a, a, a, b, a)
+		checkLists(t, int(size), a, a, a, b, a, a)
 	})
 }

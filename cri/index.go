@@ -20,6 +20,11 @@ type index struct {
 	sandboxes  map[string]*sandboxRecord
 	containers map[string]*containerRecord
 	pods       map[cache.UID]*podRecord
+	// lastSandbox and lastContainer are the records found last. Lists mostly keep their order: while
+	// inOrder, the record found after the last one before is tried ahead of the map.
+	lastSandbox   *sandboxRecord
+	lastContainer *containerRecord
+	inOrder       bool
 	// dirty holds the pods that may differ from the listing of that revision.
 	dirty    []*podRecord
 	revision pleg.Revision
@@ -49,7 +54,8 @@ type sandboxRecord struct {
 	// listed: the last listing showed the sandbox; labelled: a list filtered by the pod UID label
 	// shows it.
 	listed, labelled bool
-	round            uint32 // the last listing with the sandbox
+	round            uint32         // the last listing with the sandbox
+	next             *sandboxRecord // found after this one in a listing
 	// dependents are the containers attributed by this sandbox, for lack of a pod UID label. Former
 	// dependents may remain.
 	dependents []*containerRecord
@@ -65,7 +71,8 @@ type containerRecord struct {
 	name    string // interned
 	phase   pleg.Phase
 	removed bool
-	round   uint32 // the last listing with the container
+	round   uint32           // the last listing with the container
+	next    *containerRecord // found after this one in a listing
 }
 
 // podRecord is a pod of the last listing.
@@ -83,10 +90,12 @@ type podRecord struct {
 
 func newIndex() *index {
 	return &index{
-		sandboxes:    make(map[string]*sandboxRecord),
-		containers:   make(map[string]*containerRecord),
-		pods:         make(map[cache.UID]*podRecord),
-		unattributed: make(map[*containerRecord]struct{}),
+		sandboxes:     make(map[string]*sandboxRecord),
+		containers:    make(map[string]*containerRecord),
+		pods:          make(map[cache.UID]*podRecord),
+		unattributed:  make(map[*containerRecord]struct{}),
+		lastSandbox:   new(sandboxRecord),
+		lastContainer: new(containerRecord),
 	}
 }
 
@@ -155,11 +164,15 @@ func (x *index) sandbox(raw []byte) bool {
 // unchangedSandbox reports whether a sandbox equals the one in the listing before and is new to the
 // present listing, and if so, marks it shown.
 func (x *index) unchangedSandbox(id, metadata, label []byte, phase pleg.Phase) bool {
-	s := x.sandboxes[string(id)] // does not allocate
+	s := x.lastSandbox.next
+	if !x.inOrder || s == nil || !s.listed || s.id != string(id) {
+		s = x.sandboxes[string(id)] // does not allocate
+		x.inOrder, x.lastSandbox.next = s == x.lastSandbox.next, s
+	}
 	if s == nil || !s.listed || s.round == x.round || s.phase != phase || s.metadata != string(metadata) || s.label != string(label) {
 		return false
 	}
-	s.round = x.round
+	s.round, x.lastSandbox = x.round, s
 	x.shownSandboxes++
 	return true
 }
@@ -235,11 +248,15 @@ func (x *index) container(raw []byte) bool {
 
 // unchangedContainer is unchangedSandbox for a container.
 func (x *index) unchangedContainer(id, sandbox, label []byte, phase pleg.Phase) bool {
-	c := x.containers[string(id)] // does not allocate
+	c := x.lastContainer.next
+	if !x.inOrder || c == nil || c.removed || c.id != string(id) {
+		c = x.containers[string(id)] // does not allocate
+		x.inOrder, x.lastContainer.next = c == x.lastContainer.next, c
+	}
 	if c == nil || c.round == x.round || c.phase != phase || !c.attributedAs(sandbox, label) {
 		return false
 	}
-	c.round = x.round
+	c.round, x.lastContainer = x.round, c
 	x.shownContainers++
 	return true
 }
@@ -330,7 +347,7 @@ func replace(s *string, b []byte) {
 
 // drop removes a container.
 func (x *index) drop(c *containerRecord) {
-	c.removed, x.stale = true, true
+	c.removed, c.next, x.stale = true, nil, true
 	delete(x.containers, c.id)
 	delete(x.unattributed, c)
 	x.markDirty(c.pod)
@@ -338,7 +355,7 @@ func (x *index) drop(c *containerRecord) {
 
 // unlist notes that a sandbox is listed no more.
 func (x *index) unlist(s *sandboxRecord) {
-	s.listed, x.stale = false, true
+	s.listed, s.next, x.stale = false, nil, true
 	x.unlisted++
 	x.markDirty(s.pod)
 }

@@ -35,7 +35,7 @@ func (x *index) commit(since pleg.Revision, unlabelled *unlabelled) pleg.Listing
 		p.compact()
 		if len(p.sandboxes)+len(p.containers) == 0 {
 			delete(x.pods, p.uid)
-			unlabelled.forget(p.uid)
+			unlabelled.set(p.uid, nil)
 			if p.shown && delta {
 				listing.Gone = append(listing.Gone, p.uid)
 			}
@@ -122,12 +122,8 @@ func (p *podRecord) build() pleg.Pod {
 // needsIDs reports whether the pod UID label misses any of the pod, and if so, the IDs of the
 // sandboxes that find the rest.
 func (p *podRecord) needsIDs() (ids []string, needed bool) {
-	for _, s := range p.sandboxes {
-		needed = needed || !s.labelled
-	}
-	for _, c := range p.containers {
-		needed = needed || c.sandbox != nil
-	}
+	needed = slices.ContainsFunc(p.sandboxes, func(s *sandboxRecord) bool { return !s.labelled }) ||
+		slices.ContainsFunc(p.containers, func(c *containerRecord) bool { return c.sandbox != nil })
 	if !needed {
 		return nil, false
 	}
@@ -162,7 +158,8 @@ type unlabelled struct {
 	hinted, olderHints map[cache.UID][]string
 }
 
-// set notes the sandboxes by which the last listing found the pod; none if its labels suffice.
+// set notes the sandboxes by which the last listing found the pod; none if its labels suffice, or
+// the pod is gone.
 func (u *unlabelled) set(uid cache.UID, ids []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -175,9 +172,6 @@ func (u *unlabelled) set(uid cache.UID, ids []string) {
 	}
 	u.listed[uid] = ids
 }
-
-// forget notes that a listing showed the pod to be gone.
-func (u *unlabelled) forget(uid cache.UID) { u.set(uid, nil) }
 
 // hint notes an event that showed an unlabelled sandbox of the pod.
 func (u *unlabelled) hint(uid cache.UID, id string) {
@@ -225,14 +219,10 @@ func (u *unlabelled) end() {
 func (u *unlabelled) sandboxes(uid cache.UID) []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.listed)+len(u.hinted)+len(u.olderHints) == 0 {
-		return nil
-	}
-	ids := make(map[string]struct{})
+	var ids []string
 	for _, known := range []map[cache.UID][]string{u.listed, u.hinted, u.olderHints} {
-		for _, id := range known[uid] {
-			ids[id] = struct{}{}
-		}
+		ids = append(ids, known[uid]...)
 	}
-	return slices.Sorted(maps.Keys(ids))
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
