@@ -286,7 +286,7 @@ func (w *world) reconnected() {
 	w.oracle.fail("deaf", "the runtime has offered events for 210 s, and the stream is %v", w.system.Stats().State)
 }
 
-// reinspected checks that each reinspection is answered at rest, a base period after the one before.
+// reinspected checks that each reinspection is answered at rest, at most once in a base period.
 func (w *world) reinspected() {
 	for range 30 {
 		if _, waits := w.ledger.unanswered(); !waits || w.oracle.result() != nil {
