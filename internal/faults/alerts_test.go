@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // fired is the expression of the alerts fired during the scene of a row.
@@ -23,7 +25,7 @@ const fired = `label_replace(count by (alertname) (max_over_time(ALERTS{alertsta
 // addAlerts adds the firing alerts to each row, as promtool finds them.
 func addAlerts(t *testing.T, rows []*row) {
 	t.Helper()
-	rules := must(filepath.Abs("../../docs/alerts/evented-pleg.yaml"))(t)
+	rules := testkit.Must(filepath.Abs("../../docs/alerts/evented-pleg.yaml"))(t)
 	var tests []map[string]any
 	for i, r := range rows {
 		tests = append(tests, map[string]any{
@@ -32,9 +34,9 @@ func addAlerts(t *testing.T, rows []*row) {
 		})
 	}
 	// which is YAML too
-	raw := must(json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests}))(t)
+	raw := testkit.Must(json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests}))(t)
 	path := filepath.Join(t.TempDir(), "scenes.yaml")
-	check(t, os.WriteFile(path, raw, 0o600))
+	testkit.Check(t, os.WriteFile(path, raw, 0o600))
 	// it fails for each alert that fires
 	out, _ := exec.CommandContext(t.Context(), *promtool, "test", "rules", path).CombinedOutput()
 	found := regexp.MustCompile(`alertname="(\w+)", row="(\d+)"`).FindAllStringSubmatch(string(out), -1)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 var (
@@ -197,7 +198,7 @@ func TestEveryFaultShows(t *testing.T) {
 		t.Fatal("-update needs a -promtool, for the alerts")
 	}
 	all, brief := *promtool != "", []string{missed, contradicts, unusable, streamLost}
-	old := must(os.ReadFile(page))(t)
+	old := testkit.Must(os.ReadFile(page))(t)
 	intro, _, found := strings.Cut(string(old), columns)
 	if !found {
 		t.Fatalf("docs/faults.md has no table that begins with\n%s", columns)
@@ -251,7 +252,7 @@ func TestEveryFaultShows(t *testing.T) {
 	}
 	text := intro + columns + render(rows)
 	if *update {
-		check(t, os.WriteFile(page, []byte(text), 0o644))
+		testkit.Check(t, os.WriteFile(page, []byte(text), 0o644))
 		return
 	}
 	if text != string(old) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // row is a line of the table.
@@ -65,7 +66,7 @@ var (
 )
 
 func readGuide(t *testing.T) guide {
-	raw := must(os.ReadFile("../../docs/troubleshooting.md"))(t)
+	raw := testkit.Must(os.ReadFile("../../docs/troubleshooting.md"))(t)
 	g := guide{sections: make(map[string]string)}
 	top, rest, _ := strings.Cut(string(raw), "\n## ")
 	for line := range strings.Lines(top) {

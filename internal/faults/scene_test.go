@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -21,8 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
@@ -33,6 +30,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -84,41 +83,14 @@ func (s *seen) Record(r pleg.Report) {
 	}
 }
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // tellEnds has the runtime tell of the end of a pod that lives, again and again.
 func tellEnds(ctx context.Context, t *testing.T, rt *fakeruntime.Runtime, every time.Duration) {
-	id := must(rt.AddPod(fakeruntime.PodSpec{UID: "alive"}))(t)
+	id := testkit.Must(rt.AddPod(fakeruntime.PodSpec{UID: "alive"}))(t)
 	for bench.Sleep(ctx, every) == nil {
 		if err := errors.Join(rt.StopSandbox(id), rt.RecoverSandbox(id)); err != nil {
 			t.Error(err)
 		}
 	}
-}
-
-// dialer connects to a runtime.
-type dialer = func(context.Context) (net.Conn, error)
-
-// connect returns a connection of its own, which ends with the test.
-func connect(t *testing.T, dial dialer, opts ...grpc.DialOption) *grpc.ClientConn {
-	conn, err := grpc.NewClient("passthrough:fake", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))...)
-	check(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
 // play runs a scene in virtual time.
@@ -130,25 +102,22 @@ func play(t *testing.T, set setting) *seen {
 }
 
 func (s *seen) play(t *testing.T, set setting) {
-	profile := must(fakeruntime.ProfileByName(cmp.Or(set.profile, "containerd-2")))(t)
-	faults := must(fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...))(t)
-	well := must(fakeruntime.ParseFaults(strings.Fields(takesTime)...))(t)
-	rt := must(fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1}))(t)
-	defer rt.Close()
-	lis := bufconn.Listen(1 << 16)
-	var dial dialer = func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
+	profile := testkit.Must(fakeruntime.ProfileByName(cmp.Or(set.profile, "containerd-2")))(t)
+	faults := testkit.Must(fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...))(t)
+	well := testkit.Must(fakeruntime.ParseFaults(strings.Fields(takesTime)...))(t)
+	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1}))(t)
+	dial := onfake.Memory(t, rt)
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
-	group.Go(func() { _ = rt.Serve(ctx, lis) })
 
 	driver := newDriver(t, dial)
-	check(t, driver.Setup(ctx))
+	testkit.Check(t, driver.Setup(ctx))
 	loaded, rest := context.WithCancel(ctx)
 	group.Go(func() { driver.Run(loaded, time.Hour) })
 	if set.fromStart {
-		check(t, rt.SetFaults(faults))
+		testkit.Check(t, rt.SetFaults(faults))
 	}
 	registry := prometheus.NewRegistry()
 	s.statuses, s.began = cache.New(cri.EmptyStatus), make(chan struct{})
@@ -172,7 +141,7 @@ func (s *seen) play(t *testing.T, set setting) {
 			s.mu.Unlock()
 		}
 		if at := time.Since(begun); at == healthyFor {
-			check(t, rt.SetFaults(faults))
+			testkit.Check(t, rt.SetFaults(faults))
 			if set.falseEnds > 0 {
 				group.Go(func() { tellEnds(ctx, t, rt, set.falseEnds) })
 			}
@@ -189,15 +158,15 @@ func (s *seen) play(t *testing.T, set setting) {
 	}
 	rest()
 	if set.harmless != "" {
-		check(t, rt.SetFaults(well))
+		testkit.Check(t, rt.SetFaults(well))
 		s.compare(t, ctx, dial)
 	}
 }
 
 // newDriver returns a driver that makes, changes and removes pods through the CRI, as a kubelet
 // does.
-func newDriver(t *testing.T, dial dialer) *load.Driver {
-	conn := connect(t, dial, grpc.WithUnaryInterceptor(func(
+func newDriver(t *testing.T, dial onfake.Dialer) *load.Driver {
+	conn := onfake.Connect(t, dial, grpc.WithUnaryInterceptor(func(
 		ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
 		if strings.HasSuffix(method, "/RemoveContainer") {
@@ -214,7 +183,7 @@ func newDriver(t *testing.T, dial dialer) *load.Driver {
 }
 
 // watch runs pleg-bench watch.
-func (s *seen) watch(ctx context.Context, dial dialer) {
+func (s *seen) watch(ctx context.Context, dial onfake.Dialer) {
 	var out bytes.Buffer
 	summary, err := watch.Run(ctx, watch.Options{Endpoint: "fake", Dialer: dial, Mode: worker.Evented, Duration: watched, Output: "json", Out: &out, Err: &out})
 	if s.err = err; summary != nil {
@@ -234,7 +203,7 @@ func (s *seen) watch(ctx context.Context, dial dialer) {
 
 // agent is the agent of docs/agents.md, with a worker for each pod that waits for a fresh status
 // after each event, as a kubelet's pod workers do.
-func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial dialer, registry *prometheus.Registry) {
+func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial onfake.Dialer, registry *prometheus.Registry) {
 	client, err := cri.New(cri.Config{Endpoint: "fake", Dialer: dial})
 	if err != nil {
 		t.Error(err)
@@ -286,16 +255,16 @@ func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial dial
 }
 
 // subscribe opens a stream of events and ignores it, like a stopped process.
-func subscribe(t *testing.T, ctx context.Context, dial dialer) {
-	_, err := runtimeapi.NewRuntimeServiceClient(connect(t, dial)).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+func subscribe(t *testing.T, ctx context.Context, dial onfake.Dialer) {
+	_, err := runtimeapi.NewRuntimeServiceClient(onfake.Connect(t, dial)).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		t.Error(err)
 	}
 }
 
 // compare holds the agent's cache against the runtime, as pleg-bench run does.
-func (s *seen) compare(t *testing.T, ctx context.Context, dial dialer) {
-	truth, err := load.Read(ctx, connect(t, dial), "", "")
+func (s *seen) compare(t *testing.T, ctx context.Context, dial onfake.Dialer) {
+	truth, err := load.Read(ctx, onfake.Connect(t, dial), "", "")
 	if err != nil {
 		t.Error(err)
 		return
@@ -310,12 +279,10 @@ func (s *seen) compare(t *testing.T, ctx context.Context, dial dialer) {
 
 // scrape adds the i-th sample of each series.
 func (s *seen) scrape(t *testing.T, registry *prometheus.Registry, i int) {
-	families := must(registry.Gather())(t)
+	families := testkit.Must(registry.Gather())(t)
 	var text bytes.Buffer
 	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(expfmt.MetricFamilyToText(&text, f))(t)
 	}
 	for metric, v := range bench.Scrape(text.Bytes()) {
 		name, labels, _ := strings.Cut(metric, "{")

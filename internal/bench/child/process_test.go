@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // TestProcess checks that a process ends in order or by force, in either case once.
@@ -37,13 +39,8 @@ func TestProcess(t *testing.T) {
 			cmd := exec.Command("/bin/sh", "-c", tt.script)
 			out, in := io.Pipe()
 			cmd.Stdout = in
-			p, err := Spawn(cmd)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Must(Spawn(cmd))(t)
+			testkit.Must(io.ReadFull(out, make([]byte, len("ready\n"))))(t)
 			if !p.Alive() {
 				t.Error("it has not lived")
 			}

@@ -8,24 +8,19 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // TestFolders checks that the owner of a folder is known, and that nothing else of a folder whose
 // owner has ended is removed than locks and logs.
 func TestFolders(t *testing.T) {
-	logs, err := MakeLogs(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	logs := testkit.Must(MakeLogs(t.TempDir()))(t)
 	foreign, deadLogs := filepath.Join(t.TempDir(), "other"), logs.Path+"-dead"
 	precious, log := filepath.Join(deadLogs, "precious.txt"), filepath.Join(foreign, "b.log")
-	if err := errors.Join(os.Mkdir(foreign, 0o755), os.Mkdir(deadLogs, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(os.Mkdir(foreign, 0o755), os.Mkdir(deadLogs, 0o755)))
 	for _, path := range []string{filepath.Join(deadLogs, lockName), filepath.Join(deadLogs, "a.log"), precious, log} {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(path, nil, 0o600))
 	}
 	for dir, want := range map[string]Owner{logs.Path: OwnerLives, deadLogs: OwnerEnded, foreign: OwnerUnknown} {
 		if got := ownerOf(dir); got != want {

@@ -4,8 +4,6 @@
 package load_test
 
 import (
-	"context"
-	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -14,13 +12,13 @@ import (
 	"github.com/go-logr/logr/testr"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,28 +28,8 @@ const image = fakeruntime.WorkloadImage
 // serve serves a fake runtime and returns the runtime with a connection.
 func serve(t *testing.T, config fakeruntime.Config) (*fakeruntime.Runtime, *grpc.ClientConn) {
 	t.Helper()
-	rt, err := fakeruntime.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lis := bufconn.Listen(1 << 20)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- rt.Serve(ctx, lis) }()
-	conn, err := grpc.NewClient("passthrough:///fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		rt.Close()
-	})
-	return rt, conn
+	rt := testkit.Must(fakeruntime.New(config))(t)
+	return rt, onfake.Connect(t, onfake.Memory(t, rt))
 }
 
 // factBook collects facts.
@@ -94,18 +72,13 @@ func states(pods []bench.Pod) map[string]bench.State {
 func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
 	_, conn := serve(t, fakeruntime.Config{})
 	d, book := newDriver(t, conn, nil)
-	if err := d.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Setup(t.Context()))
 	d.Run(t.Context(), 500*time.Millisecond)
 	stats := d.Stats()
 	if stats.Actions < 6 || stats.Broken != 0 || len(stats.Errors) != 0 {
 		t.Errorf("%d actions, %d broken, errors %v; want more than those of the setup and no trouble", stats.Actions, stats.Broken, stats.Errors)
 	}
-	pods, err := load.Read(t.Context(), conn, load.RunLabel, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods := testkit.Must(load.Read(t.Context(), conn, load.RunLabel, "t"))(t)
 	if len(pods) != 5 {
 		t.Errorf("%d pods in the end, want 5", len(pods))
 	}
@@ -130,19 +103,13 @@ func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
 func TestSurvivesFaults(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{Seed: 3, Faults: fakeruntime.Faults{FailWrite: 0.1, StartError: 0.1, SandboxError: 0.1}})
 	d, _ := newDriver(t, conn, nil)
-	if err := d.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Setup(t.Context()))
 	d.Run(t.Context(), 500*time.Millisecond)
 	if stats := d.Stats(); stats.Broken == 0 || len(stats.Errors) == 0 {
 		t.Errorf("no action failed although calls do: %+v", stats.Errors)
 	}
-	if err := rt.SetFaults(fakeruntime.Faults{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Cleanup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, rt.SetFaults(fakeruntime.Faults{}))
+	testkit.Check(t, d.Cleanup(t.Context()))
 	left, err := load.Read(t.Context(), conn, "", "")
 	if err != nil || len(left) != 0 {
 		t.Errorf("%d pods left (%v), want none", len(left), err)
@@ -161,9 +128,7 @@ func TestChangesCarryTheRuntimesStamps(t *testing.T) {
 			changes = append(changes, ch)
 		}
 	})
-	if err := d.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Setup(t.Context()))
 	started := make(map[string]int64)
 	for _, p := range rt.Truth().Pods {
 		for _, s := range p.Sandboxes {
@@ -192,16 +157,9 @@ func TestChangesCarryTheRuntimesStamps(t *testing.T) {
 func TestUnderWayIsBounded(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{})
 	d, _ := newDriver(t, conn, func(c *load.Config) { c.UnderWay, c.JobsOnly, c.CallTimeout, c.Rate = 3, true, 2*time.Second, 1000 })
-	if err := d.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	faults, err := fakeruntime.ParseFaults("hang-write=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rt.SetFaults(faults); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Setup(t.Context()))
+	faults := testkit.Must(fakeruntime.ParseFaults("hang-write=1"))(t)
+	testkit.Check(t, rt.SetFaults(faults))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -227,21 +185,13 @@ func TestUnderWayIsBounded(t *testing.T) {
 func TestEveryContainerHasALogPath(t *testing.T) {
 	_, conn := serve(t, fakeruntime.Config{})
 	d, _ := newDriver(t, conn, func(c *load.Config) { c.LogDirectory = "/some/where" })
-	if err := d.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Setup(t.Context()))
 	d.Run(t.Context(), 300_000_000)
 	client := runtimeapi.NewRuntimeServiceClient(conn)
-	list, err := client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := testkit.Must(client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t)
 	paths := make(map[string]bool)
 	for _, c := range list.GetContainers() {
-		answer, err := client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := testkit.Must(client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()}))(t)
 		path := answer.GetStatus().GetLogPath()
 		if filepath.Dir(path) != "/some/where" || filepath.Ext(path) != ".log" || paths[path] {
 			t.Errorf("log path %q: want a file of its own in the load's folder", path)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // result is that of a run with a restart.
@@ -49,24 +50,16 @@ func timeline() []bench.Series {
 
 func save(t *testing.T, found bench.Finding, expect ...string) (s Saved, read func(name string) string) {
 	t.Helper()
-	bounds, err := ParseExpectations(expect, BlankRun())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bounds := testkit.Must(ParseExpectations(expect, BlankRun()))(t)
 	s = Saved{
 		Kind: "run", Began: time.Unix(1_700_000_000, 0), Command: []string{"pleg-bench", "</script><b>"}, Result: found, Timeline: timeline(),
 		Setup: map[string]string{"rate": "100", "fault": "[drop=0.1 cut=1]"},
 	}
 	s.Expect(bounds)
 	dir := filepath.Join(t.TempDir(), "new", "folder")
-	if err := s.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Write(dir))
 	return s, func(name string) string {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(filepath.Join(dir, name)))(t)
 		return string(raw)
 	}
 }
@@ -115,9 +108,7 @@ func TestNoHalfFiles(t *testing.T) {
 	text := func(s string) func(io.Writer) error {
 		return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
 	}
-	if err := (files{"a": text("old"), "b": text("old")}).write(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, (files{"a": text("old"), "b": text("old")}).write(dir))
 	full := errors.New("no space left on device")
 	broken := files{"a": text("new"), "b": func(w io.Writer) error { _, _ = io.WriteString(w, "ne"); return full }}
 	if err := broken.write(dir); !errors.Is(err, full) {

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"regexp"
 	"strings"
 	"sync"
@@ -18,9 +17,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
@@ -28,6 +24,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,44 +56,22 @@ func (s scene) play(t *testing.T) (o outcome) {
 	if s.rate == 0 {
 		s.rate = 20
 	}
-	profile, err := fakeruntime.ProfileByName(s.profile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	faults, err := fakeruntime.ParseFaults(strings.Fields(s.faults)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	profile := testkit.Must(fakeruntime.ProfileByName(s.profile))(t)
+	faults := testkit.Must(fakeruntime.ParseFaults(strings.Fields(s.faults)...))(t)
 	logs := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rt.Close()
-		lis := bufconn.Listen(1 << 16)
-		dial := func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
+		rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1}))(t)
+		dial := onfake.Memory(t, rt)
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		defer group.Wait()
 		defer stop()
-		group.Go(func() { _ = rt.Serve(ctx, lis) })
-		conn, err := grpc.NewClient("passthrough:///fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
 		driver := load.New(load.Config{
-			Conn: conn, RunID: "w", Pods: 4, Containers: 2, Rate: s.rate, Seed: 1, Image: fakeruntime.WorkloadImage,
+			Conn: onfake.Connect(t, dial), RunID: "w", Pods: 4, Containers: 2, Rate: s.rate, Seed: 1, Image: fakeruntime.WorkloadImage,
 			JobLife: cmp.Or(s.life, 20*time.Millisecond), CallTimeout: time.Second, LogDirectory: logs, JobsOnly: s.jobs,
 		})
-		if err := driver.Setup(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := rt.SetFaults(faults); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, driver.Setup(ctx))
+		testkit.Check(t, rt.SetFaults(faults))
 		group.Go(func() { driver.Run(ctx, time.Hour) })
 		if s.during != nil {
 			group.Go(func() { s.during(rt) })
@@ -156,9 +132,7 @@ func TestStreamAway(t *testing.T) {
 		},
 	}.play(t)
 	var said strings.Builder
-	if err := o.summary.Document().WriteText(&said); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, o.summary.Document().WriteText(&said))
 	for _, want := range []string{"PARTIAL: ", "and [1-9][0-9]* more while the stream was away", "happened while the stream was away"} {
 		if !regexp.MustCompile(want).MatchString(strings.Join(strings.Fields(said.String()), " ")) {
 			t.Errorf("the summary lacks %q:\n%s", want, said.String())
@@ -220,10 +194,7 @@ func TestExpectations(t *testing.T) {
 		"lists>0": true, "stream.flaws.malformed=0": true, "stream.delay.all.p99<1ns": false, "verdict.worth=none": false, "verdict.worth=full": true,
 		"reports.RelistFailed<1": true, "stream.flaws.duplicate>0": true,
 	} {
-		bounds, err := report.ParseExpectations([]string{text}, watch.BlankSummary())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bounds := testkit.Must(report.ParseExpectations([]string{text}, watch.BlankSummary()))(t)
 		if err := bounds[0].Check(o.summary); (err == nil) != kept {
 			t.Errorf("%s: %v, want it kept: %v", text, err, kept)
 		}

@@ -6,10 +6,7 @@ package worker
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,37 +15,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 )
-
-// serveRuntime serves a fake runtime on a unix socket.
-func serveRuntime(t *testing.T) (*fakeruntime.Runtime, string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "w")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, err := fakeruntime.New(fakeruntime.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "cri")
-	lis, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- rt.Serve(ctx, lis) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		rt.Close()
-		_ = os.RemoveAll(dir)
-	})
-	return rt, path
-}
 
 // converse returns the calls of a worker in this process.
 func converse(t *testing.T) child.Calls {
@@ -73,19 +42,15 @@ func converse(t *testing.T) child.Calls {
 // ask makes a call that must succeed.
 func ask[A any](t *testing.T, c child.Calls, method string, argument any) A {
 	t.Helper()
-	answer, err := child.Ask[A](t.Context(), c, method, argument)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := testkit.Must(child.Ask[A](t.Context(), c, method, argument))(t)
 	return answer
 }
 
 // TestServeLooksItself is a worker without a load of its parent's: it compares with the runtime.
 func TestServeLooksItself(t *testing.T) {
-	rt, path := serveRuntime(t)
-	if _, err := rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1}); err != nil {
-		t.Fatal(err)
-	}
+	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{}))(t)
+	path := onfake.Socket(t, rt)
+	testkit.Must(rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1}))(t)
 	pod := rt.Truth().Pods[0]
 	id := pod.Sandboxes[0].Containers[0].ID
 	c := converse(t)
@@ -104,19 +69,14 @@ func TestServeLooksItself(t *testing.T) {
 	if snapshot := ask[Snapshot](t, c, "Snapshot", true); len(snapshot.Pods) != 1 || len(snapshot.Pods[0].Items) != 2 {
 		t.Errorf("snapshot %+v, want one pod with a sandbox and a container", snapshot.Pods)
 	}
-	resp, err := http.Get("http://" + hello.MetricsAddr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get("http://" + hello.MetricsAddr + "/metrics"))(t)
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
 	if err != nil || !strings.Contains(string(body), MetricMissed) || !strings.Contains(string(body), `kubelet_running_containers{container_state="running"} 1`) {
 		t.Errorf("metrics (%v):\n%s", err, body)
 	}
-	if err := rt.Exit(id, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, rt.Exit(id, 0))
 	for bench.Find(ask[[]bench.Pod](t, c, "Cache", true), pod.UID, id).State != bench.Exited {
 		time.Sleep(time.Millisecond)
 	}
@@ -133,9 +93,7 @@ func TestServeLooksItself(t *testing.T) {
 
 	// A claim stamped by the runtime has taken an hour, by a clock that is an hour ahead.
 	ask[bool](t, c, "StepClock", time.Hour)
-	if _, err := rt.AddPod(fakeruntime.PodSpec{UID: "late"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(rt.AddPod(fakeruntime.PodSpec{UID: "late"}))(t)
 	var m map[string]float64
 	for m[MetricLatency+"_sum"] < 3000 {
 		var err error

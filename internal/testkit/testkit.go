@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testkit holds the helpers of tests in several packages. The libraries' modules require
+// nothing of it, and so have their own.
+package testkit
+
+import "testing"
+
+// Must returns a function that returns v, or ends the test with err.
+func Must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Check(t, err)
+		return v
+	}
+}
+
+// Check ends the test with err, if there is one.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
