@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 var keep = flag.String("keep", "", "folder for the pages of a verdict and of a load")
@@ -33,10 +34,7 @@ func kept(t *testing.T, name string) string {
 // prometheusServer answers recorded queries, and fails the test for others. The record has a line
 // for each query, with its answer behind a tab.
 func prometheusServer(t *testing.T) string {
-	text, err := os.ReadFile("testdata/prometheus.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("testdata/prometheus.txt"))(t)
 	answers := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
 		query, answer, _ := strings.Cut(line, "\t")
@@ -74,9 +72,7 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("status %d: %s", status, stderr)
 	}
 	var v Verdict
-	if err := json.Unmarshal([]byte(stdout), &v); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(stdout), &v))
 	var groups, named []string
 	for _, g := range v.Groups {
 		groups = append(groups, g.name())
@@ -151,9 +147,7 @@ func TestClasses(t *testing.T) {
 	}
 	v := judge(many, time.Now(), time.Hour, 30*time.Second)
 	text := new(bytes.Buffer)
-	if err := v.Document().WriteText(text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, v.Document().WriteText(text))
 	if v.Missed != 4950 || v.Lists != 90_000 || v.ListsPolled != 360_000 || v.SavedShare != 0.75 || v.Upgraded != 50 || len(v.Named) != 100 || v.Named[0].Missed != 99 {
 		t.Errorf("%+v", v.Totals)
 	}
@@ -179,9 +173,7 @@ func TestVerdictFails(t *testing.T) {
 	}))
 	defer unlabelled.Close()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("abc\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(token, []byte("abc\n"), 0o600))
 	for args, want := range map[string]struct {
 		status int
 		says   string

@@ -20,6 +20,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/events"
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // TestEventstestAgrees sends the same requests to the real server and to package eventstest's
@@ -30,10 +31,7 @@ func TestEventstestAgrees(t *testing.T) {
 	makeNamespace(t, admin, "accept")
 	fake := httptest.NewServer(eventstest.NewServer())
 	defer fake.Close()
-	other, err := kubernetes.NewForConfig(&rest.Config{Host: fake.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Must(kubernetes.NewForConfig(&rest.Config{Host: fake.URL, QPS: -1}))(t)
 	t.Run("events.k8s.io", func(t *testing.T) {
 		agree(t, &clientevents.EventSinkImpl{Interface: admin.EventsV1()}, &clientevents.EventSinkImpl{Interface: other.EventsV1()})
 	})

@@ -13,7 +13,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/evented-pleg/evented-pleg/internal v0.1.0 // indirect
+require github.com/evented-pleg/evented-pleg/internal v0.1.0
 
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect

@@ -18,6 +18,8 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubectl/pkg/describe"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // getEvents returns the output of `kubectl get events`: the server's own table, printed by
@@ -30,13 +32,9 @@ func getEvents(t *testing.T, c kubernetes.Interface, namespace string) string {
 		t.Fatal(err)
 	}
 	table := &metav1.Table{}
-	if err := json.Unmarshal(raw, table); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(raw, table))
 	var out bytes.Buffer
-	if err := printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table, &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table, &out))
 	return out.String()
 }
 
@@ -44,10 +42,7 @@ func getEvents(t *testing.T, c kubernetes.Interface, namespace string) string {
 func describePod(t *testing.T, c kubernetes.Interface, namespace, pod string) string {
 	t.Helper()
 	d := describe.PodDescriber{Interface: c}
-	out, err := d.Describe(namespace, pod, describe.DescriberSettings{ShowEvents: true, ChunkSize: 500})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(d.Describe(namespace, pod, describe.DescriberSettings{ShowEvents: true, ChunkSize: 500}))(t)
 	_, events, ok := strings.Cut(out, "Events:")
 	if !ok {
 		t.Fatalf("kubectl describe shows no events:\n%s", out)
@@ -80,10 +75,7 @@ func makePod(t *testing.T, admin kubernetes.Interface, namespace, name string) *
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
 	}
-	stored, err := admin.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := testkit.Must(admin.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 	return stored
 }
 

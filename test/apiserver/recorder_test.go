@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evented-pleg/evented-pleg/events"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 const controller = "evented-pleg.dev/test"
@@ -50,15 +51,10 @@ func newAgent(t *testing.T, client kubernetes.Interface, namespace string, o eve
 	if o.Instance == nodeName { // each part is a node of its own: it reads no other part's roster
 		o.Instance += "-" + namespace
 	}
-	b, err := events.NewForClient(client, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(events.NewForClient(client, o))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &agent{Broadcaster: b, EventRecorderLogger: b.NewRecorder(scheme.Scheme, controller), t: t, namespace: namespace, stop: cancel}
-	if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.StartRecordingToSinkWithContext(ctx))
 	return a
 }
 
@@ -87,10 +83,7 @@ func (a *agent) end() {
 // stored lists a namespace as the administrator, who may.
 func stored(t *testing.T, admin kubernetes.Interface, namespace string) map[string]*eventsv1.Event {
 	t.Helper()
-	l, err := admin.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(admin.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{}))(t)
 	out := map[string]*eventsv1.Event{}
 	for i := range l.Items {
 		e := &l.Items[i]
@@ -134,9 +127,7 @@ func wantTold(t *testing.T, admin kubernetes.Interface, namespace, pod, want str
 func makeNamespace(t *testing.T, admin kubernetes.Interface, name string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}))(t)
 }
 
 // bindNode gives the node kube-apiserver's own role for nodes.
@@ -151,9 +142,7 @@ func bindNode(t *testing.T, admin kubernetes.Interface) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "bench:nodes"}},
 	}
-	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 }
 
 func TestRecorder(t *testing.T) {
@@ -204,9 +193,7 @@ func TestRecorder(t *testing.T) {
 
 	t.Run("a namespace that is going away", func(t *testing.T) {
 		makeNamespace(t, admin, "going") // nobody finalizes it here: it stays Terminating
-		if err := admin.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, admin.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}))
 		a := newAgent(t, node, "going", quick())
 		a.emit("a", 100)
 		eventually(t, "it should be refused", func(context.Context) (bool, string) {
@@ -243,9 +230,7 @@ func TestRecorder(t *testing.T) {
 				rounds++
 				time.Sleep(20 * time.Millisecond)
 			}
-			if err := c.StopServer(syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, c.StopServer(syscall.SIGKILL))
 			c.startServer()
 		}
 		a.end()
@@ -313,25 +298,16 @@ func TestRoleOfTheDocuments(t *testing.T) {
 	}
 	without.stop()
 
-	data, err := os.ReadFile("../../docs/events-role.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("../../docs/events-role.yaml"))(t)
 	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(data, role); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, yaml.UnmarshalStrict(data, role))
+	testkit.Must(admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}))(t)
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "plain"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "plain"}},
 	}
-	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 	eventually(t, "the binding should be in force", func(ctx context.Context) (bool, string) {
 		_, err := plain.CoreV1().Events("role").Patch(ctx, "none", types.StrategicMergePatchType, []byte("{}"), metav1.PatchOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 )
 
@@ -61,17 +62,12 @@ func newCluster(t *testing.T, flags ...string) *cluster {
 // startServer starts the API server again.
 func (c *cluster) startServer() {
 	c.t.Helper()
-	if err := c.StartServer(c.t.Context()); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, c.StartServer(c.t.Context()))
 }
 
 func clientOf(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := testkit.Must(kubernetes.NewForConfig(config))(t)
 	return client
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evented-pleg/evented-pleg/events"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 var show = flag.Bool("show", false, "run TestShow with the sizes of the documents, and write docs/events/shown.md")
@@ -226,9 +227,7 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 		ns := s.namespace()
 		all[kind] = one{s.start(kind, ns), ns}
 	}
-	if err := s.StopServer(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Check(s.t, s.StopServer(syscall.SIGTERM))
 	for end, i := time.Now().Add(length), 0; time.Now().Before(end) || i < pods; i++ {
 		if i < pods {
 			for _, o := range all {
@@ -338,9 +337,7 @@ func (s *stage) write(table string) {
 		get, desc := s.listings(kind)
 		fmt.Fprintf(&out, "\n## kubectl, %s\n\n```text\n$ kubectl get events\n%s\n$ kubectl describe pod web\n%s```\n", kind, get, desc)
 	}
-	if err := os.WriteFile("../../docs/events/shown.md", []byte(out.String()), 0o644); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Check(s.t, os.WriteFile("../../docs/events/shown.md", []byte(out.String()), 0o644))
 }
 
 // listings returns kubectl's listings of a pod's life, and of a crash loop after a while.

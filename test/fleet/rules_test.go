@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "rewrite deploy/prometheus-operator/rules.yaml")
@@ -32,10 +34,7 @@ spec:
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile(path))(t)
 	return string(raw)
 }
 
@@ -57,9 +56,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(rulesFile, []byte(want.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(rulesFile, []byte(want.String()), 0o644))
 		return
 	}
 	if diff := cmp.Diff(want.String(), read(t, rulesFile)); diff != "" {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
@@ -51,10 +52,7 @@ func differences(t *testing.T) (table []difference) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(filepath.Join("testdata", name+".txt")))(t)
 	return string(text)
 }
 
@@ -84,10 +82,7 @@ func TestFakeIsWhatItStandsFor(t *testing.T) {
 	for _, r := range runtimes.All() {
 		t.Run(r.Name, func(t *testing.T) {
 			t.Parallel()
-			real, err := Parse(read(t, r.Name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			real := testkit.Must(Parse(read(t, r.Name)))(t)
 			fake := recordFake(t, r)
 			for _, d := range table {
 				if !slices.Contains(d.runtimes, r.Name) {
@@ -110,9 +105,7 @@ func recordFake(t *testing.T, r runtimes.Runtime) Transcript {
 	client := crikit.OnFake(t, r.Profile, 1)
 	client.Namespace, client.Image = "conformance", "example.local/tool:1"
 	pull := &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: client.Image}}
-	if _, err := client.Images().PullImage(t.Context(), pull); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(client.Images().PullImage(t.Context(), pull))(t)
 	got, err := Record(t.Context(), client, r.Traits, 250*time.Millisecond)
 	if err != nil {
 		t.Fatalf("%v, after\n%s", err, got)
@@ -124,14 +117,8 @@ func recordFake(t *testing.T, r runtimes.Runtime) Transcript {
 // root module is also built against a CRI without them, and describes them itself.
 func TestStreamingListsByTheNewestCRI(t *testing.T) {
 	c, ctx := crikit.OnFake(t, "containerd-2", 1), t.Context()
-	pod, err := c.RunPod(ctx, "u", "p", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := c.CreateAndStart(ctx, pod, crikit.Spec{Name: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pod := testkit.Must(c.RunPod(ctx, "u", "p", 0))(t)
+	id := testkit.Must(c.CreateAndStart(ctx, pod, crikit.Spec{Name: "c"}))(t)
 	sandboxes, err := c.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{Filter: &runtimeapi.PodSandboxFilter{}})
 	count(t, "sandboxes", 1, sandboxes, err, (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
 	for filter, want := range map[string]int{"": 1, id: 1, missing: 0} {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,15 +24,11 @@ func TestNamespaceIsAFence(t *testing.T) {
 	defer cancel()
 	other := *c
 	other.Namespace = "theirs"
-	if _, err := other.RunPod(ctx, "uid", "pod", 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(other.RunPod(ctx, "uid", "pod", 0))(t)
 	if truth, err := c.Truth(ctx); err != nil || len(truth) != 0 {
 		t.Errorf("truth %v, %v, want nothing of another namespace", truth, err)
 	}
-	if err := c.RemoveAll(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.RemoveAll(ctx))
 	if truth, err := other.Truth(ctx); err != nil || len(truth) != 1 {
 		t.Errorf("truth of the other namespace %v, %v, want its pod", truth, err)
 	}

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,30 +67,19 @@ func (r *rig) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.Ser
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	// A test's own directory may be too long for a socket.
-	dir, err := os.MkdirTemp("/tmp", "criproxy-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("/tmp", "criproxy-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r := &rig{events: make(chan string)}
 	runtime, listen := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "proxy.sock")
-	listener, err := net.Listen("unix", runtime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testkit.Must(net.Listen("unix", runtime))(t)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, r)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener) }()
 	t.Cleanup(func() { server.Stop(); <-served })
-	if r.proxy, err = Start(listen, runtime); err != nil {
-		t.Fatal(err)
-	}
+	r.proxy = testkit.Must(Start(listen, runtime))(t)
 	t.Cleanup(r.proxy.Close)
-	conn, err := grpc.NewClient("unix:"+listen, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnectAtOnce))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(grpc.NewClient("unix:"+listen, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnectAtOnce)))(t)
 	t.Cleanup(func() { conn.Close() })
 	r.client = runtimeapi.NewRuntimeServiceClient(conn)
 	return r
@@ -118,10 +109,7 @@ func (r *rig) subscribe(t *testing.T) func(n int) ([]string, codes.Code) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	stream, err := r.client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(r.client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
 	return func(n int) (got []string, code codes.Code) {
 		for len(got) < n {
 			event, err := stream.Recv()
@@ -281,8 +269,6 @@ func TestDownAndUp(t *testing.T) {
 	if err := r.list(t, patience); status.Code(err) != codes.Unavailable {
 		t.Errorf("while down: error %v, want Unavailable", err)
 	}
-	if err := r.proxy.Up(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, r.proxy.Up())
 	r.reconnects(t)
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
@@ -152,9 +153,7 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.results = cmp.Or(*results, filepath.Join(run.root, "build", "node", "results"))
-	if err := errors.Join(os.RemoveAll(run.results), os.MkdirAll(run.results, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(os.RemoveAll(run.results), os.MkdirAll(run.results, 0o755)))
 	names := strings.Split(cmp.Or(*onNames, runtimes.Default().Name), ",")
 	if names[0] == "all" {
 		names = runtimes.Names()
@@ -187,17 +186,11 @@ func TestNode(t *testing.T) {
 // prepare builds the programs for a run on a runtime; for a runtime in place only ours.
 func prepare(t *testing.T, name string) *env {
 	t.Helper()
-	kind, err := runtimes.ByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kind := testkit.Must(runtimes.ByName(name))(t)
 	if *endpoint != "" {
 		name = ""
 	}
-	set, err := components.Build(run.ctx, name, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testkit.Must(components.Build(run.ctx, name, t.Output()))(t)
 	if *endpoint != "" && *imageRef == "" {
 		archive := filepath.Join(run.results, "workload-image.tar")
 		err := image.PackFile(archive, set.Workload(), image.DefaultRef)
@@ -231,9 +224,7 @@ func (e *env) run(t *testing.T, s Scenario) {
 	if *endpoint != "" && s.Private != "" {
 		t.Skip("not applicable: " + s.Private)
 	}
-	if err := os.MkdirAll(st.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(st.Dir, 0o755))
 	soaking, _ := time.ParseDuration(os.Getenv(envSoak)) // 18-soak refuses a bad value
 	var cancel context.CancelFunc
 	st.ctx, cancel = context.WithTimeoutCause(run.ctx, limit+2*soaking, fmt.Errorf("the scenario did not end within %v", limit+2*soaking))
