@@ -211,7 +211,6 @@ func TestStreamFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, Config{Faults: tt.faults}, func(t *testing.T, w *world) {
 				conn := w.dial(t, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
-				defer conn.Close()
 				l := w.listen(conn)
 				oneLife(t, w, 0)
 				time.Sleep(time.Minute)
@@ -243,7 +242,6 @@ func TestStalledStreamBlocksNobody(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		other := w.dial(t)
-		defer other.Close()
 		l2 := w.listen(other)
 		w.flood(sb, 5)
 		if n, m := len(l.stop()), len(l2.stop()); n != 0 || m != 5 {

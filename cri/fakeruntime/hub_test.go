@@ -35,7 +35,6 @@ func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, w *world) {
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
 		other := w.dial(t)
-		defer other.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		must(w.cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
@@ -122,7 +121,6 @@ func TestBacklogGoesToTheFirstSubscriber(t *testing.T) {
 		time.Sleep(2*time.Minute + 59*time.Second)
 		first := w.listen(w.conn)
 		other := w.dial(t)
-		defer other.Close()
 		second := w.listen(other)
 		if n := len(second.stop()); n != 0 {
 			t.Errorf("the second subscriber got %d events of the backlog", n)
@@ -180,7 +178,6 @@ func TestSeveralSubscribers(t *testing.T) {
 				var subs []*listening
 				for range 3 {
 					conn := w.dial(t)
-					defer conn.Close()
 					subs = append(subs, w.listen(conn))
 				}
 				sb := must(w.rt.AddPod(PodSpec{}))(t)
@@ -257,7 +254,6 @@ func TestCrioSlowClientHoldsUpTheOthers(t *testing.T) {
 		defer cancel()
 		must(w.cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
 		other := w.dial(t)
-		defer other.Close()
 		l := w.listen(other)
 		sb := must(w.rt.AddPod(PodSpec{}))(t)
 		w.flood(sb, 500)

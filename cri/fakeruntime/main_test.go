@@ -81,13 +81,16 @@ func newWorld(t *testing.T, cfg Config) *world {
 	return w
 }
 
+// dial connects to the runtime until the end of the test.
 func (w *world) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	return must(grpc.NewClient("passthrough:///bufconn", append([]grpc.DialOption{
+	conn := must(grpc.NewClient("passthrough:///bufconn", append([]grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.lis.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 30)),
 	}, opts...)...))(t)
+	t.Cleanup(func() { conn.Close() })
+	return conn
 }
 
 // These calls of a kubelet must succeed.

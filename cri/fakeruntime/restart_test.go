@@ -38,7 +38,6 @@ func TestRestart(t *testing.T) {
 		}
 		time.Sleep(2500*time.Millisecond - time.Since(begin2000()))
 		conn := w.dial(t)
-		defer conn.Close()
 		cri := runtimeapi.NewRuntimeServiceClient(conn)
 		_, err := cri.Version(t.Context(), &runtimeapi.VersionRequest{})
 		if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != "server is not initialized yet" {

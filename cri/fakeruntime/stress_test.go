@@ -44,7 +44,6 @@ func TestEverythingAtOnce(t *testing.T) {
 					}
 					for range 2 {
 						conn := w.dial(t, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
-						defer conn.Close()
 						wg.Go(func() { follow(ctx, runtimeapi.NewRuntimeServiceClient(conn)) })
 					}
 					for range 2 {

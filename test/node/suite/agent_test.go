@@ -20,6 +20,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
@@ -50,19 +51,16 @@ func (t *T) NewAgent(settings ...func(*worker.Config)) *Agent {
 	for _, set := range settings {
 		set(&a.config)
 	}
-	log, err := os.Create(filepath.Join(t.Dir, a.name+".log"))
-	t.Check(err)
+	log := testkit.Must(os.Create(filepath.Join(t.Dir, a.name+".log")))(t)
 	defer log.Close()
-	self, err := os.Executable()
-	t.Check(err)
+	self := testkit.Must(os.Executable())(t)
 	cmd := exec.Command(cmp.Or(*another, self))
 	cmd.Env = append(os.Environ(), envAgent+"=1")
 	cmd.Stderr = log
-	a.Child, err = child.Run(a.name, cmd)
-	t.Check(err)
+	a.Child = testkit.Must(child.Run(a.name, cmd))(t)
 	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
 	defer cancel()
-	_, err = child.Ask[worker.Hello](ctx, a.Calls, "Start", a.config)
+	_, err := child.Ask[worker.Hello](ctx, a.Calls, "Start", a.config)
 	if err == nil && a.config.Truth != "" {
 		err = child.Tell(ctx, a.Calls, "Probe", float64(workerRate))
 	}
@@ -176,8 +174,7 @@ func (a *Agent) Stats() worker.Progress {
 
 // must returns an answer of the agent; an error ends the scenario.
 func must[A any](a *Agent, method string, argument any) A {
-	answer, err := child.Ask[A](a.t.ctx, a.Calls, method, argument)
-	a.t.Check(err)
+	answer := testkit.Must(child.Ask[A](a.t.ctx, a.Calls, method, argument))(a.t)
 	return answer
 }
 
@@ -238,8 +235,7 @@ func (a *Agent) Waits() []time.Duration { return must[worker.Report](a, "Report"
 
 // Metrics returns the agent's metrics.
 func (a *Agent) Metrics() map[string]float64 {
-	metrics, err := worker.Metrics(a.t.ctx, a.Calls)
-	a.t.Check(err)
+	metrics := testkit.Must(worker.Metrics(a.t.ctx, a.Calls))(a.t)
 	return metrics
 }
 

@@ -22,6 +22,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
@@ -56,25 +57,20 @@ const startLimit = 2 * time.Minute
 // with the scenario.
 func (t *T) start() {
 	socket, cgroup := *endpoint, ""
-	var err error
 	if socket == "" {
-		t.Daemon, err = daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image})
-		t.Check(err)
+		t.Daemon = testkit.Must(daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image}))(t)
 		t.Cleanup(func() { t.atEnd(t.stopForGood) })
 		t.StartRuntime()
 		socket, cgroup = t.Daemon.Endpoint(), "/"+filepath.Base(t.Dir)
 	}
-	t.Client, err = crikit.Dial(crikit.Options{
+	t.Client = testkit.Must(crikit.Dial(crikit.Options{
 		Endpoint: socket, Image: t.env.image, CgroupParent: cgroup,
 		Namespace: fmt.Sprintf("%s-%s", filepath.Base(run.dir), filepath.Base(t.Dir)),
-	})
-	t.Check(err)
+	}))(t)
 	t.Cleanup(func() { t.atEnd(t.removePods) })
-	version, err := t.Version(t.ctx, &runtimeapi.VersionRequest{})
-	t.Check(err)
+	version := testkit.Must(t.Version(t.ctx, &runtimeapi.VersionRequest{}))(t)
 	t.env.version = version.RuntimeName + " " + strings.TrimSuffix(version.RuntimeVersion, "+unknown") // built without version control
-	t.Proxy, err = criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://"))
-	t.Check(err)
+	t.Proxy = testkit.Must(criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://")))(t)
 	t.Cleanup(t.Proxy.Close)
 }
 
@@ -123,8 +119,7 @@ func (t *T) UID(name string) string { return t.Namespace + "-" + name }
 
 // Pod runs a pod.
 func (t *T) Pod(name string) *crikit.Pod {
-	pod, err := t.RunPod(t.ctx, t.UID(name), name, 0)
-	t.Check(err)
+	pod := testkit.Must(t.RunPod(t.ctx, t.UID(name), name, 0))(t)
 	return pod
 }
 
@@ -135,8 +130,7 @@ func (t *T) Container(pod *crikit.Pod, name string, args ...string) string {
 
 // Made creates and starts a container as specified.
 func (t *T) Made(pod *crikit.Pod, spec crikit.Spec) string {
-	id, err := t.CreateAndStart(t.ctx, pod, spec)
-	t.Check(err)
+	id := testkit.Must(t.CreateAndStart(t.ctx, pod, spec))(t)
 	return id
 }
 
@@ -181,8 +175,7 @@ func (t *T) Exited(ids ...string) (status *runtimeapi.ContainerStatus) {
 // failedStart creates a container with a command that does not exist, and returns its ID after its
 // start has failed.
 func (t *T) failedStart(pod *crikit.Pod) string {
-	id, err := t.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"})
-	t.Check(err)
+	id := testkit.Must(t.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"}))(t)
 	if err := t.Client.Start(t.ctx, id); err == nil {
 		t.Fatalf("a container with a command that does not exist started")
 	}
@@ -236,8 +229,7 @@ func (t *T) keeperOf(id string) int {
 }
 
 func (t *T) findKeeper(id string) (pid int, found bool) {
-	all, err := procfs.AllProcs()
-	t.Check(err)
+	all := testkit.Must(procfs.AllProcs())(t)
 	for _, p := range all {
 		words, _ := p.CmdLine() // of an ended process: none
 		if line := strings.Join(words, " "); strings.Contains(line, t.Traits.Keeper) && strings.Contains(line, id) {
@@ -249,15 +241,13 @@ func (t *T) findKeeper(id string) (pid int, found bool) {
 
 // pidOf returns the PID of a container.
 func (t *T) pidOf(id string) int {
-	answer, err := t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
-	t.Check(err)
+	answer := testkit.Must(t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}))(t)
 	return t.pidIn(answer.Info)
 }
 
 // pauseOf returns the PID of a sandbox's own process.
 func (t *T) pauseOf(id string) int {
-	answer, err := t.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
-	t.Check(err)
+	answer := testkit.Must(t.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true}))(t)
 	return t.pidIn(answer.Info)
 }
 

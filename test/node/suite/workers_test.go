@@ -19,6 +19,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/conformance"
 	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
@@ -110,8 +111,7 @@ func idle(t *T) {
 
 // cpu is the CPU time of a process so far.
 func (t *T) cpu(pid int) time.Duration {
-	spent, err := daemon.CPUTime(pid)
-	t.Check(err)
+	spent := testkit.Must(daemon.CPUTime(pid))(t)
 	return spent
 }
 
@@ -138,8 +138,7 @@ func conform(t *T) {
 		t.Check(os.WriteFile(path, []byte(got.String()), 0o644))
 		return
 	}
-	want, err := os.ReadFile(path)
-	t.Check(err)
+	want := testkit.Must(os.ReadFile(path))(t)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
 		t.Errorf("%s does not do what its transcript %s says; if that is right, record it anew with %s=1 (-want +got):\n%s", t.env.version, path, envUpdate, diff)
 	}
