@@ -89,12 +89,8 @@ func TestVerdict(t *testing.T) {
 	if v.Nodes != 6 || v.Trusted != 2 || v.Polling != 1 || v.Worth != "partial" || v.Groups[2].Missed != 0 || v.Groups[2].SavedShare < 0.5 || v.Groups[0].SavedShare > 0.2 {
 		t.Errorf("%+v", v)
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
-	for _, want := range []string{"containerd v2.4.2 pool=x", "n-b", "its scrape fails", "PARTIAL"} {
-		if !strings.Contains(string(page), want) {
-			t.Errorf("the page lacks %q (%v)", want, err)
-		}
-	}
+	page := testkit.Must(os.ReadFile(filepath.Join(dir, "report.html")))(t)
+	testkit.Says(t, "the page", string(page), "containerd v2.4.2 pool=x", "n-b", "its scrape fails", "PARTIAL")
 	status, stdout, stderr = fleet(args...)
 	if status != 0 || stderr != "" || !strings.Contains(stdout, "nodes to look at") {
 		t.Errorf("status %d: %s\n%s", status, stderr, stdout)
@@ -151,11 +147,8 @@ func TestClasses(t *testing.T) {
 	if v.Missed != 4950 || v.Lists != 90_000 || v.ListsPolled != 360_000 || v.SavedShare != 0.75 || v.Upgraded != 50 || len(v.Named) != 100 || v.Named[0].Missed != 99 {
 		t.Errorf("%+v", v.Totals)
 	}
-	for _, want := range []string{"70 more are named", "lost events on 99 of 100 nodes", "50 nodes changed"} {
-		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {
-			t.Errorf("the text lacks %q:\n%s", want, text)
-		}
-	}
+	words := strings.Join(strings.Fields(text.String()), " ")
+	testkit.Says(t, "the text", words, "70 more are named", "lost events on 99 of 100 nodes", "50 nodes changed")
 }
 
 // TestVerdictFails tries wrong usage, and servers that have nothing or are none.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 func TestSummarize(t *testing.T) {
@@ -238,9 +240,7 @@ func sample() *Result {
 func text(t *testing.T, d Document) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := d.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.WriteText(&b))
 	for line := range strings.Lines(b.String()) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > Columns {
 			t.Errorf("%d columns: %s", n, line)
@@ -253,15 +253,10 @@ func TestDocument(t *testing.T) {
 	r := sample()
 	r.Judge(false)
 	said := text(t, r.Document())
-	for _, want := range []string{
+	testkit.Says(t, "the summary", strings.Join(strings.Fields(said), " "),
 		"fake runtime as containerd-2", "3 pods × 1 container,", "faults drop=0.1", "evented", "generic", "500 µs", "4.20 ms", "24.0 MiB",
 		"included: 12 of the runtime, 11 received", "7.5 lists a minute", "restarted, its containers survived",
-		"StopPodSandbox failed 2 times, first: no space left on device", "with 100 such reads", "PASS: the cache equals the runtime in all of 3 pods",
-	} {
-		if !strings.Contains(strings.Join(strings.Fields(said), " "), want) {
-			t.Errorf("the summary lacks %q:\n%s", want, said)
-		}
-	}
+		"StopPodSandbox failed 2 times, first: no space left on device", "with 100 such reads", "PASS: the cache equals the runtime in all of 3 pods")
 	r.Load.Pods = 4
 	if said := text(t, r.Document()); !strings.Contains(strings.Join(strings.Fields(said), " "), "in all of 3 pods, of 4 that there should be;") {
 		t.Errorf("a pod that could not be made again is not named:\n%s", said)
@@ -281,11 +276,7 @@ func TestDocument(t *testing.T) {
 func TestStressEnds(t *testing.T) {
 	measured := StressResult{End: EndKnee, Steps: []StressStep{{Rate: 50, Achieved: 49}}, CheckedPods: 1, KneeRate: 49, KneeP99Seconds: 1.2, Events: 200, Late: 3}
 	said := text(t, measured.Document())
-	for _, want := range []string{"knee: events began to take a second", "49 containers/s", "1.20 s", "200 container events, 3 late"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("the summary lacks %q:\n%s", want, said)
-		}
-	}
+	testkit.Says(t, "the summary", said, "knee: events began to take a second", "49 containers/s", "1.20 s", "200 container events, 3 late")
 	for _, test := range []struct {
 		set         func(*StressResult)
 		unsupported bool

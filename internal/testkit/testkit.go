@@ -5,7 +5,10 @@
 // nothing of it, and so have their own.
 package testkit
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Must returns a function that returns v, or ends the test with err.
 func Must[T any](v T, err error) func(testing.TB) T {
@@ -21,5 +24,15 @@ func Check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Says fails the test for each part that a text lacks.
+func Says(t testing.TB, name, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s lacks %q:\n%s", name, part, text[:min(len(text), 4000)])
+		}
 	}
 }

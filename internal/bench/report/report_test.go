@@ -82,12 +82,7 @@ func TestFiles(t *testing.T) {
 	if text := read(BenchmarksFile); !strings.Contains(text, "fault: [drop=0.1 cut=1]\nrate: 100\nBenchmarkRun/mode=evented 1 903 calls 0.4 cpu-sec 3 lists ") || !strings.Contains(text, " 0.003 p99-sec") {
 		t.Errorf("%s: %s", BenchmarksFile, text)
 	}
-	page := read(pageFile)
-	for _, want := range []string{"PASS", "it is 900", "3 ms", "<td>903</td>", "<td>3</td>", "<td>400 ms</td>", "Backoff", "uPlot", `"text":"runtime restart"`, `"points":[[0,`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
+	testkit.Says(t, "the page", read(pageFile), "PASS", "it is 900", "3 ms", "<td>903</td>", "<td>3</td>", "<td>400 ms</td>", "Backoff", "uPlot", `"text":"runtime restart"`, `"points":[[0,`)
 }
 
 // TestPageIsOneFile wants no link to anything outside, and nothing of a finding as code.

@@ -50,13 +50,7 @@ type scene struct {
 // play watches in a bubble of virtual time.
 func (s scene) play(t *testing.T) (o outcome) {
 	t.Helper()
-	if s.profile == "" {
-		s.profile = "containerd-2"
-	}
-	if s.rate == 0 {
-		s.rate = 20
-	}
-	profile := testkit.Must(fakeruntime.ProfileByName(s.profile))(t)
+	profile := testkit.Must(fakeruntime.ProfileByName(cmp.Or(s.profile, "containerd-2")))(t)
 	faults := testkit.Must(fakeruntime.ParseFaults(strings.Fields(s.faults)...))(t)
 	logs := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +61,7 @@ func (s scene) play(t *testing.T) (o outcome) {
 		defer group.Wait()
 		defer stop()
 		driver := load.New(load.Config{
-			Conn: onfake.Connect(t, dial), RunID: "w", Pods: 4, Containers: 2, Rate: s.rate, Seed: 1, Image: fakeruntime.WorkloadImage,
+			Conn: onfake.Connect(t, dial), RunID: "w", Pods: 4, Containers: 2, Rate: cmp.Or(s.rate, 20), Seed: 1, Image: fakeruntime.WorkloadImage,
 			JobLife: cmp.Or(s.life, 20*time.Millisecond), CallTimeout: time.Second, LogDirectory: logs, JobsOnly: s.jobs,
 		})
 		testkit.Check(t, driver.Setup(ctx))
@@ -82,12 +76,7 @@ func (s scene) play(t *testing.T) (o outcome) {
 		if options.Out == nil {
 			options.Out = &stdout
 		}
-		if options.Mode == "" {
-			options.Mode = worker.Evented
-		}
-		if options.Duration == 0 {
-			options.Duration = 20 * time.Second
-		}
+		options.Mode, options.Duration = cmp.Or(options.Mode, worker.Evented), cmp.Or(options.Duration, 20*time.Second)
 		o.summary, o.err = watch.Run(ctx, options)
 		o.stdout, o.stderr = stdout.String(), stderr.String()
 	})
