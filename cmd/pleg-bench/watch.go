@@ -59,8 +59,8 @@ the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
 			if o.Raw && o.Mode != worker.Evented {
 				return cli.Usagef("--raw prints the event stream: it does not go with --mode generic")
 			}
-			if o.Duration < 0 {
-				return cli.Usagef("--duration %v: it must not be negative", o.Duration)
+			if o.Duration < 0 || o.StatusEvery < 0 {
+				return cli.Usagef("--duration %v, --status-every %v: they must not be negative", o.Duration, o.StatusEvery)
 			}
 			if err := output.Check(watch.BlankSummary()); err != nil {
 				return err

@@ -31,6 +31,9 @@ func (r *Result) Document() Document {
 	if len(r.Load.Faults) > 0 {
 		head += ", faults " + strings.Join(r.Load.Faults, " ")
 	}
+	if l := r.Load; l.Changes > 0 && l.AchievedRate < 0.9*l.Rate && len(r.NoVerdict) == 0 {
+		head += fmt.Sprintf("; %.3g changes/s were asked for, and the load took %s", l.Rate, Seconds(float64(l.Changes)/l.AchievedRate))
+	}
 	d.Lines = []string{head}
 	switch {
 	case r.OK:

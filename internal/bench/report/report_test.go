@@ -79,7 +79,7 @@ func TestFiles(t *testing.T) {
 		len(back.Timeline[0].Points) != 50 || len(back.Timeline[0].Samples) != 50 || len(back.Failures) != 2 {
 		t.Errorf("result.json: %v, schema %s, %d failures", err, back.Schema, len(back.Failures))
 	}
-	if text := read(BenchmarksFile); !strings.Contains(text, "fault: [drop=0.1 cut=1]\nrate: 100\nBenchmarkRun/mode=evented 1 903 calls 0.4 cpu-sec 3 lists ") || !strings.Contains(text, " 0.003 p99-sec") {
+	if text := read(BenchmarksFile); !strings.Contains(text, "fault: [drop=0.1 cut=1]\nrate: 100\nverdict: PASS\nBenchmarkRun/mode=evented 1 903 calls 0.4 cpu-sec 3 lists ") || !strings.Contains(text, " 0.003 p99-sec") {
 		t.Errorf("%s: %s", BenchmarksFile, text)
 	}
 	testkit.Says(t, "the page", read(pageFile), "PASS", "it is 900", "3 ms", "<td>903</td>", "<td>3</td>", "<td>400 ms</td>", "Backoff", "uPlot", `"text":"runtime restart"`, `"points":[[0,`)

@@ -81,6 +81,9 @@ func (s *Saved) writeBenchmarks(w io.Writer) error {
 	for _, key := range slices.Sorted(maps.Keys(s.Setup)) {
 		fmt.Fprintf(&b, "%s: %s\n", key, strings.Join(strings.Fields(s.Setup[key]), " "))
 	}
+	if verdict, _, _ := strings.Cut(s.Result.Document().Verdict, ":"); verdict != "" {
+		fmt.Fprintf(&b, "verdict: %s\n", verdict) // benchstat keeps runs of other verdicts apart
+	}
 	for _, line := range s.Result.Benchmarks() {
 		fmt.Fprintf(&b, "Benchmark%s 1", line.Name)
 		for _, f := range line.Figures {

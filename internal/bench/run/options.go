@@ -4,10 +4,12 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -98,6 +100,15 @@ func (o Options) Validate() error {
 		if d.v < 0 {
 			bad("--%s %v: it must not be negative", d.flag, d.v)
 		}
+	}
+	if o.Compare && o.Mode == worker.Generic {
+		bad("--compare: the other PLEG polls too; use --mode %s", worker.Evented)
+	}
+	if base := cmp.Or(o.RelistBase, time.Second); o.RelistMax > 0 && o.RelistMax < base {
+		bad("--relist-max %v: it must not be shorter than --relist-base, %v", o.RelistMax, base)
+	}
+	if _, _, err := net.SplitHostPort(o.MetricsAddr); o.MetricsAddr != "" && err != nil {
+		bad("--metrics-addr %s: use HOST:PORT, such as 127.0.0.1:9464", o.MetricsAddr)
 	}
 	if o.RestartAt > 0 && o.RestartAt >= o.Duration {
 		bad("--restart-runtime-at %v: the load ends at %v", o.RestartAt, o.Duration)
