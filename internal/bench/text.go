@@ -26,13 +26,17 @@ func (c *ComparisonResult) noEvents() bool {
 // Document implements [Finding].
 func (r *Result) Document() Document {
 	d := Document{Title: r.Runtime.String(), Tables: []Table{r.table()}, Story: r.story(), Tone: Bad}
-	head := fmt.Sprintf("%s × %s, %.3g changes/s for %s, seed %d", Count(r.Load.Pods, "pod"), Count(r.Load.Containers, "container"), r.Load.AchievedRate,
-		Seconds(r.Load.DurationSeconds), r.Load.Seed)
+	l, span := r.Load, r.Load.DurationSeconds
+	slow := l.Changes > 0 && l.AchievedRate < 0.9*l.Rate && len(r.NoVerdict) == 0
+	if slow {
+		span = float64(l.Changes) / l.AchievedRate
+	}
+	head := fmt.Sprintf("%s × %s, %.3g changes/s for %s, seed %d", Count(l.Pods, "pod"), Count(l.Containers, "container"), l.AchievedRate, Seconds(span), l.Seed)
+	if slow {
+		head += fmt.Sprintf(" (asked for: %g changes/s for %s)", l.Rate, Seconds(l.DurationSeconds))
+	}
 	if len(r.Load.Faults) > 0 {
 		head += ", faults " + strings.Join(r.Load.Faults, " ")
-	}
-	if l := r.Load; l.Changes > 0 && l.AchievedRate < 0.9*l.Rate && len(r.NoVerdict) == 0 {
-		head += fmt.Sprintf("; %.3g changes/s were asked for, and the load took %s", l.Rate, Seconds(float64(l.Changes)/l.AchievedRate))
 	}
 	d.Lines = []string{head}
 	switch {

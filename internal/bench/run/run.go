@@ -180,12 +180,19 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	return context.Cause(asked)
 }
 
+// runUnderWay bounds the unfinished actions of a run, which ends with them: a runtime behind the
+// rate makes the run somewhat longer only.
+const runUnderWay = 256
+
 // openRuntime starts the fake runtime or connects to a real runtime, and makes the load's driver.
 func (r *runner) openRuntime(ctx context.Context) error {
 	o := &r.options
 	config := load.Config{
 		RunID: r.runID, Pods: o.Pods, Containers: o.Containers, Rate: o.Rate, Seed: o.Seed, JobLife: o.JobLife, Image: o.Image, Args: o.Args,
 		OnFact: r.onFact, Logger: o.Logger, JobsOnly: r.jobsOnly, Parallel: o.Parallel,
+	}
+	if !r.jobsOnly {
+		config.UnderWay = runUnderWay
 	}
 	if o.Endpoint == "" {
 		faults, err := fakeruntime.ParseFaults(o.Faults...)
