@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package machine makes a node in namespaces of its own, as root on a machine with cgroups of
-// version 1.
+// Package machine makes a node in namespaces of its own, as root on a machine with cgroups of any
+// version.
 //
 // # Model
 //
@@ -117,9 +117,6 @@ func copyProgram(to string) error {
 // command has ended. The command has the standard files of this process.
 func (m Machine) Run() error {
 	runtime.LockOSThread() // Unshare moves a thread, and the command must be its child
-	if unshare.Unified() {
-		return errors.New("machine: the cgroups are of version 2, and a node needs those of version 1")
-	}
 	if err := unshare.EnterCgroup(m.Cgroup); err != nil {
 		return fmt.Errorf("machine: cgroups of the node: %w", err)
 	}

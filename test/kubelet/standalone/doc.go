@@ -10,10 +10,10 @@
 // logs, configuration. [Node.Start] starts a kubelet of any version, as often as needed. The
 // kubelet lives in its own mount namespace, in which its required kernel settings read as wanted,
 // /var/lib, /var/log and /var/cache are empty, and every other mount is read-only but the node's
-// own folders and the cgroup named by Config.CgroupRoot. It changes nothing of the machine, not
-// even by mistake: a kubelet that finds an unknown container without a log path removes the files
-// of its own working directory (github.com/kubernetes/kubernetes/issues/107717), which would be the
-// machine's root.
+// own folders and the cgroup named by Config.CgroupRoot (version 2: the cgroup namespace). It
+// changes nothing of the machine, not even by mistake: a kubelet that finds an unknown container
+// without a log path removes the files of its own working directory
+// (github.com/kubernetes/kubernetes/issues/107717), which would be the machine's root.
 //
 // # Concurrency
 //

@@ -50,7 +50,9 @@ func RunInside(args []string) error {
 		return err
 	}
 	writable := f.writable()
-	if cgroup != "" {
+	if cgroup != "" && unshare.Unified() { // no kubelet goes to another mount below: openat2(2)
+		writable = append(writable, cgroups)
+	} else if cgroup != "" {
 		writable = append(writable, unshare.Cgroups(cgroup)...)
 	}
 	if logs != "" {

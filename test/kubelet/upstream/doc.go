@@ -17,7 +17,7 @@
 //
 // # Limits
 //
-// Root, cgroup v1, and runc, busybox-static and containernetworking-plugins from apt. Specs that
+// Root, and runc, busybox-static and containernetworking-plugins from apt. Specs that
 // need D-Bus (the runtime stopped through systemd, graceful shutdown), NFS, GPUs, AppArmor or swap
 // are not selected.
 //
