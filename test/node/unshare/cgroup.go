@@ -116,7 +116,7 @@ func MountCgroups() error {
 	if err != nil {
 		return err
 	}
-	unified := Unified()
+	unified := strings.HasPrefix(string(text), "0::") // the only line, whatever is mounted
 	_ = unix.Unmount(cgroups, unix.MNT_DETACH) // those with another root, if there are any
 	if unified {
 		return unix.Mount("cgroup", cgroups, "cgroup2", 0, "")
