@@ -246,14 +246,14 @@ type sample struct {
 }
 
 // memory are the counters of answers from memory, and their names.
-var memory = regexp.MustCompile(`^evented_pleg_(lists)_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`)
+var memory = regexp.MustCompile(`^evented_pleg_lists_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`)
 
 func (w *World) sample() (s sample) {
 	m := w.metrics()
 	s.memory = make(map[string]uint64)
 	for name, n := range m {
 		if part := memory.FindStringSubmatch(name); part != nil {
-			s.memory[strings.TrimSuffix(part[1]+" "+part[2]+", "+part[3], ", ")] = uint64(n)
+			s.memory[strings.TrimSuffix("lists "+part[1]+", "+part[2], ", ")] = uint64(n)
 		}
 	}
 	s.kubelet = m["process_cpu_seconds_total"]
