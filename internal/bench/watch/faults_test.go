@@ -176,6 +176,17 @@ func TestContestedStream(t *testing.T) {
 	}
 }
 
+// TestNoEvents watches a runtime that offers no events: the summary shows the state that the stream
+// had to the end, not that of a generator that has ended.
+func TestNoEvents(t *testing.T) {
+	for faults, want := range map[string]string{"unimplemented=1": "Unsupported none", "": "Connected full"} {
+		s := scene{jobs: true, faults: faults, options: watch.Options{Output: "json", Duration: time.Minute}}.play(t).summary
+		if got := s.State + " " + string(s.Verdict.Worth); got != want {
+			t.Errorf("faults %q: %s, want %s", faults, got, want)
+		}
+	}
+}
+
 // TestExpectations judges a watch by bounds of which some are kept.
 func TestExpectations(t *testing.T) {
 	o := scene{jobs: true, faults: "duplicate=0.3"}.play(t)

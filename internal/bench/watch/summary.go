@@ -45,8 +45,8 @@ type Summary struct {
 	Series []bench.Series `json:"-"`
 }
 
-// sum prints the last lines, and sums up the observations.
-func (p *printer) sum(watched time.Duration) (*Summary, error) {
+// sum prints the last lines, and sums up the observations; last is the stream's state at the end.
+func (p *printer) sum(watched time.Duration, last pleg.StreamState) (*Summary, error) {
 	now := time.Now()
 	err := p.harvest(now)
 	if p.options.Output != "json" && err == nil {
@@ -57,14 +57,14 @@ func (p *printer) sum(watched time.Duration) (*Summary, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &Summary{
-		Time: now, Type: "Summary", Runtime: p.version.String(), Printed: p.printed, Series: t.track.timeline(), State: st.State.String(), Calls: client.Calls, Reports: p.reports,
+		Time: now, Type: "Summary", Runtime: p.version.String(), Printed: p.printed, Series: t.track.timeline(), State: last.String(), Calls: client.Calls, Reports: p.reports,
 		Facts: stream.Facts{
 			Seconds: watched.Seconds(), ConnectedSeconds: p.connected.Seconds(),
 			Missed: st.Missed, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals, Overruled: st.Overruled,
 			Lists: st.Relists, ListErrors: st.RelistErrors, ListsHung: t.hung[listCall],
 			Reads: max(st.Inspections-t.readErr, 0), ReadErrors: t.readErr, ReadsHung: t.hung[readCall],
 			Malformed: int(client.Malformed), ListedTwice: int(client.Duplicates), Unattributed: client.Unattributed, UnknownPhase: t.unknown,
-			Contested: t.contested, Unsupported: st.State == pleg.StreamUnsupported, Longest: longestPeriod,
+			Contested: t.contested, Unsupported: last == pleg.StreamUnsupported, Longest: longestPeriod,
 		},
 		ListSeconds: t.took[listCall].Seconds(), ReadSeconds: t.took[readCall].Seconds(), TakenBack: st.Regressions,
 	}

@@ -134,13 +134,14 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
 	p := &printer{watched: w, options: o, reports: make(map[pleg.Reason]int)}
 	err = p.loop(ctx)
+	last := w.generator.Stats().State // Idle once the generator has ended
 	w.tap.close()
 	stop(context.Canceled)
 	group.Wait()
 	if cause := context.Cause(runCtx); err == nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
-	summary, sumErr := p.sum(time.Since(begun))
+	summary, sumErr := p.sum(time.Since(begun), last)
 	if err == nil { // else the same error again
 		err = sumErr
 	}

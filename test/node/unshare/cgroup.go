@@ -117,7 +117,7 @@ func MountCgroups() error {
 		return err
 	}
 	unified := strings.HasPrefix(string(text), "0::") // the only line, whatever is mounted
-	_ = unix.Unmount(cgroups, unix.MNT_DETACH) // those with another root, if there are any
+	_ = unix.Unmount(cgroups, unix.MNT_DETACH)        // those with another root, if there are any
 	if unified {
 		return unix.Mount("cgroup", cgroups, "cgroup2", 0, "")
 	}
