@@ -9,7 +9,8 @@
 // --help` and docs/pleg-bench.md.
 //
 // The exit status is 0 if all is well, 1 if a run failed or found something wrong, 2 if called
-// wrongly, 3 if only a bound of --expect was not kept, and 130 if interrupted.
+// wrongly, 3 if only a bound of --expect was not kept, 130 if interrupted, and 141 if nobody reads
+// the output to its end.
 package main
 
 import (

@@ -25,9 +25,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -42,6 +44,8 @@ const (
 	ExitUsage       = 2
 	ExitUnmet       = 3
 	ExitInterrupted = 130
+	// ExitUnread is the status of a program that SIGPIPE ends.
+	ExitUnread = 141
 )
 
 var (
@@ -102,6 +106,8 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 		return ExitFailure
 	case errors.Is(err, ErrUnmet):
 		return ExitUnmet
+	case unwritten(err) && errors.Is(err, syscall.EPIPE): // as of `| head`: nobody is there to be told
+		return ExitUnread
 	}
 	say(err)
 	if hint != nil {
@@ -112,6 +118,19 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 		return ExitUsage
 	}
 	return ExitFailure
+}
+
+// unwritten reports whether all that went wrong is output that could not be written.
+func unwritten(err error) bool {
+	switch e := err.(type) {
+	case nil:
+		return false
+	case *fs.PathError:
+		return e.Path == os.Stdout.Name() || e.Path == os.Stderr.Name()
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(part error) bool { return !unwritten(part) })
+	}
+	return unwritten(errors.Unwrap(err))
 }
 
 // endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM

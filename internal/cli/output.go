@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -71,7 +70,7 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 	} else {
 		err = saved.Result.Document().WriteText(cmd.OutOrStdout())
 	}
-	if err != nil && !errors.Is(left, syscall.EPIPE) { // named already
+	if err != nil && !unwritten(left) { // else named already
 		left = errors.Join(fmt.Errorf("write the result: %w", err), left)
 	}
 	saved.Command = append([]string{cmd.Root().Name()}, os.Args[1:]...)

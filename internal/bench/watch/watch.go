@@ -22,6 +22,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,10 +143,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 		err = cause
 	}
 	summary, sumErr := p.sum(time.Since(begun), last)
-	if err == nil { // else the same error again
-		err = sumErr
-	}
-	return summary, errors.Join(err, summary.failure(w.tap))
+	return summary, cmp.Or(err, sumErr, summary.failure(w.tap)) // an output that is full is full again
 }
 
 // watched is a generator on a runtime with all its observers.
@@ -242,5 +240,5 @@ func (p *printer) loop(ctx context.Context) error {
 			err = p.look(now)
 		}
 	}
-	return fmt.Errorf("write: %w", err)
+	return fmt.Errorf("print the events: %w", err)
 }
