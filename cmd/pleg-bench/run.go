@@ -130,7 +130,14 @@ failed.`,
 				return cli.Usagef("--outage is for --restart-runtime-at, which is missing")
 			}
 			validate := func() error { return o.Validate() }
-			if err := l.begin(cmd, s, &o, validate, report.BlankRun()); err != nil {
+			blank := report.BlankRun()
+			if o.RestartAt == 0 {
+				blank.Outage = nil
+			}
+			if !o.Compare {
+				blank.Comparison = nil
+			}
+			if err := l.begin(cmd, s, &o, validate, blank); err != nil {
 				return err
 			}
 			result, err := run.Run(cmd.Context(), o)

@@ -55,6 +55,9 @@ func parseExpectation(text string, blank any) (Expectation, error) {
 	}
 	e := Expectation{text: text, path: m[1], op: m[2]}
 	found, err := e.value(blank)
+	if errors.Is(err, errNull) { // a list or a map
+		err = e.noNumber()
+	}
 	if err != nil && !errors.Is(err, errAbsent) {
 		return Expectation{}, err
 	}
@@ -108,8 +111,11 @@ var inMap = regexp.MustCompile(`(^|\.)(cost\.rpcs|load\.errors|stream\.delay(_se
 // counting matches paths into maps of counts, in which nothing is 0.
 var counting = regexp.MustCompile(`^(stream\.(flaws|skipped|reordered|endings)|reports)\.`)
 
-// errAbsent: a run has not measured the number.
-var errAbsent = errors.New("this run has no such number")
+// errAbsent: a run has not measured the number. With errNull the JSON says so.
+var (
+	errAbsent = errors.New("this run has no such number")
+	errNull   = fmt.Errorf("%w", errAbsent)
+)
 
 // value returns the number or the text that the expectation is about, and notes the whole path.
 func (e *Expectation) value(result any) (any, error) {
@@ -142,7 +148,7 @@ func (e *Expectation) value(result any) (any, error) {
 		case !ok:
 			return nil, e.noNumber()
 		default:
-			return nil, fmt.Errorf("--expect %q: the result has no %s (docs/pleg-bench.md lists its fields)", e.text, e.path)
+			return nil, fmt.Errorf("--expect %q: with these options the result has no %s (docs/pleg-bench.md lists its fields)", e.text, e.path)
 		}
 	}
 	if empty {
@@ -157,7 +163,7 @@ func (e *Expectation) value(result any) (any, error) {
 		}
 		return 0., nil
 	case nil:
-		return nil, errAbsent
+		return nil, errNull
 	}
 	return nil, e.noNumber()
 }
