@@ -90,7 +90,10 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 	defer cancel(nil)
 	defer endAtSignals(cancel)()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	refuse(root)
+	cmd, err := root.ExecuteContextC(ctx)
 	say := func(what any) { fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.CommandPath(), what) }
 	printed := errors.Is(err, ErrBad) || errors.Is(err, ErrUnmet)
 	switch cause := context.Cause(ctx); {
@@ -114,7 +117,7 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 		fmt.Fprint(root.ErrOrStderr(), hint(err))
 	}
 	if IsUsage(err) {
-		fmt.Fprintf(root.ErrOrStderr(), "Run %s --help, or with a command, for how it is used.\n", root.CommandPath())
+		fmt.Fprintf(root.ErrOrStderr(), "See %s --help.\n", cmd.CommandPath())
 		return ExitUsage
 	}
 	return ExitFailure
@@ -182,6 +185,26 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 		near = ": did you mean " + strings.Join(names, " or ") + "?"
 	}
 	return Usagef("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), near)
+}
+
+// refuse gives the commands of the library usage errors, for a topic or a shell that is not there.
+func refuse(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if topic, rest, _ := root.Find(args); len(rest) > 0 {
+					return topic.ValidateArgs(rest)
+				}
+				return nil
+			}
+		case "completion":
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			for _, c := range append(cmd.Commands(), cmd) {
+				c.Args = NoArgs
+			}
+		}
+	}
 }
 
 // Line is a line of progress, each text in place of the one before. It shows nothing unless its

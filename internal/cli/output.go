@@ -24,12 +24,14 @@ type Output struct {
 	// Lines prints JSON in a line, below others.
 	Lines bool
 
+	flags  *pflag.FlagSet
 	bounds []report.Expectation
 	expect []string
 }
 
 // AddFlags adds the flags, with the help of --output and an example of --expect.
 func (o *Output) AddFlags(flags *pflag.FlagSet, form, example string) {
+	o.flags = flags
 	flags.StringVarP(&o.Form, "output", "o", "text", form)
 	flags.StringVar(&o.Dir, "out", "", "keep what was found in this folder: report.html, result.json, benchstat.txt")
 	flags.StringArrayVar(&o.expect, "expect", nil, "exit with 3 unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
@@ -44,7 +46,11 @@ func (o *Output) Check(blank any) (err error) {
 	if o.bounds, err = report.ParseExpectations(o.expect, blank); err != nil {
 		return Usage(err)
 	}
-	if o.Dir == "" {
+	switch {
+	case o.Dir != "":
+	case o.flags.Changed("out"):
+		return Usagef("--out is empty: name a folder, or leave the flag out")
+	default:
 		return nil
 	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {

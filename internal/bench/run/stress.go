@@ -78,7 +78,7 @@ func (o StressOptions) filled() StressOptions {
 	if o.MaxRate == 0 {
 		o.MaxRate = max(most, o.StartRate)
 	}
-	o.Mode, o.Compare, o.Rate, o.Duration, o.ProbeRate = worker.Evented, false, 0, o.StepFor, 0
+	o.Mode, o.Compare, o.Rate, o.Duration, o.ProbeRate = worker.Evented, false, 0, max(o.StepFor, time.Second), 0
 	return o
 }
 
