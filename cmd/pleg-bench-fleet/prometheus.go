@@ -58,19 +58,19 @@ func (s source) read(ctx context.Context) ([]*node, error) {
 	each := func(query string, create bool, set func(n *node, labels model.Metric, v float64)) error {
 		value, warnings, _, err := s.api.Query(ctx, query, at)
 		if err != nil {
-			return fmt.Errorf("ask Prometheus for %s: %w", query, err)
+			return fmt.Errorf("a query of Prometheus failed: %w\nThe query: %s", err, query)
 		}
 		for _, w := range warnings {
 			s.warn(w)
 		}
 		vector, ok := value.(model.Vector)
 		if !ok {
-			return fmt.Errorf("ask Prometheus for %s: the answer is a %s, not a vector", query, value.Type())
+			return fmt.Errorf("a query of Prometheus gave a %s, not a vector\nThe query: %s", value.Type(), query)
 		}
 		for _, sample := range vector {
 			name := string(sample.Metric[model.LabelName(s.nodeLabel)])
 			if name == "" {
-				return fmt.Errorf("a series of %s has no label %s: name the label that holds the node with --node-label, such as instance", query, s.nodeLabel)
+				return fmt.Errorf("a series has no label %s: name the label that holds the node with --node-label, such as instance\nThe query: %s", s.nodeLabel, query)
 			}
 			n := nodes[name]
 			if n == nil && !create {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -83,8 +84,10 @@ var labelForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 func (o *verdictOptions) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.prometheus == "" {
+	if u, err := url.Parse(o.prometheus); o.prometheus == "" {
 		bad("--prometheus is missing: name the address of Prometheus, such as http://127.0.0.1:9090")
+	} else if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		bad("--prometheus %s: write a URL, such as http://127.0.0.1:9090", o.prometheus)
 	}
 	if o.window < 10*time.Second {
 		bad("--window %v: it must be at least 10s", o.window)

@@ -172,6 +172,9 @@ func TestVerdictFails(t *testing.T) {
 		says   string
 	}{
 		"":                                                      {2, "--prometheus is missing"},
+		"--prometheus foo":                                      {2, "--prometheus foo: write a URL"},
+		"--prometheus 127.0.0.1:9090":                           {2, "http://127.0.0.1:9090"},
+		"-v":                                                    {2, "'v' in -v"},
 		"--prometheus http://x --window 1s":                     {2, "--window 1s"},
 		"--prometheus http://x --window soon":                   {2, "soon"},
 		"--prometheus http://x --trusted 1h":                    {2, "--trusted 1h0m0s"},
@@ -181,7 +184,7 @@ func TestVerdictFails(t *testing.T) {
 		"--prometheus http://x --expect nonsense<1":             {2, "nonsense"},
 		"--prometheus http://x extra":                           {2, "extra"},
 		"--prometheus http://x --token-file /nowhere":           {2, "/nowhere"},
-		"--prometheus http://127.0.0.1:1":                       {1, "connection refused"},
+		"--prometheus http://127.0.0.1:1":                       {1, "fleet: a query of Prometheus failed: Post"},
 		"--prometheus " + empty.URL:                             {1, "401"},
 		"--prometheus " + empty.URL + "/ --token-file " + token: {1, "no node has metrics"},
 		"--prometheus " + unlabelled.URL:                        {1, "--node-label"},

@@ -77,6 +77,7 @@ const HelpWidth = 80
 // Prepare completes a root command: the version, errors of usage, and the width of help texts.
 func Prepare(root *cobra.Command, commit string) {
 	root.Version, root.Args, root.SilenceErrors, root.SilenceUsage = Version(commit), NoArgs, true, true
+	root.Flags().Bool("version", false, "print the version") // cobra's takes -v, which is --verbose
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", HelpWidth)
