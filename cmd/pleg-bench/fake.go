@@ -68,6 +68,9 @@ A container of another one is refused, as real runtimes do, until it was pulled
 			if socket == "" {
 				return cli.Usagef("--socket is missing: name the unix socket to listen on, such as --socket /tmp/cri.sock")
 			}
+			if !cmd.Flags().Changed("seed") {
+				fake.seed = uint64(time.Now().UnixMilli()) // IDs depend on it, and no restarted runtime repeats any
+			}
 			profile, err := fakeruntime.ProfileByName(fake.profile)
 			if err != nil {
 				return cli.Usagef("--profile: %w", err)
@@ -108,8 +111,8 @@ A container of another one is refused, as real runtimes do, until it was pulled
 				if isChild {
 					return
 				}
-				fmt.Fprintf(s.err, "%s %s as %s, with %d pods, on unix://%s. Ctrl-C ends it.\n",
-					rt.Profile().RuntimeName, rt.Profile().RuntimeVersion, fake.profile, pods, socket)
+				fmt.Fprintf(s.err, "%s %s as %s, with %d pods and seed %d, on unix://%s. Ctrl-C ends it.\n",
+					rt.Profile().RuntimeName, rt.Profile().RuntimeVersion, fake.profile, pods, fake.seed, socket)
 				if rate > 0 {
 					<-churned
 					go func() { churned <- churn(ctx, socket, max(pods, 1), max(containers, 1), rate, fake.seed) }()
@@ -124,6 +127,7 @@ A container of another one is refused, as real runtimes do, until it was pulled
 	flags.SortFlags = false
 	flags.StringVar(&socket, "socket", "", "path of the unix socket to listen on")
 	fake.add(flags)
+	flags.Lookup("seed").DefValue = "another each time"
 	flags.IntVar(&pods, "pods", 0, "pods that are there from the beginning")
 	flags.IntVar(&containers, "containers", 2, "containers in each of them")
 	flags.DurationVar(&life, "life", 0, "how long these containers live (default: until they are stopped)")
