@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -119,6 +121,9 @@ A container of another one is refused, as real runtimes do, until it was pulled
 				}
 			}
 			err = fakeproc.Serve(ctx, config)
+			if dir := filepath.Dir(socket); isChild && strings.HasPrefix(filepath.Base(dir), run.FakeFolder) {
+				err = errors.Join(err, os.RemoveAll(dir)) // the parent may have been killed
+			}
 			cancel()
 			return errors.Join(err, <-churned)
 		},

@@ -21,6 +21,9 @@ import (
 // startTimeout is how long a child may take to begin.
 const startTimeout = 20 * time.Second
 
+// FakeFolder begins the name of the folder with the fake runtime's socket and logs.
+const FakeFolder = "pleg-bench-run-"
+
 // fake is the fake runtime of a run, a child process.
 type fake struct {
 	fakeproc.Control
@@ -38,7 +41,7 @@ type fake struct {
 // startFake starts the runtime, and waits until it accepts connections. Failed is called if it ends
 // unasked.
 func startFake(ctx context.Context, o Options, failed func(error)) (f *fake, err error) {
-	dir, err := os.MkdirTemp("", "pleg-bench-run-")
+	dir, err := os.MkdirTemp("", FakeFolder)
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the fake runtime's socket: %w", err)
 	}
