@@ -53,7 +53,7 @@ func (p *printer) header() error {
 }
 
 const (
-	eventForm = "%-12s  %-16s  %-5s  %8s  %s\n"
+	eventForm = "%-12s  %-7s  %-5s  %8s  %s\n"
 	rawForm   = "%-12s  %-8s  %8s  %6s  %-15s  %s\n"
 )
 
@@ -125,7 +125,7 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 		from = "read"
 	}
 	what = strings.TrimSpace(fmt.Sprintf("%s/%s %s %.13s", cmp.Or(l.Namespace, "?"), cmp.Or(l.Pod, string(e.Pod)), what, e.ID))
-	_, err := fmt.Fprintf(p.options.Out, eventForm, now.Format(timeForm), e.Type, from, late, what)
+	_, err := fmt.Fprintf(p.options.Out, eventForm, now.Format(timeForm), strings.TrimPrefix(l.Type, "Container"), from, late, what)
 	return err
 }
 
@@ -157,7 +157,7 @@ func (p *printer) look(now time.Time) error {
 			Time: now, Type: "State", State: st.State.String(), RelistPeriodSeconds: st.RelistPeriod.Seconds(), Missed: st.Missed, Health: health,
 		})
 	}
-	_, err := fmt.Fprintf(p.options.Err, "%s  stream %s, relist period %s; %d pods, %d received, %d missed%s\n",
+	_, err := fmt.Fprintf(p.options.Err, "%s  stream %s, period %s; %d pods, %d received, %d missed%s\n",
 		now.Format(timeForm), st.State, bench.Short(st.RelistPeriod), len(p.cache.UIDs()), st.Claims, st.Missed, withSep("; unhealthy: ", health))
 	return err
 }
