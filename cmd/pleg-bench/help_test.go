@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // quiet are streams without a reader.
@@ -38,9 +39,7 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, c := range ours(t) {
 		var out bytes.Buffer
 		c.SetOut(&out)
-		if err := c.Help(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, c.Help())
 		if c.Long == "" || c.Example == "" {
 			t.Errorf("%s has no description or no example", c.CommandPath())
 		}

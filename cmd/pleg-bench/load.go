@@ -41,15 +41,15 @@ func (l *loadCommand) add(flags *pflag.FlagSet, o *run.Options, jobLife time.Dur
 	l.fake.add(flags)
 }
 
-// begin completes the options with the flags and validates them. Blank is a result for the names in
+// begin completes the options with the flags and validates all. Blank is a result for the names in
 // expectations.
-func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, validate func() error, blank any) error {
+func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, all interface{ Validate() error }, blank any) error {
 	if err := checkEndpointFlags(cmd, o.Endpoint); err != nil {
 		return err
 	}
 	o.Profile, o.Faults, o.Seed = l.fake.profile, l.fake.faults, l.fake.seed
 	o.Args = strings.Fields(l.args)
-	if err := validate(); err != nil {
+	if err := all.Validate(); err != nil {
 		return cli.Usagef("%w%s", err, hintAt(cmd.Context(), *o))
 	}
 	if err := l.output.Check(blank); err != nil {

@@ -35,13 +35,9 @@ func hint(err error) string {
 		return "The socket is served by a program without the CRI. If it is containerd: its CRI plugin is switched off or failed to load (disabled_plugins, its log).\n"
 	case strings.Contains(text, "cri: Version on") && strings.Contains(text, "use of closed network connection"):
 		return "The socket takes connections and says nothing: a container runtime that hangs, or a program of another kind. Which one listens there (ss -xlp)?\n"
-	case strings.Contains(text, "cri: Version on") && containsAny(text, "error reading server preface", "malformed HTTP response",
-		"frame too large", "broken pipe", "connection reset", "error reading from server"):
+	case strings.Contains(text, "cri: Version on") && slices.ContainsFunc([]string{"error reading server preface", "malformed HTTP response",
+		"frame too large", "broken pipe", "connection reset", "error reading from server"}, func(part string) bool { return strings.Contains(text, part) }):
 		return "The socket answers, but not as a container runtime does: the CRI is gRPC. Which program listens there (ss -xlp)? Or did the runtime just end?\n"
 	}
 	return ""
-}
-
-func containsAny(text string, parts ...string) bool {
-	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }

@@ -94,10 +94,7 @@ func setLogger(cmd *cobra.Command, s streams, verbose int) {
 
 // verboseArgs are the arguments for a child as verbose as this command.
 func verboseArgs(cmd *cobra.Command) []string {
-	n, err := cmd.Flags().GetCount("verbose")
-	if err != nil {
-		return nil
-	}
+	n, _ := cmd.Flags().GetCount("verbose") // fails for other flags
 	return slices.Repeat([]string{"-v"}, n)
 }
 

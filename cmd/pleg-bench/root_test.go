@@ -11,20 +11,15 @@ import (
 	"testing"
 
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // TestFindEndpoint looks where crictl does.
 func TestFindEndpoint(t *testing.T) {
-	dir, err := os.MkdirTemp("", "pe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "pe"))(t)
 	defer os.RemoveAll(dir)
 	socket := filepath.Join(dir, "cri.sock")
-	lis, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lis := testkit.Must(net.Listen("unix", socket))(t)
 	defer lis.Close()
 	defer func(before []string) { usualSockets = before }(usualSockets)
 	for _, test := range []struct{ flag, variable, usual, want string }{

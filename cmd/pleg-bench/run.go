@@ -129,7 +129,6 @@ failed.`,
 			if cmd.Flags().Changed("outage") && o.RestartAt == 0 {
 				return cli.Usagef("--outage is for --restart-runtime-at, which is missing")
 			}
-			validate := func() error { return o.Validate() }
 			blank := report.BlankRun()
 			if o.RestartAt == 0 {
 				blank.Outage = nil
@@ -137,7 +136,7 @@ failed.`,
 			if !o.Compare {
 				blank.Comparison = nil
 			}
-			if err := l.begin(cmd, s, &o, validate, blank); err != nil {
+			if err := l.begin(cmd, s, &o, &o, blank); err != nil {
 				return err
 			}
 			result, err := run.Run(cmd.Context(), o)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // fields walks the JSON of a type and yields the path and the type of each field as
@@ -63,10 +64,7 @@ func fields(typ reflect.Type, path string, yield func(path, typ string)) {
 // documentation is the golden file.
 func TestJSONIsDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/pleg-bench.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile("../../docs/pleg-bench.md"))(t)
 	documented := make(map[string]string)
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| ([^|]+) \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
 		documented[row[1]] = row[2]

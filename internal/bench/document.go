@@ -22,6 +22,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -88,12 +89,7 @@ func (t *Table) Add(name, note string, cells ...string) {
 
 // HasNotes reports whether any row has a note.
 func (t Table) HasNotes() bool {
-	for _, r := range t.Rows {
-		if r.Note != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Note != "" })
 }
 
 // Mark is a moment of a run in seconds, or the time from At to To if To is later.

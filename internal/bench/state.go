@@ -98,12 +98,14 @@ func comparePod(have, want Pod) []string {
 	ready := false
 	for _, w := range items {
 		h, ok := byID[w.ID]
+		same := h
+		same.Reason = w.Reason
 		delete(byID, w.ID)
 		ready = ready || w.Sandbox && w.State == Running
 		switch {
 		case !ok:
 			diffs = append(diffs, fmt.Sprintf("%s is %s in the runtime and missing in the cache", describe(w), w.State))
-		case key(h) != key(w):
+		case same != w:
 			diffs = append(diffs, fmt.Sprintf("%s is %+v in the runtime and %+v in the cache", describe(w), w, h))
 		}
 	}
@@ -117,12 +119,6 @@ func comparePod(have, want Pod) []string {
 		diffs = append(diffs, "the cache has an error: "+have.Err)
 	}
 	return diffs
-}
-
-// key is the compared part of an item.
-func key(i Item) Item {
-	i.Reason = ""
-	return i
 }
 
 // ItemsOf returns the items of a pod, none for an absent pod.

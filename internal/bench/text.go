@@ -128,7 +128,7 @@ func (r *Result) table() Table {
 	}
 	row("lists of the whole runtime", meanwhile, func(c *ComparisonResult) string { return fmt.Sprint(c.Cost.Relists) })
 	row("relist period at the end", "", func(c *ComparisonResult) string { return Seconds(c.PLEG.RelistPeriodSeconds) })
-	row("CRI calls", meanwhile, func(c *ComparisonResult) string { return fmt.Sprint(sum(c.Cost.RPCs)) })
+	row("CRI calls", meanwhile, func(c *ComparisonResult) string { return fmt.Sprint(Sum(c.Cost.RPCs)) })
 	row("CPU", cpu, func(c *ComparisonResult) string { return Seconds(c.Cost.PLEGCPUSeconds) })
 	return t
 }
@@ -190,7 +190,7 @@ func (c *ComparisonResult) benchmark() Benchmark {
 	figures := slices.Concat(c.Latency.figures(""), c.Freshness.figures("fresh-"))
 	for unit, v := range map[string]float64{
 		"cpu-sec": c.Cost.PLEGCPUSeconds, "rss-bytes": float64(c.Cost.PLEGMaxRSSBytes), "lists": float64(c.Cost.Relists),
-		"reads": float64(c.Cost.Inspections), "calls": float64(sum(c.Cost.RPCs)), "missed": float64(c.Events.Missed), "unseen": float64(c.Events.Unseen),
+		"reads": float64(c.Cost.Inspections), "calls": float64(Sum(c.Cost.RPCs)), "missed": float64(c.Events.Missed), "unseen": float64(c.Events.Unseen),
 	} {
 		figures = append(figures, Figure{v, unit})
 	}
@@ -224,8 +224,8 @@ func or(s float64, none string) string {
 	return Seconds(s)
 }
 
-func sum(m map[string]int) int {
-	n := 0
+// Sum adds the values up.
+func Sum[N int | uint64](m map[string]N) (n N) {
 	for _, v := range m {
 		n += v
 	}

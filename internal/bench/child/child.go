@@ -89,11 +89,9 @@ func (c *Child) Kill() {
 // Stop asks the child to end, kills the child after the grace, and returns how the child ended.
 func (c *Child) Stop(grace time.Duration) error {
 	_ = c.Close()
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case <-c.Done():
-	case <-timer.C:
+	case <-time.After(grace):
 		c.Kill()
 		return fmt.Errorf("%s did not end within %v and was killed", c.name, grace)
 	}

@@ -40,11 +40,6 @@ type pod struct {
 	attempts   int
 }
 
-// uidOf makes the UID of a generation of a place: the same for the same run and seed, never reused.
-func (d *Driver) uidOf(p *pod) string {
-	return fmt.Sprintf("%s-%04d-%06d", d.config.RunID, p.index, p.generation)
-}
-
 func (d *Driver) labels(p *pod) map[string]string {
 	return map[string]string{
 		RunLabel: d.config.RunID, LabelPodUID: p.uid, LabelPodName: p.config.Metadata.Name, LabelPodNamespace: d.config.Namespace,
@@ -87,7 +82,7 @@ func (d *Driver) fact(ctx context.Context, p *pod, id string, sandbox bool, stat
 // makePod makes the next pod of a place with all its containers.
 func (d *Driver) makePod(ctx context.Context, p *pod) error {
 	p.generation++
-	p.uid = d.uidOf(p)
+	p.uid = fmt.Sprintf("%s-%04d-%06d", d.config.RunID, p.index, p.generation) // never reused
 	p.attempts = 0
 	p.slots = make([]string, d.config.Containers)
 	p.config = &runtimeapi.PodSandboxConfig{

@@ -214,7 +214,7 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		if r.fake, err = startFake(ctx, *o, r.fail); err != nil {
 			return errors.Join(err, r.closeRuntime())
 		}
-		r.socket, config.LogDirectory = r.fake.socket, filepath.Dir(r.fake.socket) // to which nobody writes logs
+		r.socket, config.LogDirectory = r.fake.socket, filepath.Dir(r.fake.socket)
 	} else {
 		var err error
 		if r.logs, err = load.MakeLogs(o.LogDirectory); err != nil {

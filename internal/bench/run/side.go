@@ -6,6 +6,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,9 +183,7 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 	r.Events.Changes, r.Events.Unseen, r.Events.Undelivered = all.Changes, all.Unseen, all.Undelivered
 	r.Freshness.LatencyResult = bench.Summarize(s.final.Waits).Seconds()
 	r.Freshness.StaleReads, r.Freshness.Errors = s.final.StaleReads, s.final.ReadErrors
-	r.Consistency.Differences = append([]string{}, c.Differences...)
-	r.Consistency.Differences = append(r.Consistency.Differences, s.ledger.Complaints...)
-	r.Consistency.Differences = append(r.Consistency.Differences, s.final.Complaints...)
+	r.Consistency.Differences = append([]string{}, slices.Concat(c.Differences, s.ledger.Complaints, s.final.Complaints)...)
 	for method, n := range s.end.Calls {
 		if n -= s.begin.Calls[method]; n > 0 {
 			r.Cost.RPCs[method] = int(n)

@@ -319,13 +319,7 @@ func (j *Judge) lifeOf(id string) *life {
 }
 
 // short cuts an ID as runtimes' tools do.
-func short(id string) string {
-	const most = 13
-	if len(id) > most {
-		return id[:most]
-	}
-	return id
-}
+func short(id string) string { return id[:min(len(id), 13)] }
 
 // phase is how far a container or sandbox has come. Lives only go forward.
 type phase uint8

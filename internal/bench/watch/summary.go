@@ -160,7 +160,7 @@ func (s *Summary) Unmeasured() []string {
 func (s *Summary) lines() (t bench.Table) {
 	row := func(name, format string, args ...any) { t.Add(name, "", fmt.Sprintf(format, args...)) }
 	row("lists", "%d of the whole runtime, %d failed, %d hung; %d reads of a pod, %d failed, %d hung; %d calls in all",
-		s.Lists+s.ListErrors, s.ListErrors, s.ListsHung, s.Reads+s.ReadErrors, s.ReadErrors, s.ReadsHung, total(s.Calls))
+		s.Lists+s.ListErrors, s.ListErrors, s.ListsHung, s.Reads+s.ReadErrors, s.ReadErrors, s.ReadsHung, bench.Sum(s.Calls))
 	row("took", "lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s", bench.Seconds(s.ListSeconds.P50), bench.Seconds(s.ListSeconds.P99),
 		bench.Seconds(s.ListSeconds.Max), bench.Seconds(s.ReadSeconds.P50), bench.Seconds(s.ReadSeconds.P99), bench.Seconds(s.ReadSeconds.Max))
 	if s.Malformed+s.ListedTwice+s.Unattributed+s.UnknownPhase+s.TakenBack > 0 {
@@ -180,11 +180,4 @@ func (s *Summary) lines() (t bench.Table) {
 		row("reports", "%s", bench.Counts(s.Reports))
 	}
 	return t
-}
-
-func total(calls map[string]uint64) (n uint64) {
-	for _, c := range calls {
-		n += c
-	}
-	return n
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -215,18 +216,11 @@ func (f *facts) retire(pod string) {
 		fact.State = bench.Removed
 		f.pods[pod][id] = fact
 	}
-	for id, of := range f.absent {
-		if of == pod {
-			delete(f.absent, id)
-		}
-	}
-	for i, uid := range f.live {
-		if uid == pod {
-			f.live[i] = f.live[len(f.live)-1]
-			f.live = f.live[:len(f.live)-1]
-			f.gone = append(f.gone, pod)
-			break
-		}
+	maps.DeleteFunc(f.absent, func(_, of string) bool { return of == pod })
+	if i := slices.Index(f.live, pod); i >= 0 {
+		f.live[i] = f.live[len(f.live)-1]
+		f.live = f.live[:len(f.live)-1]
+		f.gone = append(f.gone, pod)
 	}
 	if len(f.gone) > maxGone {
 		delete(f.pods, f.gone[0])

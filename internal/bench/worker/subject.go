@@ -10,6 +10,7 @@ import (
 	"net/http"
 	rtmetrics "runtime/metrics"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -111,16 +112,11 @@ func newSubject(ctx context.Context, config Config) (_ *subject, err error) {
 // run runs the generator, and serves its metrics, until ctx ends.
 func (s *subject) run(ctx context.Context) error {
 	if s.listener != nil {
+		var group sync.WaitGroup
+		defer group.Wait()
 		serveCtx, stop := context.WithCancel(ctx)
-		served := make(chan struct{})
-		go func() { // ends with serveCtx
-			defer close(served)
-			ServeMetrics(serveCtx, s.listener, s.registry, s.generator.Health)
-		}()
-		defer func() {
-			stop()
-			<-served
-		}()
+		defer stop()
+		group.Go(func() { ServeMetrics(serveCtx, s.listener, s.registry, s.generator.Health) })
 	}
 	return s.generator.Run(ctx)
 }
