@@ -44,14 +44,18 @@ func Cgroups(name string) []string {
 }
 
 // MakeCgroup makes an empty cgroup of the name in every hierarchy, fit for processes and for a
-// kubelet's cgroupRoot.
+// kubelet's cgroupRoot. One that an ended run has left is removed first: with version 2 a cgroup
+// takes no process while it has controllers for others below.
 func MakeCgroup(name string) error {
+	if err := removeCgroup(name); err != nil {
+		return fmt.Errorf("unshare: a cgroup of an earlier run: %w", err)
+	}
 	for _, top := range Cgroups(".") {
 		if _, err := os.Stat(filepath.Join(top, "cgroup.procs")); err != nil {
 			continue
 		}
 		dir := filepath.Join(top, name)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Mkdir(dir, 0o755); err != nil {
 			return fmt.Errorf("unshare: a cgroup: %w", err)
 		}
 		if Unified() {
