@@ -137,22 +137,17 @@ func (b *ledger) listBegins(now time.Time) {
 	p.overruled = time.Time{}
 	gap := now.Sub(p.ended)
 	wants, restless := 0, 0
-	count := func(uid cache.UID, x *podPace) {
+	for _, uid := range b.truth.known() {
+		b.podPace(uid)
+	}
+	// A sandbox that a list shows without its metadata is a pod of its own, whose reads fail.
+	for uid, x := range p.pods {
 		b.foldCauses(uid, x, now)
 		if !x.caused.Before(p.begun) {
 			wants++
 		}
 		if x.open || !x.moved.IsZero() && now.Sub(x.caused) < p.settings.restful() || b.truth.restless(uid) {
 			restless++
-		}
-	}
-	for _, uid := range b.truth.known() {
-		count(uid, b.podPace(uid))
-	}
-	// A sandbox that a list shows without its metadata is a pod of its own, whose reads fail.
-	for uid, x := range p.pods {
-		if !b.truth.mentions(uid) {
-			count(uid, x)
 		}
 	}
 	sweep := p.settings.sweepAt
