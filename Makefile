@@ -145,10 +145,10 @@ test-stock: ## one unmodified kubelet on the fake runtime: pods start, end, cras
 UPSTREAM ?= stock-1.36.3 evented-1.36.3
 
 .PHONY: test-upstream
-test-upstream: ## upstream's own node e2e tests on both kubelets, spec by spec (RUNTIME=crio; UPSTREAM_BOUNDED=1: the short form; UPSTREAM=...: other columns, such as gate-1.36.3)
+test-upstream: ## upstream's own node e2e tests on both kubelets, spec by spec (RUNTIME=crio; UPSTREAM_SPECS=bounded or rest; UPSTREAM=...: other columns, such as gate-1.36.3)
 	test/kubelet/build -s $(lastword $(subst -, ,$(firstword $(UPSTREAM))))
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
-	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_BOUNDED),-bounded) $(if $(RUNTIME),-runtime $(RUNTIME)) $(UPSTREAM)
+	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_SPECS),-specs $(UPSTREAM_SPECS)) $(if $(RUNTIME),-runtime $(RUNTIME)) $(UPSTREAM)
 
 .PHONY: test-fleet
 test-fleet: ## deploy/ and pleg-bench fleet on a cluster of three nodes on this machine, with Prometheus

@@ -94,9 +94,9 @@ type Claim[S any] struct {
 	Item Item
 	// Payload holds the phases in the event's statuses, its own ID included if shown.
 	Payload []Item
-	// Status builds the pod's status from the payload; nil when the payload has none. It is called at
-	// most once, only when the payload dominates, from the generator's loop; it must be quick and must
-	// not block.
+	// Status builds the pod's status from the payload; nil when the payload has none. Fields other
+	// than phases may be older than those last read. It is called at most once, only when the payload
+	// dominates, from the generator's loop, and must be quick and not block.
 	Status func() (*S, error)
 	// Release, when set, gives back the memory of Payload, and of Status before its call, for the next
 	// claim. It is called at most once, from any goroutine, after the last use of both, and must not

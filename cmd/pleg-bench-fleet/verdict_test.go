@@ -184,7 +184,7 @@ func TestVerdictFails(t *testing.T) {
 		"--prometheus http://x --expect nonsense<1":             {2, "nonsense"},
 		"--prometheus http://x extra":                           {2, "extra"},
 		"--prometheus http://x --token-file /nowhere":           {2, "/nowhere"},
-		"--prometheus http://127.0.0.1:1":                       {1, "fleet: a query of Prometheus failed: Post"},
+		"--prometheus http://127.0.0.1:1":                       {1, `fleet: a query of Prometheus failed: Post "http://127.0.0.1:1/api/v1/query": dial tcp 127.0.0.1:1: connect: connection refused`},
 		"--prometheus " + empty.URL:                             {1, "401"},
 		"--prometheus " + empty.URL + "/ --token-file " + token: {1, "no node has metrics"},
 		"--prometheus " + unlabelled.URL:                        {1, "--node-label"},

@@ -26,7 +26,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +47,7 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | un
 	unix.CLONE_NEWIPC
 
 // folders are those of a node. Those from kubelet on are mounted where a kubelet writes.
-const folders = "bin cwd tmp kubelet pods containers"
+const folders = "bin cwd tmp dev kubelet pods containers"
 
 // Machine is a node.
 type Machine struct {
@@ -80,7 +79,12 @@ func Command(dir, cgroup, stage string, node any) (*exec.Cmd, error) {
 		return nil, err
 	}
 	self := filepath.Join(dir, "bin", "self")
-	err = errors.Join(os.WriteFile(filepath.Join(dir, description), text, 0o600), copyProgram(self), unshare.MakeCgroup(cgroup))
+	// A copy made here would be open for writing in what is forked meanwhile, and could not be run.
+	out, err := exec.Command("cp", fmt.Sprintf("/proc/%d/exe", os.Getpid()), self).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("machine: cp: %w: %s", err, out)
+	}
+	err = errors.Join(os.WriteFile(filepath.Join(dir, description), text, 0o600), unshare.MakeCgroup(cgroup))
 	cmd := exec.Command(self, stage, dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
 	return cmd, err
@@ -93,24 +97,6 @@ func Read[N any](dir string) (node N, err error) {
 		return node, err
 	}
 	return node, json.Unmarshal(text, &node)
-}
-
-// copyProgram copies this program to where a node sees it, whatever its own folder. No process may
-// be forked meanwhile: it would hold the copy open for writing, and such a file cannot be run.
-func copyProgram(to string) error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	from, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, from)
-	return errors.Join(err, out.Close())
 }
 
 // Run makes the node of this process, the first of its namespaces, and returns when the node's
@@ -143,11 +129,12 @@ func (m Machine) mounts() error {
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
 	}
+	folder := func(name string) { do(os.MkdirAll(name, 0o755), "folder") }
 	mount := func(kind, point, options string) {
+		folder(point)
 		do(unix.Mount(kind, point, kind, 0, options), "mount "+point)
 	}
 	bind := func(from, to string) { do(unix.Mount(from, to, "", unix.MS_BIND, ""), "bind "+to) }
-	folder := func(name string) { do(os.MkdirAll(name, 0o755), "folder") }
 
 	do(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), "make mounts private")
 	bind(m.Dir, At)
@@ -164,6 +151,14 @@ func (m Machine) mounts() error {
 	do(standalone.HideHugePages(), "huge pages")
 	mount("tmpfs", "/tmp", "mode=1777")
 	mount("tmpfs", "/run", "")
+	// Containers make files in /dev.
+	mount("tmpfs", At+"/dev", "mode=755")
+	devices := strings.Fields("-a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/kmsg /dev/tty /dev/ptmx /dev/fd " + At + "/dev")
+	out, err := exec.Command("cp", devices...).CombinedOutput()
+	do(err, "cp to /dev: "+string(out))
+	bind(At+"/dev", "/dev")
+	mount("devpts", "/dev/pts", "newinstance,ptmxmode=0666")
+	mount("tmpfs", "/dev/shm", "mode=1777")
 	folder("/var/lib/cni")
 	for _, name := range []string{"/var/lib/kubelet", "/var/log/pods", "/var/log/containers"} {
 		folder(name)

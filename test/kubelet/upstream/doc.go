@@ -12,8 +12,8 @@
 // the runtime and ginkgo. All nodes of a run have the same seed.
 //
 // No systemd is needed: the script units.sh, called systemd-run, systemctl, journalctl or sudo,
-// plays that part. Images are made of the suite's own programs, Debian's busybox, and curl
-// and bash of the machine; stand-ins are named in images.go.
+// plays that part. Images are made of the suite's own programs, Debian's busybox, and bash, curl
+// and hostname of the machine; stand-ins are named in images.go.
 //
 // # Limits
 //

@@ -30,14 +30,17 @@ type picture struct {
 }
 
 // pictures are the images by the last element of their names, in every version. Nginx and ipc-utils
-// are stand-ins: the selected specs only start, update and delete them.
+// are stand-ins, to be started, updated and deleted: three specs that look into them fail.
 var pictures = map[string]picture{
-	"agnhost":   {"agnhost", "/agnhost", []string{"pause"}, ""},
-	"busybox":   {"busybox", "", []string{"sh"}, ""},
-	"ipc-utils": {"busybox", "", []string{"sh"}, ""},
-	"nginx":     {"agnhost", "/agnhost", []string{"netexec", "--http-port=80"}, ""},
-	"nonroot":   {"busybox", "", []string{"sleep", "3600"}, "1234"},
-	"pause":     {"pause", "/pause", nil, "65535:65535"},
+	"agnhost":              {"agnhost", "/agnhost", []string{"pause"}, ""},
+	"busybox":              {"busybox", "", []string{"sh"}, ""},
+	"glibc-dns-testing":    {"agnhost", "", []string{"sh"}, ""},
+	"ipc-utils":            {"busybox", "", []string{"sh"}, ""},
+	"nginx":                {"agnhost", "/agnhost", []string{"netexec", "--http-port=80"}, ""},
+	"nonewprivs":           {"nnp", "", []string{"nnp"}, ""},
+	"nonroot":              {"busybox", "", []string{"sleep", "3600"}, "1234"},
+	"pause":                {"pause", "/pause", nil, "65535:65535"},
+	"sample-device-plugin": {"plugin", "/sampledeviceplugin", []string{"-alsologtostderr"}, ""},
 }
 
 const (
@@ -49,7 +52,7 @@ const (
 
 // layersOf makes the layers from the suite's folder, the tree and the unpacked packages.
 func layersOf(c Config) (map[string]v1.Layer, error) {
-	busybox := filepath.Join(c.Debs, "bin/busybox")
+	busybox := filepath.Join(c.Debs, "forky/usr/bin/busybox") // older shells drop variables such as data-1
 	applets, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
 		return nil, fmt.Errorf("upstream: busybox: %w", err)
@@ -72,9 +75,14 @@ func layersOf(c Config) (map[string]v1.Layer, error) {
 	}
 	err = addDynamic(agnhost, "curl", "usr/bin/curl")
 	err = errors.Join(err, addDynamic(agnhost, "bash", "bin/bash"))
+	err = errors.Join(err, addDynamic(agnhost, "hostname", "bin/hostname")) // asks the resolver of glibc
+	nnp := maps.Clone(base)
+	nnp["usr/local/bin/nnp"] = image.File{From: filepath.Join(c.Suite, "nnp"), Mode: 0o4755}
 	layers := make(map[string]v1.Layer)
 	for name, files := range map[string]map[string]image.File{
-		"busybox": base, "agnhost": agnhost, "pause": {"pause": {From: filepath.Join(c.Suite, "pause")}},
+		"busybox": base, "agnhost": agnhost, "nnp": nnp,
+		"pause":  {"pause": {From: filepath.Join(c.Suite, "pause")}},
+		"plugin": {"sampledeviceplugin": {From: filepath.Join(c.Suite, "sampledeviceplugin")}, "tmp": {}},
 	} {
 		var wrong error
 		layers[name], wrong = image.Layer(files)
@@ -126,13 +134,17 @@ func push(at string, layers map[string]v1.Layer, refs []string) error {
 	return nil
 }
 
-// manifestGo is the list of the suite's images in a tree.
-const manifestGo = "test/utils/image/manifest.go"
+// In a tree: the list of the suite's images, and a manifest with another.
+const (
+	manifestGo = "test/utils/image/manifest.go"
+	pluginYAML = "test/e2e/testing-manifests/sample-device-plugin/sample-device-plugin.yaml"
+)
 
 // references returns the suite's images that are here, from the tree.
 func references(tree string) (refs []string, err error) {
 	text, err := os.ReadFile(filepath.Join(tree, manifestGo))
-	if err != nil {
+	plugin, errPlugin := os.ReadFile(filepath.Join(tree, pluginYAML))
+	if err := errors.Join(err, errPlugin); err != nil {
 		return nil, err
 	}
 	registries := map[string]string{
@@ -147,6 +159,9 @@ func references(tree string) (refs []string, err error) {
 	}
 	if pauseOf(refs) == "" {
 		return nil, fmt.Errorf("upstream: %s names no image of pause", manifestGo)
+	}
+	for _, m := range regexp.MustCompile(`image: (\S+)`).FindAllSubmatch(plugin, -1) {
+		refs = append(refs, string(m[1]))
 	}
 	return append(refs, "docker.io/library/busybox:1.36"), nil // Kubelet Pods API of 1.36 names it
 }

@@ -19,12 +19,12 @@ import (
 // base is the folder of a node's runtime.
 const base = at + "/c"
 
-// service is a runtime as a unit: its name and CRI socket, its command, and the text that goes to
-// the end of files of the configuration of package daemon.
+// service is a runtime as a unit: its name and CRI socket, where cAdvisor looks for the socket, the
+// command, and the text that goes to the end of files of the configuration of package daemon.
 type service struct {
-	name, socket string
-	command      []string
-	more         map[string]string
+	name, socket, usual string
+	command             []string
+	more                map[string]string
 }
 
 // handler is the runtime handler that the suite's RuntimeClasses name.
@@ -40,7 +40,7 @@ func serviceOf(c Config) service {
 			fmt.Fprintf(&registries, "[[registry]]\nprefix = %q\nlocation = %q\ninsecure = true\n", prefix, images)
 		}
 		return service{
-			name: "crio", socket: base + "/crio.sock",
+			name: "crio", socket: base + "/crio.sock", usual: "/run/crio/crio.sock",
 			command: []string{
 				"env", "CONTAINERS_STORAGE_CONF=" + base + "/storage.conf", c.Runtime.Program("crio"),
 				"--config", base + "/crio.conf", "--config-dir", base + "/conf.d", "--registries-conf", base + "/suite.conf",
@@ -59,7 +59,8 @@ monitor_cgroup = "pod"
 		}
 	}
 	return service{
-		name: "containerd", socket: base + "/c.sock", command: []string{c.Runtime.Program("containerd"), "--config", base + "/config.toml"},
+		name: "containerd", socket: base + "/c.sock", usual: "/run/containerd/containerd.sock",
+		command: []string{c.Runtime.Program("containerd"), "--config", base + "/config.toml"},
 		more: map[string]string{
 			"certs.d/_default/hosts.toml": "[host.\"http://" + images + "\"]\n  capabilities = [\"pull\", \"resolve\"]\n",
 			"config.toml": fmt.Sprintf(`
@@ -83,6 +84,7 @@ func (s service) configure(c Config, pause string) error {
 	for _, plugin := range plugins {
 		err = errors.Join(err, os.Symlink(plugin, filepath.Join(base, "cni/bin", filepath.Base(plugin))))
 	}
+	err = errors.Join(err, os.MkdirAll(filepath.Dir(s.usual), 0o755), os.Symlink(s.socket, s.usual))
 	err = errors.Join(err, os.WriteFile(base+"/cni/conf/10-e2e.conflist", []byte(cniConfig), 0o644))
 	for name, text := range s.more {
 		file := filepath.Join(base, name)

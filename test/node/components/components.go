@@ -80,8 +80,9 @@ func Build(ctx context.Context, runtime string, log io.Writer) (set Set, err err
 }
 
 // Unpack unpacks packages of Debian into a directory, unless they are there. None is installed.
-func Unpack(ctx context.Context, dir string, packages ...string) error {
-	return Script(ctx, io.Discard, "test/node/unpack", append([]string{dir}, packages...)...)
+// Before the directory may be -r and a release of Debian, in place of the machine's.
+func Unpack(ctx context.Context, dirAndPackages ...string) error {
+	return Script(ctx, io.Discard, "test/node/unpack", dirAndPackages...)
 }
 
 // Script runs a script of the repository. The end of ctx kills it with all that it has started.

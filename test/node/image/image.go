@@ -17,6 +17,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -77,14 +78,18 @@ func imageOf(path string) (v1.Image, error) {
 }
 
 // File is a file in a layer: a copy, a link, a text, or else a folder.
-type File struct{ From, Link, Text string }
+type File struct {
+	From, Link, Text string
+	Mode             int64 // of a copy, text or link; 0: 0755
+}
 
 // Layer returns a layer of files by name. Runtimes make missing folders.
 func Layer(files map[string]File) (v1.Layer, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		f, header, data := files[name], &tar.Header{Name: name, Mode: 0o755}, []byte(nil)
+		f, data := files[name], []byte(nil)
+		header := &tar.Header{Name: name, Mode: cmp.Or(f.Mode, 0o755)}
 		var err error
 		switch {
 		case f.Link != "":

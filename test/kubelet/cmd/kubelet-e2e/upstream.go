@@ -25,31 +25,40 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
-// Specs that need what a node of this harness lacks, or are known to flake upstream. Debian's
-// busybox has no UDP in its nc.
+// Specs that need what a node of this harness lacks (images of others, UDP in Debian's nc, SCTP, a
+// disk to fill, a proxy of the runtime, D-Bus, swap, huge pages), measure, or flake upstream.
 const (
-	notHere   = `\[Flaky\]|\[Alpha\]|AppArmor|Image|with expected image|communication: udp`
-	notShort  = notHere + `|\[Serial\]|\[Slow\]|\[Feature:`
+	notHere = `\[Flaky\]|\[Alpha\]|AppArmor|Image|communication: (udp|sctp)|Eviction|DiskGC|QuotaMonitoring|CriProxy|StandaloneMode|` +
+		`GracefulNodeShutdown|NodeSwap|HugePages|Density|Resource-usage|Node Performance`
+	parallel  = notHere + `|\[Serial\]`
+	notShort  = parallel + `|\[Slow\]|\[Feature:`
 	lifecycle = `Containers Lifecycle|InitContainer|Pod Extended|Deleted pods|MirrorPod|Container Lifecycle Hook|Lifecycle [Ss]leep|Probing|PreStop|Static Pod|` +
 		`Container Runtime|Pod conditions|Pod Status|Ephemeral|Kubelet |Pods |Restartable|Pods Lifecycle|ContainerStopSignals|Pod InPlace Resize Container`
 	garbage  = `\] GarbageCollect |Unknown Pods`     // the containers of pods that are gone
 	killed   = `Network should recover from ip leak` // containerd, six times, under 100 pods
+	devices  = `DynamicResourceAllocation|Device Plugin \[|Device Manager|POD Resources API`
 	restarts = `\] Restart .*Kubelet should|RestartAllContainersWithKubeletRestarts|StaticPod .*\[Serial\]|MirrorPod .*\[Serial\]|` +
 		`Containers Lifecycle when The kubelet restarts|Containers Lifecycle when A node|OOMKiller \[LinuxOnly\]|Kubelet Pods API|Not Change Container Status`
 )
 
-// selections are the parts of a run: the bounded one, and that before a release.
-var selections = map[bool][]upstream.Part{
-	true: {
+// selections are the parts of a run: the bounded one, that before a release, and those that have
+// less to do with the PLEG.
+var selections = map[string][]upstream.Part{
+	"bounded": {
 		{Name: "short", Focus: `Deleted pods|InitContainer|Container Lifecycle Hook|PreStop|Ephemeral|Container Runtime|Kubelet when|Pods should|Static Pod|Pods Extended`,
 			Skip: notShort + "|Probing", Procs: 4, Within: 8 * time.Minute},
 		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: 8 * time.Minute},
 	},
-	false: {
-		{Name: "lifecycle", Focus: lifecycle, Skip: notShort, Procs: 6, Within: time.Hour},
+	"full": {
+		{Name: "lifecycle", Focus: lifecycle, Skip: parallel, Procs: 6, Within: time.Hour},
 		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: time.Hour},
-		{Name: "restarts", Focus: restarts, Skip: notHere + "|StandaloneMode|MirrorPod when recreating", Procs: 1, Within: time.Hour},
+		{Name: "restarts", Focus: restarts, Skip: notHere + "|MirrorPod when recreating", Procs: 1, Within: time.Hour},
 		{Name: "killed", Focus: killed, Skip: notHere, Procs: 1, Within: time.Hour},
+	},
+	"rest": {
+		{Name: "others", Focus: `.`, Skip: parallel + "|" + lifecycle, Procs: 6, Within: time.Hour},
+		{Name: "devices", Focus: devices, Skip: notHere, Procs: 1, Within: 2 * time.Hour},
+		{Name: "serial", Focus: `\[Serial\]`, Skip: strings.Join([]string{notHere, garbage, restarts, killed, devices}, "|"), Procs: 1, Within: 2 * time.Hour},
 	},
 }
 
@@ -60,7 +69,7 @@ func runUpstream(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("upstream", flag.ExitOnError)
 	dir := flags.String("kubelets", "build/kubelet", "where the kubelets, their trees and suites are")
 	out := flags.String("out", "build/upstream", "folder for the table, specs.md, and for each node's files")
-	bounded := flags.Bool("bounded", false, "eight minutes of specs")
+	selection := flags.String("specs", "full", "which specs: bounded (eight minutes), full, or the rest of what runs here")
 	seed := flags.Int64("seed", 1, "of the order of specs")
 	name := flags.String("runtime", "containerd", "the runtime of each kubelet ("+strings.Join(runtimes.Names(), ", ")+")")
 	focus := flags.String("focus", "", "only these specs, by a regular expression")
@@ -79,7 +88,10 @@ func runUpstream(ctx context.Context, args []string) error {
 			return usagef("%s and %s are kubelets of different releases: name those of one, the judge first", columns[0].Name, c.Name)
 		}
 	}
-	parts := selections[*bounded]
+	parts := selections[*selection]
+	if parts == nil {
+		return usagef("-specs %s: write bounded, full or rest", *selection)
+	}
 	if *focus != "" {
 		parts = []upstream.Part{{Name: "focus", Focus: *focus, Skip: notHere + "|" + *skip, Procs: *procs, Within: time.Hour}}
 	} else if *skip != "^$" || *procs != 1 {
@@ -181,5 +193,8 @@ func prepare(ctx context.Context, kubelets, out, version, runtime string) (c ups
 	if _, err := os.Stat(filepath.Join(c.Suite, "pause")); err != nil {
 		return c, fmt.Errorf("%w (make kubelet KUBELET_BUILD=-s builds it)", err)
 	}
-	return c, components.Unpack(ctx, c.Debs, "runc", "busybox-static", "containernetworking-plugins")
+	return c, errors.Join(
+		components.Unpack(ctx, c.Debs, "runc", "busybox-static", "containernetworking-plugins"),
+		components.Unpack(ctx, "-r", "forky", filepath.Join(c.Debs, "forky"), "busybox-static"),
+	)
 }
