@@ -50,7 +50,7 @@ var selections = map[string][]upstream.Part{
 		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: 8 * time.Minute},
 	},
 	"full": {
-		{Name: "lifecycle", Focus: lifecycle, Skip: parallel, Procs: 6, Within: time.Hour},
+		{Name: "lifecycle", Focus: lifecycle, Skip: parallel, Procs: 6, Within: 2 * time.Hour},
 		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: time.Hour},
 		{Name: "restarts", Focus: restarts, Skip: notHere + "|MirrorPod when recreating", Procs: 1, Within: time.Hour},
 		{Name: "killed", Focus: killed, Skip: notHere, Procs: 1, Within: time.Hour},
