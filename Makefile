@@ -19,12 +19,16 @@ help: ## show this
 run: ## run pleg-bench on the fake runtime, about 20 s
 	$(GO) run ./cmd/pleg-bench
 
+.PHONY: agent
+agent: ## run pleg-agent on the fake runtime: the Events of containers that end in many ways
+	$(GO) run ./cmd/pleg-agent --fake
+
 .PHONY: build
-build: ## build pleg-bench into build/
-	$(GO) build -ldflags "-X main.commit=$$(git describe --always --dirty --abbrev=12)" -o $(BUILD)/pleg-bench ./cmd/pleg-bench
+build: ## build pleg-bench and pleg-agent into build/
+	$(GO) build -ldflags "-X main.commit=$$(git describe --always --dirty --abbrev=12)" -o $(BUILD)/ ./cmd/pleg-bench ./cmd/pleg-agent
 
 .PHONY: release
-release: ## a release of the last commit in build/release, and tags of every module: VERSION=v0.1.0 TARGETS="linux/amd64 …" (.ci/release tries it in a clone)
+release: ## a release of the last commit in build/release, and tags of every module: VERSION=v0.1.0 TARGETS="linux/amd64 …" MINISIGN_KEY=file (.ci/release tries it in a clone)
 	tools/release "$(VERSION)" $(BUILD)/release $(TARGETS)
 
 #: tests
@@ -32,8 +36,12 @@ release: ## a release of the last commit in build/release, and tags of every mod
 test: ## all tests of the workspace, with the race detector
 	$(GO) test -race -shuffle=on work
 
+.PHONY: tier1
+tier1: ## what must hold of every change, without root: .ci/tier1
+	.ci/tier1
+
 .PHONY: lint
-lint: ## vet, staticcheck, gofmt, go fix, tidy and generate diffs, known vulnerabilities
+lint: ## vet, staticcheck, gofmt, go fix, tidy and generate diffs, shellcheck, actionlint, deploy/, licences, known vulnerabilities
 	.ci/lint
 
 .PHONY: fuzz
@@ -65,7 +73,7 @@ prove: ## drive the core through every state of the scopes that close (minutes; 
 	$(GO) test ./pleg -count=1 -timeout=0 -v -run '^TestProve' -args -prove -scopes=$(SCOPES)
 
 .PHONY: mutate
-mutate: ## apply deliberate faults to pleg, cache and embed/ledger one by one; each must be caught
+mutate: ## apply deliberate faults to pleg, cache, embed/ledger, events and exits one by one; each must be caught
 	$(GO) run ./internal/mutate
 
 .PHONY: mutate-scripts
@@ -141,6 +149,14 @@ test-stock: ## one unmodified kubelet on the fake runtime: pods start, end, cras
 	test/kubelet/build $(lastword $(KUBELETS))
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
 	$(BUILD)/kubelet/kubelet-e2e scenarios -bounded -only pods-start,complete,crash-loop,probes-and-hooks,pods-stop stock-$(lastword $(KUBELETS))
+
+VALUE ?= stock-1.36.3 evented-1.36.3
+
+.PHONY: test-value
+test-value: ## the table of what the PLEG is worth: CPU of kubelet, daemon and shims, lists, latency; each kubelet in a run of its own, by turns (as root, hours; VALUE_FLAGS="-runtimes crio -pods 30 -rounds 1")
+	test/kubelet/build $(lastword $(subst -, ,$(firstword $(VALUE))))
+	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
+	$(BUILD)/kubelet/kubelet-e2e value $(VALUE_FLAGS) $(VALUE)
 
 UPSTREAM ?= stock-1.36.3 evented-1.36.3
 

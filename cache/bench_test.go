@@ -63,8 +63,9 @@ func BenchmarkWait(b *testing.B) {
 		for {
 			select {
 			case <-c.Demand():
-				for uid, t := range c.TakeDemand() {
-					c.Observe(uid, t.Add(1))
+				for uid, d := range c.TakeDemand() {
+					status, _ := c.Get(uid)
+					c.Set(uid, status, nil, d.Content.Add(1))
 				}
 			case <-ctx.Done():
 				return

@@ -14,9 +14,24 @@ type UID string
 
 // entry is the cache entry of a pod.
 type entry[S any] struct {
-	status *S    // never nil
-	err    error // of the last read, nil after success
-	at     time.Time
+	status *S        // never nil
+	err    error     // of the last read, nil after success
+	at     time.Time // begin of the last look that agreed with the phases in the status
+	read   time.Time // begin of the last read of all statuses, or of the failed read
+	failed time.Time // begin of the read that has brought err
+}
+
+// Looks are the begins of the reads that confirm a status. A read of all statuses is a look at the
+// phases, too, so Read is never later than At.
+type Looks struct {
+	// At is the begin of the last read that showed the phases of the status.
+	At time.Time
+	// Read is the begin of the last read of all statuses: no part of the status is older.
+	Read time.Time
+	// Began is the begin of the read that the status is from; zero if that is At. It is later than At
+	// for a read that shows some IDs and cannot show that there are no others: such a read is no older
+	// than any, and confirms nothing.
+	Began time.Time
 }
 
 // Cache holds the last known status of every pod. Make one with [New].
@@ -31,7 +46,7 @@ type Cache[S any] struct {
 	floor      time.Time         // no write as of an earlier time will come, by the writer's word
 	waiters    map[UID][]*waiter[S]
 	waiting    int
-	demand     map[UID]time.Time
+	demand     map[UID]Demand
 }
 
 // New returns an empty cache. Empty makes the status of an unknown pod, and must not return nil; a
@@ -46,7 +61,7 @@ func New[S any](empty func(UID) *S) *Cache[S] {
 		pods:       make(map[UID]*entry[S]),
 		tombstones: make(map[UID]time.Time),
 		waiters:    make(map[UID][]*waiter[S]),
-		demand:     make(map[UID]time.Time),
+		demand:     make(map[UID]Demand),
 	}
 }
 
@@ -58,6 +73,16 @@ func (c *Cache[S]) Get(uid UID) (*S, error) {
 	return c.get(uid)
 }
 
+// answer is get for a waiter. The error of a read begun before t is none to a waiter for phases: a
+// list has confirmed them since.
+func (c *Cache[S]) answer(uid UID, t time.Time, phases bool) (*S, error) {
+	status, err := c.get(uid)
+	if e := c.pods[uid]; phases && e != nil && !e.failed.After(t) {
+		err = nil
+	}
+	return status, err
+}
+
 func (c *Cache[S]) get(uid UID) (*S, error) {
 	if e := c.pods[uid]; e != nil {
 		return e.status, e.err
@@ -65,7 +90,8 @@ func (c *Cache[S]) get(uid UID) (*S, error) {
 	return c.empty(uid), nil
 }
 
-// AsOf returns the start of the latest read of the pod, shown or not; zero without such a read.
+// AsOf returns the start of the latest read of the pod's phases, shown or not; zero without such a
+// read.
 func (c *Cache[S]) AsOf(uid UID) time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -80,44 +106,85 @@ func (c *Cache[S]) asOf(uid UID) time.Time {
 	return later(at, c.tombstones[uid])
 }
 
-// newer is the only freshness predicate: a read begun after t has confirmed the entry.
-func (c *Cache[S]) newer(uid UID, t time.Time) bool { return c.asOf(uid).After(t) }
+// ReadAt returns the start of the latest read of all parts of the pod's status: of its statuses, or
+// of anything that showed that the pod is gone. Zero without such a read.
+func (c *Cache[S]) ReadAt(uid UID) time.Time {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.readAt(uid)
+}
 
-// Set stores the result of a read of the pod, begun at the given time: a status, or an error, which
-// leaves the last status readable beside the error. Set reports whether the write was accepted: a
-// write older than the entry is refused, and so is a write without status and error.
+func (c *Cache[S]) readAt(uid UID) time.Time {
+	if e := c.pods[uid]; e != nil {
+		return e.read
+	}
+	return c.asOf(uid)
+}
+
+// confirmed returns the time that waiters for phases, or for the whole status, compare with.
+func (c *Cache[S]) confirmed(uid UID, phases bool) time.Time {
+	if phases {
+		return c.asOf(uid)
+	}
+	return c.readAt(uid)
+}
+
+// newer is the only freshness predicate: a read begun after t has confirmed the phases of the
+// entry, or all of it.
+func (c *Cache[S]) newer(uid UID, t time.Time, phases bool) bool {
+	return c.confirmed(uid, phases).After(t)
+}
+
+// Set stores the result of a read of all statuses of the pod, begun at the given time: a status, an
+// error, or both. An error alone leaves the last status readable beside it; beside a status it is
+// of the parts that could not be read. Set reports whether the write was accepted: a write older
+// than the entry is refused, and so is a write without status and error.
 func (c *Cache[S]) Set(uid UID, status *S, err error, at time.Time) bool {
+	return c.SetLooked(uid, status, err, Looks{At: at, Read: at})
+}
+
+// SetLooked is Set for a status parts of which may be older than the last look at its phases: the
+// parts of an event's payload, or of a status that was updated. Read never moves back.
+func (c *Cache[S]) SetLooked(uid UID, status *S, err error, looks Looks) bool {
+	at := looks.At
 	if status == nil && err == nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refuses(uid, at) {
+	if c.refuses(uid, at, later(at, looks.Began)) {
 		return false
 	}
 	e := c.pods[uid]
 	if e == nil {
 		e = &entry[S]{}
-		if err != nil {
+		if status == nil {
 			e.status = c.empty(uid)
 		}
 		c.pods[uid] = e
 		delete(c.tombstones, uid)
 	}
-	if err == nil {
+	if status != nil {
 		e.status = status
 	}
-	e.err, e.at = err, at
+	e.err = err
+	e.at = at
+	e.failed = looks.Read
+	if !looks.Began.IsZero() {
+		e.failed = looks.Began
+	}
+	e.read = later(e.read, looks.Read)
 	c.wakePod(uid)
 	return true
 }
 
-// refuses says whether a write as of the given time is older than the entry.
-func (c *Cache[S]) refuses(uid UID, at time.Time) bool {
-	if c.newer(uid, at) {
+// refuses says whether a write as of the given time, from a read begun then or later, is older than
+// the entry.
+func (c *Cache[S]) refuses(uid UID, at, began time.Time) bool {
+	if c.newer(uid, at, true) {
 		return true
 	}
-	return c.pods[uid] == nil && c.floor.After(at)
+	return c.pods[uid] == nil && c.floor.After(began)
 }
 
 // Delete forgets a pod absent from a read begun at the given time, and leaves a tombstone. Delete
@@ -126,7 +193,7 @@ func (c *Cache[S]) refuses(uid UID, at time.Time) bool {
 func (c *Cache[S]) Delete(uid UID, at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refuses(uid, at) {
+	if c.refuses(uid, at, at) {
 		return false
 	}
 	delete(c.pods, uid)
@@ -137,7 +204,8 @@ func (c *Cache[S]) Delete(uid UID, at time.Time) bool {
 	return true
 }
 
-// Observe records that a read begun at the given time found the pod unchanged.
+// Observe records that a read begun at the given time found the pod's phases unchanged. Such a read
+// says nothing of the other parts of the status.
 func (c *Cache[S]) Observe(uid UID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

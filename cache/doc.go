@@ -9,13 +9,15 @@
 // Every status is true as of a time: the start of the read of the runtime that confirmed it. A read
 // is true at some moment after it began, so a status as of t contains every change from before t.
 // [Cache.AsOf] is that time for one pod: the latest of the write of its status ([Cache.Set]), the
-// reads that found the status unchanged ([Cache.Observe]), the read that found the pod gone
+// reads that found the phases unchanged ([Cache.Observe]), the read that found the pod gone
 // ([Cache.Delete]) and the global time ([Cache.Advance]), which stands for a read of everything.
 //
-// One predicate decides. A status is newer than t when AsOf is after t: then [Cache.GetNewerThan]
-// returns, at once or by being woken. A write as of t is refused when AsOf is after t: the entry is
-// newer (KEP-3386, "Pod Status update in the Cache"). Deletes leave a tombstone, which refuses late
-// writes of the pod, until [Cache.Prune] rules out such writes.
+// A list shows phases, and a status is more: limits, reasons, exit codes, addresses. So an entry
+// has a second time, [Cache.ReadAt], the start of the last read of all statuses behind it.
+// [Cache.GetNewerThan] returns when ReadAt is after t; [Cache.GetPhasesNewerThan] when AsOf is. A
+// write as of t is refused when AsOf is after t: the entry is newer (KEP-3386, "Pod Status update
+// in the Cache"). Deletes leave a tombstone, which refuses late writes of the pod, until
+// [Cache.Prune] rules out such writes.
 //
 // Times must come from time.Now of this process: they carry a monotonic reading, so that steps of
 // the wall clock change nothing. A time without a monotonic reading (parsed, or stripped by
@@ -25,8 +27,8 @@
 // never nil.
 //
 // A waiter is a demand: [Cache.Demand] wakes the generator, and [Cache.TakeDemand] returns the pods
-// to read, and the times after which the reads must begin, so a waiter costs a read of its pod and
-// not a relist.
+// to read, and the times after which the reads of each kind must begin, so a waiter costs a read of
+// its pod and not a relist.
 //
 // # Concurrency
 //

@@ -13,46 +13,79 @@ import (
 // caller afterwards.
 type waiter[S any] struct {
 	t      time.Time
-	index  int // in the pod's list; -1 once taken out
+	phases bool // waits for a look at the phases, not for a read of the statuses
+	index  int  // in the pod's list; -1 once taken out
 	ready  chan struct{}
 	status *S
 	err    error
 }
 
+// Demand is the reads of a pod that its waiters ask for. A zero time asks for none.
+type Demand struct {
+	// Content is the time after which a read of all statuses must begin.
+	Content time.Time
+	// Phases is the time after which a read must begin that shows the pod's phases at least.
+	Phases time.Time
+}
+
+// merge adds the demand of a waiter.
+func (d Demand) merge(t time.Time, phases bool) Demand {
+	if phases {
+		d.Phases = later(d.Phases, t)
+	} else {
+		d.Content = later(d.Content, t)
+	}
+	return d
+}
+
 // GetNewerThan returns the pod's status, and the error of its last read, once they are newer than
-// t: once a read of the pod begun after t was applied. Waiting is a demand for such a read. When
-// ctx ends first, GetNewerThan returns the last known status and an error that wraps the cause, and
-// leaves nothing behind.
+// t: once a read of all statuses of the pod begun after t was applied. Every part of the status is
+// then from after t: limits, reasons and addresses as well as phases. Waiting is a demand for such
+// a read. When ctx ends first, GetNewerThan returns the last known status and an error that wraps
+// the cause, and leaves nothing behind.
 //
 // T must come from time.Now of this process. A time in the future demands nothing until it has
 // come, and makes no other wait longer. The zero time asks for any read. Any other time without a
 // monotonic reading counts as the time of the call: the answer may be newer than asked for, but
 // never older, whatever the wall clock did.
 func (c *Cache[S]) GetNewerThan(ctx context.Context, uid UID, t time.Time) (*S, error) {
+	return c.await(ctx, uid, t, false)
+}
+
+// GetPhasesNewerThan is GetNewerThan for phases: it returns once a read begun after t has shown the
+// IDs of the pod and their phases as in the status. The other parts of the status may be older. A
+// list of everything serves any number of such waiters, and a pod without a change costs no read of
+// its statuses. The kubelet's own cache promises as much.
+func (c *Cache[S]) GetPhasesNewerThan(ctx context.Context, uid UID, t time.Time) (*S, error) {
+	return c.await(ctx, uid, t, true)
+}
+
+// await waits for a read begun after t, of the phases or of all statuses.
+func (c *Cache[S]) await(ctx context.Context, uid UID, t time.Time, phases bool) (*S, error) {
 	if t == t.Round(0) && !t.IsZero() {
 		t = time.Now() // no monotonic reading: not comparable across a step of the wall clock
 	}
 	c.mu.Lock()
-	if !c.newer(uid, t) {
+	if !c.newer(uid, t, phases) {
 		now := time.Now() // time.Until would compare monotonic readings alone, which times of a test's bubble do not have
 		if ahead := t.Sub(now); ahead > 0 {
 			c.mu.Unlock()
-			await(ctx, ahead)
+			pause(ctx, ahead)
 			c.mu.Lock()
 		}
 	}
-	if c.newer(uid, t) {
+	if c.newer(uid, t, phases) {
 		defer c.mu.Unlock()
-		return c.get(uid)
+		return c.answer(uid, t, phases)
 	}
 	if ctx.Err() != nil {
 		defer c.mu.Unlock()
 		return c.tooOld(ctx, uid)
 	}
-	w := &waiter[S]{t: t, index: len(c.waiters[uid]), ready: make(chan struct{})}
+	w := &waiter[S]{t: t, phases: phases, index: len(c.waiters[uid]), ready: make(chan struct{})}
 	c.waiters[uid] = append(c.waiters[uid], w)
 	c.waiting++
-	c.want(uid, t)
+	c.want(uid, t, phases)
 	c.mu.Unlock()
 
 	select {
@@ -72,8 +105,8 @@ func (c *Cache[S]) GetNewerThan(ctx context.Context, uid UID, t time.Time) (*S, 
 	return c.tooOld(ctx, uid)
 }
 
-// await returns after a time, or when ctx ends.
-func await(ctx context.Context, d time.Duration) {
+// pause returns after a time, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -112,24 +145,28 @@ func (c *Cache[S]) wakePod(uid UID) {
 	if len(list) == 0 {
 		return
 	}
-	at := c.asOf(uid)
-	status, err := c.get(uid)
+	asOf, readAt := c.asOf(uid), c.readAt(uid)
 	for i := len(list) - 1; i >= 0; i-- {
 		w := list[i]
+		at := readAt
+		if w.phases {
+			at = asOf
+		}
 		if !at.After(w.t) {
 			continue
 		}
-		w.status, w.err = status, err
+		w.status, w.err = c.answer(uid, w.t, w.phases)
 		c.takeOut(uid, w)
 		close(w.ready)
 	}
 }
 
 // want records the demand of a waiter and announces it.
-func (c *Cache[S]) want(uid UID, t time.Time) {
-	if old, ok := c.demand[uid]; !ok || t.After(old) {
-		c.demand[uid] = t
+func (c *Cache[S]) want(uid UID, t time.Time, phases bool) {
+	if t.IsZero() {
+		t = time.Unix(0, 0) // any read will do, and one must be made
 	}
+	c.demand[uid] = c.demand[uid].merge(t, phases)
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -140,16 +177,16 @@ func (c *Cache[S]) want(uid UID, t time.Time) {
 // listens at a time.
 func (c *Cache[S]) Demand() <-chan struct{} { return c.wake }
 
-// TakeDemand returns the pods with new waiters since the last call, each with the time after which
-// a read must begin to serve them all; nil if none.
-func (c *Cache[S]) TakeDemand() map[UID]time.Time {
+// TakeDemand returns the pods with new waiters since the last call, each with the reads that serve
+// them all; nil if none.
+func (c *Cache[S]) TakeDemand() map[UID]Demand {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.demand) == 0 {
 		return nil
 	}
 	taken := c.demand
-	c.demand = make(map[UID]time.Time)
+	c.demand = make(map[UID]Demand)
 	return taken
 }
 
@@ -160,7 +197,7 @@ func (c *Cache[S]) RenewDemand() {
 	defer c.mu.Unlock()
 	for uid, list := range c.waiters {
 		for _, w := range list {
-			c.want(uid, w.t)
+			c.want(uid, w.t, w.phases)
 		}
 	}
 }

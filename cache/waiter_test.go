@@ -29,21 +29,42 @@ func TestNewerThan(t *testing.T) {
 		name  string
 		write func(c *Cache[word])
 		t     int
-		wakes bool
+		wakes bool // who waits for phases
+		whole bool // who waits for the whole status
 	}{
-		{"a newer status", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(10)) }, 9, true},
-		{"a status of that very time", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(9)) }, 9, false},
-		{"a newer error", func(c *Cache[word]) { c.Set("p", nil, errRead, moment(10)) }, 9, true},
-		{"a pod that is gone", func(c *Cache[word]) { c.Delete("p", moment(10)) }, 9, true},
-		{"a list of everything", func(c *Cache[word]) { c.Advance(moment(10)) }, 9, true},
-		{"an older list", func(c *Cache[word]) { c.Advance(moment(9)) }, 9, false},
-		{"another pod", func(c *Cache[word]) { c.Set("q", &word{1}, nil, moment(10)) }, 9, false},
-		{"an observation of nothing", func(c *Cache[word]) { c.Observe("p", moment(10)) }, 9, false},
-		{"an observation", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(5)); c.Observe("p", moment(10)) }, 9, true},
-		{"neither status nor error", func(c *Cache[word]) { c.Set("p", nil, nil, moment(10)) }, 9, false},
+		{"a newer status", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(10)) }, 9, true, true},
+		{"a status of that very time", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(9)) }, 9, false, false},
+		{"a newer error", func(c *Cache[word]) { c.Set("p", nil, errRead, moment(10)) }, 9, true, true},
+		{"a pod that is gone", func(c *Cache[word]) { c.Delete("p", moment(10)) }, 9, true, true},
+		{"a list of everything", func(c *Cache[word]) { c.Advance(moment(10)) }, 9, true, true},
+		{"an older list", func(c *Cache[word]) { c.Advance(moment(9)) }, 9, false, false},
+		{"another pod", func(c *Cache[word]) { c.Set("q", &word{1}, nil, moment(10)) }, 9, false, false},
+		{"an observation of nothing", func(c *Cache[word]) { c.Observe("p", moment(10)) }, 9, false, false},
+		{"an observation", func(c *Cache[word]) { c.Set("p", &word{1}, nil, moment(5)); c.Observe("p", moment(10)) }, 9, true, false},
+		{"a payload over an observation", func(c *Cache[word]) {
+			c.SetLooked("p", &word{1}, nil, Looks{At: moment(10), Read: moment(5)})
+		}, 9, true, false},
+		{"a status read before a later look", func(c *Cache[word]) {
+			c.Set("p", &word{1}, nil, moment(5))
+			c.Observe("p", moment(20))
+			c.SetLooked("p", &word{2}, nil, Looks{At: moment(20), Read: moment(10)})
+		}, 9, true, true},
+		{"a read that does not move back", func(c *Cache[word]) {
+			c.Set("p", &word{1}, nil, moment(10))
+			c.SetLooked("p", &word{2}, nil, Looks{At: moment(11), Read: moment(3)})
+		}, 9, true, true},
+		{"a list of everything over an older status", func(c *Cache[word]) {
+			c.Set("p", &word{1}, nil, moment(5))
+			c.Advance(moment(10))
+		}, 9, true, false},
+		{"neither status nor error", func(c *Cache[word]) { c.Set("p", nil, nil, moment(10)) }, 9, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for _, before := range []bool{true, false} {
+			for k := range 4 {
+				before, phases, wakes := k%2 == 0, k < 2, tc.whole
+				if phases {
+					wakes = tc.wakes
+				}
 				synctest.Test(t, func(t *testing.T) {
 					c := New[word](nil)
 					if before {
@@ -53,7 +74,11 @@ func TestNewerThan(t *testing.T) {
 					defer cancel()
 					woken := make(chan error, 1)
 					go func() {
-						s, err := c.GetNewerThan(ctx, "p", moment(tc.t))
+						get := c.GetNewerThan
+						if phases {
+							get = c.GetPhasesNewerThan
+						}
+						s, err := get(ctx, "p", moment(tc.t))
 						if s == nil {
 							t.Error("handed nil")
 						}
@@ -66,12 +91,12 @@ func TestNewerThan(t *testing.T) {
 					}
 					select {
 					case <-woken:
-						if !tc.wakes {
-							t.Errorf("written before %t: it returned", before)
+						if !wakes {
+							t.Errorf("written before %t, phases %t: it returned", before, phases)
 						}
 					default:
-						if tc.wakes {
-							t.Errorf("written before %t: it still waits", before)
+						if wakes {
+							t.Errorf("written before %t, phases %t: it still waits", before, phases)
 						}
 						cancel()
 						if err := <-woken; !errors.Is(err, context.Canceled) {
@@ -118,7 +143,7 @@ func TestTimesInTheFuture(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if got, want := c.TakeDemand(), in(0); len(got) != 1 || !got["p"].Equal(want) || c.Waiting() != 1 {
+		if got, want := c.TakeDemand(), in(0); len(got) != 1 || !got["p"].Content.Equal(want) || c.Waiting() != 1 {
 			t.Errorf("demanded %v by %d, want %v by 1", got, c.Waiting(), want)
 		}
 		c.Set("p", &word{1}, nil, in(time.Second))
@@ -127,7 +152,7 @@ func TestTimesInTheFuture(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got, want := c.TakeDemand(), in(time.Minute); len(got) != 1 || !got["p"].Equal(want) {
+		if got, want := c.TakeDemand(), in(time.Minute); len(got) != 1 || !got["p"].Content.Equal(want) {
 			t.Errorf("a minute later demanded %v, want %v", got, want)
 		}
 		c.Set("p", &word{2}, nil, in(time.Minute+1))
@@ -210,6 +235,38 @@ func TestCancelledWaiterAmongOthers(t *testing.T) {
 			if c.Waiting() != 0 || len(c.waiters) != 0 {
 				t.Errorf("cancelled %d: %d waiters left", first, c.Waiting())
 			}
+		}
+	})
+}
+
+// TestAWaiterWhoGivesUpLeavesTheDemandOfOthers holds that the demand of a pod lasts as long as
+// anybody waits: the generator may look only after the first has given up.
+func TestAWaiterWhoGivesUpLeavesTheDemandOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3
+		for first := range n {
+			c := New[word](nil)
+			var all sync.WaitGroup
+			cancels := make([]context.CancelFunc, n)
+			for i := range n {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancels[i] = cancel
+				all.Go(func() { c.GetNewerThan(ctx, "p", moment(i)) })
+			}
+			synctest.Wait()
+			cancels[first]()
+			synctest.Wait()
+			if len(c.demand) != 1 || c.Waiting() != n-1 {
+				t.Errorf("cancelled %d: demand %v, %d waiting", first, c.demand, c.Waiting())
+			}
+			for i := range n {
+				cancels[i]()
+			}
+			synctest.Wait()
+			if got := c.TakeDemand(); got != nil {
+				t.Errorf("all have given up, and the demand is %v", got)
+			}
+			all.Wait()
 		}
 	})
 }

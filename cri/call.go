@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,8 +160,8 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 	return fmt.Errorf("cri: %s on %s: %w", subject, c.endpoint, err)
 }
 
-// parallel calls do for 0 to n-1, at most Config.MaxStatusCalls at once, and returns when all calls
-// have returned. The first failure cancels the rest and is returned.
+// parallel calls do for 0 to n-1, at most callsPerRead at once, and returns when all calls have
+// returned. The first failure cancels the rest and is returned.
 func (c *Client) parallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return do(ctx, 0)
@@ -181,7 +182,7 @@ func (c *Client) parallel(ctx context.Context, n int, do func(ctx context.Contex
 			}
 		}
 	}
-	for range min(n, c.config.MaxStatusCalls) - 1 {
+	for range min(n, callsPerRead) - 1 {
 		group.Go(work)
 	}
 	work()
@@ -233,7 +234,9 @@ func (m *connMonitor) statSocket() os.FileInfo {
 func (m *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.conn, m.socket, m.timeouts = conn, socket, 0
+	m.conn = conn
+	m.socket = socket
+	m.timeouts = 0
 }
 
 // deadlineSlack is how early, by the client's clock, an answer DeadlineExceeded still counts as the
@@ -258,7 +261,9 @@ func (m *connMonitor) timedOut(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if said := m.received.Load(); m.timeouts == 0 || said != m.receivedBefore {
-		m.timeouts, m.firstTimeout, m.receivedBefore = 0, now, said
+		m.timeouts = 0
+		m.firstTimeout = now
+		m.receivedBefore = said
 	}
 	m.timeouts++
 	hung := m.timeouts >= hungCalls && now.Sub(m.firstTimeout) >= hungTime
@@ -266,7 +271,8 @@ func (m *connMonitor) timedOut(now time.Time) {
 		return
 	}
 	_ = m.conn.Close() // grpc notices, and connects again
-	m.conn, m.timeouts = nil, 0
+	m.conn = nil
+	m.timeouts = 0
 	m.abandoned.Add(1)
 }
 
@@ -309,11 +315,33 @@ func truncate(text string) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:cut], "\uFFFD"), len(text))
 }
 
-// truncateError returns a grpc error with the peer's text truncated, and without long details.
+// printable returns text with the characters escaped that a terminal obeys or a log takes for a new
+// line: klog's text format prints values of several lines as they are.
+func printable(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// truncateError returns a grpc error with the peer's text truncated and printable, and without long
+// details.
 func truncateError(err error) error {
 	st, ok := status.FromError(err)
-	if !ok || proto.Size(st.Proto()) <= maxText && utf8.ValidString(st.Message()) {
+	if !ok {
 		return err
 	}
-	return status.Error(st.Code(), truncate(st.Message()))
+	text := printable(truncate(st.Message()))
+	if text == st.Message() && proto.Size(st.Proto()) <= maxText {
+		return err
+	}
+	return status.Error(st.Code(), text)
 }

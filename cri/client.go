@@ -29,13 +29,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-const (
-	// DefaultMaxMessageSize is the default of [Config.MaxMessageSize]: 256 MiB, enough for 100,000
-	// containers of 2.6 KB in one message.
-	DefaultMaxMessageSize = 256 << 20
-	// DefaultMaxStatusCalls is the default of [Config.MaxStatusCalls].
-	DefaultMaxStatusCalls = 16
-)
+// DefaultMaxMessageSize is the default of [Config.MaxMessageSize]: 256 MiB, enough for 100,000
+// containers of 2.6 KB in one message.
+const DefaultMaxMessageSize = 256 << 20
 
 // Config configures a [Client]. Endpoint or Dialer is required; every other field's zero value is
 // its default.
@@ -50,10 +46,18 @@ type Config struct {
 	// send all containers in one message. Memory is taken as the message arrives, not up front.
 	// Default [DefaultMaxMessageSize].
 	MaxMessageSize int
-	// MaxStatusCalls bounds the PodSandboxStatus and ContainerStatus calls in flight at once, so that
-	// a mass inspection leaves the runtime room for the calls of others. Default
-	// [DefaultMaxStatusCalls].
-	MaxStatusCalls int
+	// Annotations keeps the annotations of sandboxes and containers in their statuses. Without it they
+	// are dropped on arrival, and the Annotations fields stay nil: a pod may have 256 KiB of them,
+	// which its sandbox repeats.
+	Annotations bool
+	// Filter, when set, chooses the pods that the client shows: lists leave out the others, events
+	// about them make no claim, so no status of them is ever read. It is asked about a pod when a list
+	// shows a new or another sandbox of the pod, and with each event that shows its sandbox; it must be
+	// quick, must always answer the same for the same pod, and may be called from several goroutines
+	// at once. A field of the pod that may change, such as a label, is seen as it was when the kubelet
+	// made the sandbox. Runtimes cannot filter by anything that containers do not have, so lists cost
+	// the runtime as much as before.
+	Filter func(PodMeta) bool
 	// OnEvent, when set, receives every message of the event stream as the runtime sent it, broken
 	// messages included: an encoded CRI ContainerEventResponse, before the client parses the message.
 	// Tools that judge a runtime use OnEvent. Each subscription calls OnEvent sequentially and waits
@@ -71,14 +75,14 @@ type Client struct {
 	config   Config
 	endpoint string // for messages
 	conn     *grpc.ClientConn
-	// slots holds a value for each status call in flight (Config.MaxStatusCalls).
-	slots chan struct{}
 	// listing holds a value while a List runs; its holder owns index.
 	listing chan struct{}
 	index   *index
 	// unlabelled has a lock of its own.
 	unlabelled unlabelled
+	excluded   excluded
 	exits      exits
+	late       lateItems
 	// capabilities are those of the runtime behind the present connection; replaced at every
 	// reconnect.
 	capabilities atomic.Pointer[capabilities]
@@ -102,11 +106,12 @@ func New(config Config) (*Client, error) {
 	c := &Client{
 		config:   config,
 		endpoint: config.Endpoint,
-		slots:    make(chan struct{}, config.MaxStatusCalls),
 		listing:  make(chan struct{}, 1),
 		index:    newIndex(),
 	}
 	c.capabilities.Store(new(capabilities))
+	c.excluded.filter = config.Filter
+	c.index.excluded = &c.excluded
 	dial := config.Dialer
 	if dial == nil {
 		path, err := socketPath(config.Endpoint)
@@ -219,7 +224,6 @@ func (c *Client) Version(ctx context.Context) (Version, error) {
 // withDefaults returns the configuration with every zero field at its default.
 func (c Config) withDefaults() Config {
 	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, DefaultMaxMessageSize)
-	c.MaxStatusCalls = cmp.Or(c.MaxStatusCalls, DefaultMaxStatusCalls)
 	return c
 }
 
@@ -231,9 +235,6 @@ func (c Config) validate() error {
 	}
 	if c.MaxMessageSize < 0 {
 		errs = append(errs, fmt.Errorf("cri: Config.MaxMessageSize is %d: it must not be negative (zero means %d)", c.MaxMessageSize, DefaultMaxMessageSize))
-	}
-	if c.MaxStatusCalls < 0 {
-		errs = append(errs, fmt.Errorf("cri: Config.MaxStatusCalls is %d: it must not be negative (zero means %d)", c.MaxStatusCalls, DefaultMaxStatusCalls))
 	}
 	if c.Endpoint != "" && c.Dialer == nil {
 		if _, err := socketPath(c.Endpoint); err != nil {

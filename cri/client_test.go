@@ -69,8 +69,8 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("Dial(%q): %v; want %q", endpoint, err, message)
 		}
 	}
-	_, err := New(Config{Endpoint: "/x", MaxMessageSize: -1, MaxStatusCalls: -2})
-	wantError(t, err, "MaxMessageSize is -1", "MaxStatusCalls is -2")
+	_, err := New(Config{Endpoint: "/x", MaxMessageSize: -1})
+	wantError(t, err, "MaxMessageSize is -1")
 }
 
 // TestDialSaysPermission calls the wording function, because only a user other than root sees the

@@ -6,6 +6,7 @@ package cri
 // Decoded statuses: the sandboxes and containers of a PodStatus.
 
 import (
+	"cmp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -33,7 +34,8 @@ type SandboxStatus struct {
 	IPs            []string
 	RuntimeHandler string
 	Labels         map[string]string
-	Annotations    map[string]string
+	// Annotations are kept with [Config.Annotations] only.
+	Annotations map[string]string
 }
 
 // Ready reports whether the sandbox is ready.
@@ -60,11 +62,12 @@ type ContainerStatus struct {
 	Message string
 	// Image is the image named at creation, ImageRef its digested reference, ImageID the runtime's ID
 	// of the image.
-	Image       string
-	ImageRef    string
-	ImageID     string
-	LogPath     string
-	Labels      map[string]string
+	Image    string
+	ImageRef string
+	ImageID  string
+	LogPath  string
+	Labels   map[string]string
+	// Annotations are kept with [Config.Annotations] only.
 	Annotations map[string]string
 	Mounts      []Mount
 	// Resources are the limits in force, nil if absent from the status.
@@ -119,7 +122,8 @@ func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
 				case network.isBytes(1):
 					ip = text(network.data)
 				case network.isBytes(2):
-					additional, podIP := "", fields{rest: network.data}
+					additional := ""
+					podIP := fields{rest: network.data}
 					for podIP.next() {
 						if podIP.isBytes(1) {
 							additional = text(podIP.data)
@@ -139,7 +143,10 @@ func decodeSandbox(raw []byte) (s SandboxStatus, ok bool) {
 		}
 	}
 	d.check(!f.malformed)
-	s.Name, s.UID, s.Namespace, s.Attempt = text(meta.name), text(meta.uid), text(meta.namespace), meta.attempt
+	s.Name = text(meta.name)
+	s.UID = text(meta.uid)
+	s.Namespace = text(meta.namespace)
+	s.Attempt = meta.attempt
 	s.Phase = sandboxPhase(state)
 	if ip != "" {
 		s.IPs = append(s.IPs, ip)
@@ -289,12 +296,56 @@ func (d *decoder) linuxResources(r *Resources, raw []byte) {
 	d.check(!f.malformed)
 }
 
-// newestFirst orders by creation, the latest first, then by ID.
-func newestFirst(a, b time.Time, idA, idB string) int {
-	if c := b.Compare(a); c != 0 {
-		return c
+// recency is what tells which of two sandboxes of a pod, or containers of a name, is the present
+// one.
+type recency struct {
+	attempt   uint32
+	phase     pleg.Phase
+	createdAt time.Time
+	id        string
+}
+
+// alive returns how likely the phase is that of the present one.
+func (r recency) alive() int {
+	switch r.phase {
+	case pleg.PhaseRunning:
+		return 3
+	case pleg.PhaseCreated:
+		return 2
+	case pleg.PhaseUnknown:
+		return 1
 	}
-	return strings.Compare(idA, idB)
+	return 0
+}
+
+// presentFirst orders by attempt, the last first; then by phase, running first; then by creation,
+// the latest first; then by ID. The creation decides nothing that attempt or phase can decide: a
+// node's clock may have been ahead before a reboot.
+func presentFirst(a, b recency) int {
+	return cmp.Or(
+		cmp.Compare(b.attempt, a.attempt),
+		cmp.Compare(b.alive(), a.alive()),
+		b.createdAt.Compare(a.createdAt),
+		strings.Compare(a.id, b.id),
+	)
+}
+
+func (s *SandboxStatus) recency() recency {
+	return recency{
+		attempt:   s.Attempt,
+		phase:     s.Phase,
+		createdAt: s.CreatedAt,
+		id:        s.ID,
+	}
+}
+
+func (c *ContainerStatus) recency() recency {
+	return recency{
+		attempt:   c.Attempt,
+		phase:     c.Phase,
+		createdAt: c.CreatedAt,
+		id:        c.ID,
+	}
 }
 
 // timestamp converts a CRI timestamp in nanoseconds of the Unix epoch; the zero time for zero and
@@ -315,7 +366,8 @@ func (d *decoder) check(ok bool) { d.bad = d.bad || !ok }
 // entry takes an entry of a map<string, string>.
 func (d *decoder) entry(m *map[string]string, raw []byte) {
 	key, value, ok := mapEntry(raw)
-	if d.check(ok); !ok {
+	d.check(ok)
+	if !ok {
 		return
 	}
 	if *m == nil {

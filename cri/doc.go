@@ -28,10 +28,12 @@
 //
 // # Concurrency
 //
-// A [Client] may be used by any number of goroutines. Its calls block on the runtime, honour their
-// context, and leave no goroutine behind when they return. Listings wait for one another; other
-// calls wait only for the bound on status calls ([Config].MaxStatusCalls). The stream and the calls
-// share a connection. A client made by [New] holds a few goroutines of grpc's until Close.
+// A [Client] may be used by any number of goroutines. Its calls block on the runtime and honour
+// their context. Listings wait for one another; other calls wait for nothing: how many pods are
+// read at once is the generator's to say. A status call about an item that hangs outlives its read
+// (see [Client.Inspect]), one an item, until Close at the latest; no other goroutine is left
+// behind. The stream and the calls share a connection. A client made by [New] holds a few
+// goroutines of grpc's until Close.
 //
 // A [PodStatus] is immutable and may be read by any number of goroutines.
 //

@@ -34,7 +34,9 @@ import (
 //
 // The last pair's error is io.EOF as such for an orderly end, which is also how CRI-O signals that
 // its events are turned off. The error matches pleg.ErrNoEvents if the runtime lacks the call, and
-// ErrMalformed if a message is not an event. Events of an unknown type are skipped and counted.
+// ErrMalformed if a message is not an event. An event of an unknown type, of a later CRI, is
+// counted and makes a claim in pleg.PhaseUnknown, which claims nothing and causes a read of its
+// pod.
 func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], error] {
 	return func(yield func(pleg.Claim[PodStatus], error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -140,6 +142,8 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 	}
 	if e.kind < 0 || e.kind > 3 {
 		c.counter.unknownEvents.Add(1)
+	}
+	if e.sandboxRaw != nil && e.sandbox.usable() && c.excluded.refusesSandbox(&e.sandbox, e.sandboxRaw) {
 		return claim, false
 	}
 	claim.Item.ID = names.intern(e.id)
@@ -147,55 +151,78 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 	if n := e.containers + 1; cap(p.payload) < n && n <= maxKeptPayload {
 		p.payload = make([]pleg.Item, 0, n)
 	}
-	payload, parts := p.payload[:0], p.parts[:0]
-	var uid []byte
-	if s := &e.sandbox; e.sandboxRaw != nil {
-		parts = append(parts, checkedStatus{raw: e.sandboxRaw, shape: shapeOfSandboxStatus()})
-		if s.usable() {
-			uid = s.uid()
-			id := names.intern(s.id)
-			payload = append(payload, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: s.phase()})
-			if id == claim.Item.ID {
-				claim.Item.Kind = pleg.Sandbox
-			}
-			if !s.labelled() {
-				c.unlabelled.hint(names.internUID(uid), id)
-			}
-		} else {
-			c.counter.malformed.Add(1)
-			p.unusable = true
+	uid := p.takeSandbox(c, e, names)
+	if len(p.payload) > 0 && p.payload[0].ID == claim.Item.ID {
+		claim.Item.Kind = pleg.Sandbox
+	}
+	uid = p.takeContainers(c, e, names, uid)
+	if len(uid) > 0 {
+		claim.Pod = names.internUID(uid)
+		if e.sandboxRaw == nil && c.excluded.has(claim.Pod) {
+			return pleg.Claim[PodStatus]{}, false
 		}
 	}
+	claim.Item.Phase = eventPhase(e.kind, claim.Item.Kind)
+	needsStatus := claim.Item.Phase != pleg.PhaseRemoved && claim.Item.Phase != pleg.PhaseUnknown
+	if needsStatus && (e.sandboxRaw == nil || claim.Item.Kind == pleg.Container && e.containers == 0) {
+		c.counter.incomplete.Add(1)
+	}
+	p.pod = claim.Pod
+	if len(p.payload) > 0 {
+		claim.Payload = p.payload
+		claim.Status = p.boundStatus
+		claim.Release = p.boundRelease
+	}
+	return claim, true
+}
+
+// takeSandbox takes the sandbox of an event, if any, into the empty payload, and returns the UID of
+// its pod.
+func (b *eventBuffer) takeSandbox(c *Client, e *event, names *interner) (uid []byte) {
+	if e.sandboxRaw == nil {
+		return nil
+	}
+	s := &e.sandbox
+	ofSandbox, _ := c.statusShapes()
+	b.parts = append(b.parts, checkedStatus{raw: e.sandboxRaw, shape: ofSandbox})
+	if !s.usable() {
+		c.counter.malformed.Add(1)
+		b.unusable = true
+		return nil
+	}
+	uid = s.uid()
+	id := names.intern(s.id)
+	b.payload = append(b.payload, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: s.phase()})
+	if !s.labelled() {
+		c.unlabelled.hint(names.internUID(uid), id)
+	}
+	return uid
+}
+
+// takeContainers takes the containers of an event into the payload, and returns the UID of the pod:
+// the given one, or else the first that a container names.
+func (b *eventBuffer) takeContainers(c *Client, e *event, names *interner, uid []byte) []byte {
+	_, ofContainer := c.statusShapes()
 	for raw := range e.containerStatuses {
 		var item containerItem
 		if !item.readStatus(raw) || !item.usable() {
 			c.counter.malformed.Add(1)
-			p.unusable = true
+			b.unusable = true
 			continue
 		}
-		parts = append(parts, checkedStatus{raw: raw, shape: shapeOfContainerStatus()})
+		b.parts = append(b.parts, checkedStatus{raw: raw, shape: ofContainer})
 		id := names.intern(item.id)
-		payload = append(payload, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
+		b.payload = append(b.payload, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
 		c.exits.note(id, &item)
-		if e.kind == 2 && string(item.id) == string(e.id) && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
+		stopped := e.kind == 2 && string(item.id) == string(e.id)
+		if stopped && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
 			c.counter.lateExits.Add(1)
 		}
 		if len(uid) == 0 {
 			uid = item.labels.uid
 		}
 	}
-	if len(uid) > 0 {
-		claim.Pod = names.internUID(uid)
-	}
-	claim.Item.Phase = eventPhase(e.kind, claim.Item.Kind)
-	if claim.Item.Phase != pleg.PhaseRemoved && (e.sandboxRaw == nil || claim.Item.Kind == pleg.Container && e.containers == 0) {
-		c.counter.incomplete.Add(1)
-	}
-	p.payload, p.parts, p.pod = payload, parts, claim.Pod
-	if len(payload) > 0 {
-		claim.Payload, claim.Status, claim.Release = payload, p.boundStatus, p.boundRelease
-	}
-	return claim, true
+	return uid
 }
 
 // eventPhase returns the phase claimed by a CRI ContainerEventType.
@@ -210,8 +237,10 @@ func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
 		return pleg.PhaseRunning
 	case 2: // CONTAINER_STOPPED_EVENT
 		return pleg.PhaseExited
+	case 3: // CONTAINER_DELETED_EVENT
+		return pleg.PhaseRemoved
 	}
-	return pleg.PhaseRemoved // CONTAINER_DELETED_EVENT
+	return pleg.PhaseUnknown // additions of later CRI versions
 }
 
 // eventBuffer is the memory of one event: the message, and the data that its claim refers to. Most
@@ -229,7 +258,7 @@ type eventBuffer struct {
 	unusable bool
 
 	// The methods status and release, bound once, because binding allocates.
-	boundStatus  func() (*PodStatus, error)
+	boundStatus  func(prev *PodStatus) (*PodStatus, error)
 	boundRelease func()
 }
 
@@ -248,7 +277,8 @@ func newEventBuffer() *eventBuffer {
 		return p
 	}
 	p := new(eventBuffer)
-	p.boundStatus, p.boundRelease = p.status, p.release
+	p.boundStatus = p.status
+	p.boundRelease = p.release
 	return p
 }
 
@@ -261,36 +291,52 @@ func (b *eventBuffer) fill(data mem.BufferSlice) {
 // message returns the message.
 func (b *eventBuffer) message() []byte { return *b.raw }
 
-// status builds the status carried by the event, in memory of its own. A malformed or incomplete
-// part of the payload is an error: the rest would be shown for as long as its phases are right,
-// without names, addresses or exit codes.
-func (b *eventBuffer) status() (*PodStatus, error) {
-	size, good := 0, !b.unusable
-	for i := 0; good && i < len(b.parts); i++ {
-		p := &b.parts[i]
-		*p, good = checkStatus(p.raw, p.shape)
-		size += len(p.raw) - p.unknown
+// status builds the pod's status on prev, in memory of its own: see [pleg.Claim]. A malformed or
+// incomplete part of the payload is an error: the rest would be shown for as long as its phases are
+// right, without names, addresses or exit codes.
+func (b *eventBuffer) status(prev *PodStatus) (*PodStatus, error) {
+	fail := fmt.Errorf("cri: a status in an event of pod %s: %w", b.pod, ErrMalformed)
+	if b.unusable {
+		return nil, fail
 	}
-	if !good {
-		return nil, fmt.Errorf("cri: a status in an event of pod %s: %w", b.pod, ErrMalformed)
+	known := indexParts(prev, len(b.parts))
+	size := 0
+	for i := range b.parts {
+		p := &b.parts[i]
+		if raw := known.notEarlier(b.payload[i]); raw != nil {
+			*p = checkedStatus{raw: raw, shape: p.shape, whole: true}
+		} else {
+			var good bool
+			*p, good = checkStatus(p.raw, p.shape)
+			if !good {
+				return nil, fail
+			}
+		}
+		size += len(p.raw) - p.unknown
 	}
 	var made struct { // in one allocation
 		pod     PodStatus
 		encoded encodedStatus
 	}
-	own, statuses := make([]byte, 0, size), make([][]byte, len(b.parts))
+	own := make([]byte, 0, size)
+	statuses := make([][]byte, len(b.parts))
 	for i, p := range b.parts {
 		from := len(own)
 		own = p.appendTo(own)
 		statuses[i] = own[from:len(own):len(own)]
 	}
 	sandboxes := 0
-	if b.parts[0].shape == shapeOfSandboxStatus() {
+	if b.payload[0].Kind == pleg.Sandbox {
 		sandboxes = 1
 	}
 	made.encoded.shared = true
-	made.encoded.sandboxes, made.encoded.containers = statuses[:sandboxes:sandboxes], statuses[sandboxes:]
+	made.encoded.sandboxes = statuses[:sandboxes:sandboxes]
+	made.encoded.containers = statuses[sandboxes:]
 	made.pod = PodStatus{uid: b.pod, encoded: &made.encoded}
+	if prev != nil {
+		made.pod.name = prev.name
+		made.pod.namespace = prev.namespace
+	}
 	return &made.pod, nil
 }
 
@@ -301,9 +347,14 @@ func (b *eventBuffer) release() {
 	}
 	clear(b.payload)
 	clear(b.parts)
-	b.raw, b.pod, b.payload, b.parts, b.unusable = nil, "", b.payload[:0], b.parts[:0], false
+	b.raw = nil
+	b.pod = ""
+	b.payload = b.payload[:0]
+	b.parts = b.parts[:0]
+	b.unusable = false
 	if max(cap(b.payload), cap(b.parts)) > maxKeptPayload {
-		b.payload, b.parts = nil, nil
+		b.payload = nil
+		b.parts = nil
 	}
 	eventBufferPool.Put(b)
 }
@@ -335,9 +386,10 @@ func (n *interner) intern(b []byte) string {
 
 // emptied returns a map without entries: the given one unless nil, because a new one has to grow.
 func emptied[V any](old map[string]V) map[string]V {
-	if clear(old); old == nil {
+	if old == nil {
 		return make(map[string]V)
 	}
+	clear(old)
 	return old
 }
 

@@ -40,19 +40,22 @@ func claimOf(c *Client, names *interner, p *eventBuffer) (pleg.Claim[PodStatus],
 }
 
 // statusOfEvent returns the status carried by an encoded event, as its claim does.
-func statusOfEvent(raw []byte) (*PodStatus, error) {
+func statusOfEvent(raw []byte) (*PodStatus, error) { return statusOnto(nil, raw) }
+
+// statusOnto returns the status carried by an encoded event, built on an earlier status.
+func statusOnto(prev *PodStatus, raw []byte) (*PodStatus, error) {
 	p := newEventBuffer()
 	p.fill(mem.BufferSlice{mem.SliceBuffer(raw)})
 	claim, _ := claimOf(new(Client), new(interner), p)
 	defer claim.Release()
-	return claim.Status()
+	return claim.Status(prev)
 }
 
 // Results taken before the release do not change when the memory goes to another event.
 func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 	c, names := new(Client), new(interner)
 	first, p := received(t, c, names, 1)
-	status := must(first.Status())(t)
+	status := must(first.Status(nil))(t)
 	pod, item, payload := first.Pod, first.Item, slices.Clone(first.Payload)
 	// The rest checks the memory of a released claim outside the pool shared with other tests.
 	for i := range *p.raw {
@@ -62,7 +65,7 @@ func TestReleasedClaimLeavesItsStatusAlone(t *testing.T) {
 	p.pod = "another"
 
 	again, _ := received(t, c, names, 1)
-	want := must(again.Status())(t)
+	want := must(again.Status(nil))(t)
 	if d := gocmp.Diff(want.Containers(), status.Containers()); d != "" {
 		t.Error(d)
 	}
@@ -108,5 +111,45 @@ func TestInterner(t *testing.T) {
 	}
 	if len(n.current)+len(n.previous) > 2*internerSize {
 		t.Errorf("%d strings are kept", len(n.current)+len(n.previous))
+	}
+}
+
+// TestPayloadStoresWhatItAdvances checks that a payload brings the statuses of the IDs in a later
+// phase, and leaves all others as last read: the runtime may have looked at those before a change
+// that the last read shows.
+func TestPayloadStoresWhatItAdvances(t *testing.T) {
+	limited := func(id string, state runtimeapi.ContainerState, limit int64) *runtimeapi.ContainerStatus {
+		s := wholeContainer(id, "u", state)
+		s.Resources = &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit}}
+		return s
+	}
+	sandbox := encode(sandboxStatus("s", "u", ready))
+	for _, others := range []int{0, 2 * mapFrom} {
+		was, brought := [][]byte{encode(limited("c1", running, 64))}, [][]byte{encode(limited("c1", exited, 65))}
+		for i := range others + 1 {
+			id := fmt.Sprintf("other%d", i)
+			was = append(was, encode(limited(id, running, 128)))
+			brought = append(brought, encode(limited(id, running, 64)))
+		}
+		slices.Reverse(brought)
+		prev := must(statusOfEvent(eventOf("c1", sandbox, was...)))(t)
+		next := must(statusOnto(prev, eventOf("c1", sandbox, brought...)))(t)
+		if n := len(next.Containers()); n != others+2 {
+			t.Fatalf("%d containers, want %d", n, others+2)
+		}
+		for _, c := range next.Containers() {
+			phase, limit := pleg.PhaseRunning, int64(128)
+			if c.ID == "c1" {
+				phase, limit = pleg.PhaseExited, 65
+			}
+			if c.Phase != phase || c.Resources.MemoryLimit != limit {
+				t.Errorf("%s is %v with a limit of %d, want %v with %d", c.ID, c.Phase, c.Resources.MemoryLimit, phase, limit)
+			}
+		}
+		for _, c := range prev.Containers() {
+			if c.Phase != pleg.PhaseRunning {
+				t.Errorf("the earlier status changed: %v", prev)
+			}
+		}
 	}
 }

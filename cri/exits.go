@@ -19,7 +19,8 @@ import (
 func (c *Client) ExitCode(containerID string) (code int32, ok bool) {
 	c.exits.mu.Lock()
 	defer c.exits.mu.Unlock()
-	if code, ok = c.exits.current[containerID]; !ok {
+	code, ok = c.exits.current[containerID]
+	if !ok {
 		code, ok = c.exits.previous[containerID]
 	}
 	return code, ok

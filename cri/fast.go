@@ -57,9 +57,11 @@ func (q *fastItem) read(b []byte, tags fastTags) bool {
 		ok := true
 		switch data := b[from:to:to]; tag {
 		case 1<<3 | byte(protowire.BytesType):
-			ok, q.id = q.id == nil, data
+			ok = q.id == nil
+			q.id = data
 		case 2<<3 | byte(protowire.BytesType):
-			ok, q.field2 = q.field2 == nil, data
+			ok = q.field2 == nil
+			q.field2 = data
 		case tags.labels:
 			ok = q.label(data)
 		}
@@ -95,7 +97,8 @@ func (q *fastItem) label(b []byte) bool {
 	}
 	ok := true
 	if string(b[2:k]) == labelPodUID {
-		ok, q.uid = q.uid == nil, b[k+2:]
+		ok = q.uid == nil
+		q.uid = b[k+2:]
 	}
 	return ok
 }

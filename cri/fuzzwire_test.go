@@ -194,7 +194,7 @@ func FuzzStatusAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		var s runtimeapi.PodSandboxStatusResponse
 		invalid := proto.Unmarshal(reply, &s)
-		client := new(Client)
+		client := &Client{config: Config{Annotations: true}}
 		raw, brought, err := client.readStatus(podSandboxStatus, s.GetStatus().GetId(), reply)
 		whole := s.Status != nil && isWhole(s.Status.Metadata, s.Status.CreatedAt)
 		if client.counter.malformed.Load() > 0 && invalid != nil {
@@ -217,7 +217,7 @@ func FuzzStatusAnswer(f *testing.F) {
 		}
 		var c runtimeapi.ContainerStatusResponse
 		invalid = proto.Unmarshal(reply, &c)
-		raw, _, err = new(Client).readStatus(containerStatus, c.GetStatus().GetId(), reply)
+		raw, _, err = client.readStatus(containerStatus, c.GetStatus().GetId(), reply)
 		whole = c.Status != nil && isWhole(c.Status.Metadata, c.Status.CreatedAt)
 		checkAnswer(t, invalid, err, whole && proto.Size(c.Status.Metadata) > 0, whole)
 		if err == nil && invalid == nil {

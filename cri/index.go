@@ -38,6 +38,9 @@ type index struct {
 	stale bool
 	// names interns container names.
 	names interner
+	// excluded holds the filter; set once, by New. Refused counts the pods that it refuses.
+	excluded *excluded
+	refused  int
 	// unattributed are the containers without a known pod.
 	unattributed map[*containerRecord]struct{}
 
@@ -86,6 +89,9 @@ type podRecord struct {
 	// dirty: the pod is in index.dirty; shown: the caller has seen the pod; unlabelled: the pod UID
 	// label does not find all of the pod.
 	dirty, shown, unlabelled bool
+	// decided: the filter was asked about the pod; refused: it refuses the pod; counted: the pod is
+	// among index.refused.
+	decided, refused, counted bool
 }
 
 func newIndex() *index {
@@ -102,8 +108,11 @@ func newIndex() *index {
 // begin starts a listing.
 func (x *index) begin() {
 	x.round++
-	x.shownSandboxes, x.shownContainers = 0, 0
-	x.malformed, x.duplicates, x.unknownStates = 0, 0, 0
+	x.shownSandboxes = 0
+	x.shownContainers = 0
+	x.malformed = 0
+	x.duplicates = 0
+	x.unknownStates = 0
 }
 
 func (x *index) markDirty(p *podRecord) {
@@ -157,8 +166,22 @@ func (x *index) sandbox(raw []byte) bool {
 		x.malformed++
 	case !x.unchangedSandbox(item.id, item.metaRaw, item.labels.uid, item.phase()):
 		x.changedSandbox(&item)
+		x.decide(&item, raw)
 	}
 	return true
+}
+
+// decide asks the filter about the pod of a changed sandbox.
+func (x *index) decide(item *sandboxItem, raw []byte) {
+	if x.excluded == nil || x.excluded.filter == nil {
+		return
+	}
+	p := x.pods[cache.UID(item.uid())]
+	if p.decided {
+		return // a pod stays what its first sandbox has made it
+	}
+	p.decided = true
+	p.refused = !x.excluded.passes(metaOfSandbox(item, raw, labelsOfPodSandbox))
 }
 
 // unchangedSandbox reports whether a sandbox equals the one in the listing before and is new to the
@@ -167,12 +190,14 @@ func (x *index) unchangedSandbox(id, metadata, label []byte, phase pleg.Phase) b
 	s := x.lastSandbox.next
 	if !x.inOrder || s == nil || !s.listed || s.id != string(id) {
 		s = x.sandboxes[string(id)] // does not allocate
-		x.inOrder, x.lastSandbox.next = s == x.lastSandbox.next, s
+		x.inOrder = s == x.lastSandbox.next
+		x.lastSandbox.next = s
 	}
 	if s == nil || !s.listed || s.round == x.round || s.phase != phase || s.metadata != string(metadata) || s.label != string(label) {
 		return false
 	}
-	s.round, x.lastSandbox = x.round, s
+	s.round = x.round
+	x.lastSandbox = s
 	x.shownSandboxes++
 	return true
 }
@@ -183,7 +208,9 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	if !knownSandboxState(item.state) {
 		x.unknownStates++
 	}
-	uid, labelled, phase := item.uid(), item.labelled(), item.phase()
+	uid := item.uid()
+	labelled := item.labelled()
+	phase := item.phase()
 	s := x.sandboxes[string(item.id)]
 	if s == nil {
 		s = &sandboxRecord{id: string(item.id)}
@@ -211,7 +238,9 @@ func (x *index) changedSandbox(item *sandboxItem) {
 			x.drop(c) // an ID is a sandbox's or a container's: the sandbox stands
 		}
 	}
-	s.phase, s.labelled, s.round = phase, labelled, x.round
+	s.phase = phase
+	s.labelled = labelled
+	s.round = x.round
 	pod := x.ensurePod(uid, item.meta.name, item.meta.namespace, pleg.Sandbox)
 	x.markDirty(pod)
 	if s.pod != pod {
@@ -251,12 +280,14 @@ func (x *index) unchangedContainer(id, sandbox, label []byte, phase pleg.Phase) 
 	c := x.lastContainer.next
 	if !x.inOrder || c == nil || c.removed || c.id != string(id) {
 		c = x.containers[string(id)] // does not allocate
-		x.inOrder, x.lastContainer.next = c == x.lastContainer.next, c
+		x.inOrder = c == x.lastContainer.next
+		x.lastContainer.next = c
 	}
 	if c == nil || c.round == x.round || c.phase != phase || !c.attributedAs(sandbox, label) {
 		return false
 	}
-	c.round, x.lastContainer = x.round, c
+	c.round = x.round
+	x.lastContainer = c
 	x.shownContainers++
 	return true
 }
@@ -290,7 +321,9 @@ func (x *index) changedContainer(item *containerItem) {
 		x.shownContainers++
 	}
 	replace(&c.label, item.labels.uid)
-	c.phase, c.name, c.round = phase, x.names.internName(item.name), x.round
+	c.phase = phase
+	c.name = x.names.internName(item.name)
+	c.round = x.round
 	x.markDirty(c.pod)
 	if len(item.labels.uid) > 0 {
 		c.sandbox = nil
@@ -347,7 +380,9 @@ func replace(s *string, b []byte) {
 
 // drop removes a container.
 func (x *index) drop(c *containerRecord) {
-	c.removed, c.next, x.stale = true, nil, true
+	c.removed = true
+	c.next = nil
+	x.stale = true
 	delete(x.containers, c.id)
 	delete(x.unattributed, c)
 	x.markDirty(c.pod)
@@ -355,7 +390,9 @@ func (x *index) drop(c *containerRecord) {
 
 // unlist notes that a sandbox is listed no more.
 func (x *index) unlist(s *sandboxRecord) {
-	s.listed, s.next, x.stale = false, nil, true
+	s.listed = false
+	s.next = nil
+	x.stale = true
 	x.unlisted++
 	x.markDirty(s.pod)
 }

@@ -7,6 +7,7 @@ package cri
 // resulting status.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,10 +23,14 @@ import (
 // every container missing from the PodSandboxStatus answers. A timestamp in such an answer proves
 // nothing: containerd 2.0.0 to 2.0.2 sets the timestamp and leaves the statuses out. Only the
 // presence of the very container counts. So CRI-O with events on needs one call a sandbox, others
-// one a sandbox and one a container, concurrently within Config.MaxStatusCalls.
+// one a sandbox and one a container, four at once.
 //
-// IDs that the runtime no longer has are left out. Any other failure fails the inspection; the
-// error names the call and the ID.
+// IDs that the runtime no longer has are left out. A read yields what it can: an item whose status
+// fails, makes no sense, or has not been answered long after the others of the pod, is in Unread,
+// and the error names its call; the status is good for the others. Without the status of any item
+// there is none. An item that hangs has one call under way, until the runtime answers or the
+// deadline of its read passes, and is not asked for again before; an item that is slow is waited
+// for, once the client knows how slow.
 func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[PodStatus], error) {
 	return c.Update(ctx, pod, nil)
 }
@@ -38,10 +43,11 @@ func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Pod
 func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (pleg.Inspection[PodStatus], error) {
 	in := inspection{client: c, pod: pod}
 	in.plan(prev)
-	if err := in.run(ctx); err != nil {
-		return pleg.Inspection[PodStatus]{}, err
+	in.run(ctx)
+	if in.nothing {
+		return pleg.Inspection[PodStatus]{}, in.err()
 	}
-	return in.result(), nil
+	return in.result(), in.err()
 }
 
 // inspection is a read of one pod's statuses.
@@ -59,6 +65,40 @@ type inspection struct {
 	// bundled holds the container statuses in each sandbox's answer.
 	bundled   [][][]byte
 	sandboxOf map[string]string
+	// failed holds the calls without an answer, in the order of the calls; nothing: no status at all
+	// could be had.
+	failed  []failure
+	nothing bool
+}
+
+// failure is a call about an item that was not answered. ID is empty for the call about the
+// membership of containers.
+type failure struct {
+	id  string
+	err error
+}
+
+// err returns the error of an inspection, nil if all was read. It names the first item, and how
+// many others could not be read.
+func (in *inspection) err() error {
+	switch n := len(in.failed); n {
+	case 0:
+		return nil
+	case 1:
+		return in.failed[0].err
+	default:
+		return fmt.Errorf("%w; and %d more calls of the pod have failed", in.failed[0].err, n-1)
+	}
+}
+
+// unread returns the IDs without a status.
+func (in *inspection) unread() (ids []string) {
+	for _, f := range in.failed {
+		if f.id != "" {
+			ids = append(ids, f.id)
+		}
+	}
+	return ids
 }
 
 // plan divides the pod's IDs into those to read and those to take over from prev, which may be nil.
@@ -84,7 +124,8 @@ func (in *inspection) plan(prev *PodStatus) {
 	}
 	in.multipleSandboxes = len(sandboxes) > 1
 	if len(in.containers) > len(sandboxes) && !in.client.capabilities.Load().fillsStatuses.no() {
-		in.sandboxes, in.reused.sandboxes = sandboxes, nil // they may bring them all along
+		in.sandboxes = sandboxes
+		in.reused.sandboxes = nil // they may bring them all along
 	}
 	if len(in.sandboxes)+len(in.containers) < len(in.pod.Items) {
 		in.reused.sandboxOf = prev.encoded.sandboxOf
@@ -102,74 +143,80 @@ func (in *inspection) unattributed() bool {
 // parts returns the reusable statuses, each in memory of its own: a status that shared the message
 // of its arrival would keep the whole message alive.
 func (s *PodStatus) parts() map[pleg.Item][]byte {
-	if s == nil || s.encoded == nil {
-		return nil
-	}
-	b := s.encoded
-	found := make(map[pleg.Item][]byte, len(b.sandboxes)+len(b.containers))
-	put := func(id []byte, kind pleg.Kind, phase pleg.Phase, raw []byte) {
-		if phase == pleg.PhaseUnknown {
-			return
+	var found map[pleg.Item][]byte
+	for part := range s.encodedParts {
+		if part.phase == pleg.PhaseUnknown {
+			continue
 		}
-		if b.shared {
+		if found == nil {
+			found = make(map[pleg.Item][]byte)
+		}
+		raw := part.raw
+		if s.encoded.shared {
 			raw = slices.Clone(raw)
 		}
-		found[pleg.Item{ID: string(id), Kind: kind, Phase: phase}] = raw
-	}
-	for _, raw := range b.sandboxes {
-		var item sandboxItem
-		if item.read(raw, labelsOfPodSandboxStatus) {
-			put(item.id, pleg.Sandbox, item.phase(), raw)
-		}
-	}
-	for _, raw := range b.containers {
-		var item containerItem
-		if item.readStatus(raw) {
-			put(item.id, pleg.Container, item.phase(), raw)
-		}
+		found[pleg.Item{ID: string(part.id), Kind: part.kind, Phase: part.phase}] = raw
 	}
 	return found
 }
 
-func (in *inspection) run(ctx context.Context) error {
-	c := in.client
-	known := c.capabilities.Load()
-	in.sandboxStatuses, in.bundled = make([][]byte, len(in.sandboxes)), make([][][]byte, len(in.sandboxes))
+// run makes the calls. What could not be read is in failed afterwards.
+func (in *inspection) run(ctx context.Context) {
+	known := in.client.capabilities.Load()
+	in.sandboxStatuses = make([][]byte, len(in.sandboxes))
+	in.bundled = make([][][]byte, len(in.sandboxes))
 	in.containerStatuses = make([][]byte, len(in.containers))
-	sandboxes, containers := len(in.sandboxes), 0
-	if known.fillsStatuses.no() || sandboxes == 0 {
-		containers = len(in.containers) // nothing to wait for
+	calls := in.client.newGathering(ctx, len(in.sandboxes)+len(in.containers)+1)
+	for i := range in.sandboxes {
+		calls.add(in.sandboxCall(i))
 	}
-	extra := 0
-	if in.multipleSandboxes && in.unattributed() {
-		extra = 1 // a ContainerStatus does not name its sandbox
-	}
-	err := c.parallel(ctx, sandboxes+containers+extra, func(ctx context.Context, i int) error {
-		switch {
-		case i < sandboxes:
-			return in.readSandbox(ctx, i)
-		case i < sandboxes+containers:
-			return in.readContainer(ctx, i-sandboxes)
+	atOnce := known.fillsStatuses.no() || len(in.sandboxes) == 0 // nothing to wait for
+	if atOnce {
+		for i := range in.containers {
+			calls.add(in.containerCall(i))
 		}
-		return in.readMembership(ctx)
-	})
-	if err != nil || len(in.containers) == 0 {
-		return err
 	}
+	if in.multipleSandboxes && in.unattributed() {
+		calls.add(in.membershipCall()) // a ContainerStatus does not name its sandbox
+	}
+	if atOnce {
+		calls.wait(0)
+		in.finish(calls)
+		return
+	}
+	calls.wait(stuckAfter)
 	covered := in.bundledIDs()
-	if slices.ContainsFunc(in.sandboxStatuses, func(raw []byte) bool { return raw != nil }) {
+	if slices.ContainsFunc(in.sandboxStatuses, func(raw []byte) bool { return raw != nil }) && len(in.containers) > 0 {
 		known.fillsStatuses.learn(len(covered) > 0)
 	}
-	if containers > 0 {
-		return nil
-	}
-	var missing []int
 	for i, id := range in.containers {
 		if _, ok := covered[id]; !ok {
-			missing = append(missing, i)
+			calls.add(in.containerCall(i))
 		}
 	}
-	return c.parallel(ctx, len(missing), func(ctx context.Context, i int) error { return in.readContainer(ctx, missing[i]) })
+	calls.wait(0)
+	in.finish(calls)
+}
+
+// finish notes what could not be read: an item whose call has no answer, unless the answer of
+// another call has shown the item.
+func (in *inspection) finish(calls *gathering) {
+	covered := in.bundledIDs()
+	read := len(in.reused.sandboxes) + len(in.reused.containers)
+	for i, call := range calls.calls {
+		err := calls.state[i].err
+		if err == nil {
+			if call.id != "" {
+				read++
+			}
+			continue
+		}
+		if _, ok := covered[call.id]; ok {
+			continue
+		}
+		in.failed = append(in.failed, failure{id: call.id, err: err})
+	}
+	in.nothing = read == 0 && len(in.failed) > 0
 }
 
 // bundledIDs returns the IDs of the containers with a status in a sandbox's answer.
@@ -193,12 +240,6 @@ func (in *inspection) bundledIDs() map[string]struct{} {
 // ID, and the whole container statuses in the same answer.
 func (in *inspection) status(ctx context.Context, m method, id string) (raw []byte, containers [][]byte, err error) {
 	c := in.client
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return nil, nil, fmt.Errorf("cri: waiting to call %s of %s on %s: %w", m, id, c.endpoint, context.Cause(ctx))
-	}
 	var reply owned
 	req := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), id)
 	if err := c.invoke(ctx, m, req, &reply); err != nil {
@@ -215,6 +256,7 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 	fail := func(format string, args ...any) ([]byte, [][]byte, error) {
 		return nil, nil, fmt.Errorf("cri: %s of %s on %s: "+format, append([]any{m, id, c.endpoint}, args...)...)
 	}
+	ofSandbox, ofContainer := c.statusShapes()
 	parts := []checkedStatus{{}} // first the status asked for
 	bad := false
 	f := fields{rest: reply}
@@ -224,7 +266,7 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 			raw = mergeOccurrence(raw, f.data)
 		case f.isBytes(3) && m == podSandboxStatus:
 			var item containerItem
-			p, ok := checkStatus(f.data, shapeOfContainerStatus())
+			p, ok := checkStatus(f.data, ofContainer)
 			if !ok || !item.readStatus(f.data) || !item.usable() {
 				c.counter.malformed.Add(1) // read by its own ID if needed
 				continue
@@ -251,12 +293,16 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 	)
 	if m == podSandboxStatus {
 		var item sandboxItem
-		shape, readable = shapeOfSandboxStatus(), item.read(raw, labelsOfPodSandboxStatus)
-		subject, knownState = item.id, knownSandboxState(item.state)
+		shape = ofSandbox
+		readable = item.read(raw, labelsOfPodSandboxStatus)
+		subject = item.id
+		knownState = knownSandboxState(item.state)
 	} else {
 		var item containerItem
-		shape, readable = shapeOfContainerStatus(), item.readStatus(raw)
-		subject, knownState = item.id, knownContainerState(item.state)
+		shape = ofContainer
+		readable = item.readStatus(raw)
+		subject = item.id
+		knownState = knownContainerState(item.state)
 	}
 	if readable && string(subject) != id {
 		return fail("the answer is about %q", truncate(string(subject)))
@@ -265,7 +311,8 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 		c.counter.unknownStates.Add(1)
 	}
 	var ok bool
-	if parts[0], ok = checkStatus(raw, shape); !ok && parts[0].whole {
+	parts[0], ok = checkStatus(raw, shape)
+	if !ok && parts[0].whole {
 		return fail("%w: no metadata or no creation time", ErrMalformed)
 	} else if !ok {
 		return fail("%w of %d bytes: a part of the status cannot be read", ErrMalformed, len(reply))
@@ -274,86 +321,150 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 	return kept[0], kept[1:], nil
 }
 
-func (in *inspection) readSandbox(ctx context.Context, i int) (err error) {
-	in.sandboxStatuses[i], in.bundled[i], err = in.status(ctx, podSandboxStatus, in.sandboxes[i])
-	return err
+func (in *inspection) sandboxCall(i int) itemCall {
+	id := in.sandboxes[i]
+	return itemCall{id: id, do: func(ctx context.Context) (func(), error) {
+		raw, bundled, err := in.status(ctx, podSandboxStatus, id)
+		return func() {
+			in.sandboxStatuses[i] = raw
+			in.bundled[i] = bundled
+		}, err
+	}}
 }
 
-func (in *inspection) readContainer(ctx context.Context, i int) (err error) {
-	in.containerStatuses[i], _, err = in.status(ctx, containerStatus, in.containers[i])
-	return err
+func (in *inspection) containerCall(i int) itemCall {
+	id := in.containers[i]
+	return itemCall{id: id, do: func(ctx context.Context) (func(), error) {
+		raw, _, err := in.status(ctx, containerStatus, id)
+		return func() { in.containerStatuses[i] = raw }, err
+	}}
 }
 
-// readMembership finds out which container belongs to which of several sandboxes.
-func (in *inspection) readMembership(ctx context.Context) error {
-	found := podBuilder{client: in.client, uid: in.pod.UID, at: make(map[string]int), sandboxOf: make(map[string]string)}
-	_, queries := in.client.podQueries(in.pod.UID)
-	for _, read := range queries {
-		if err := in.client.queryPod(ctx, read, &found); err != nil {
-			return err
+// membershipCall finds out which container belongs to which of several sandboxes.
+func (in *inspection) membershipCall() itemCall {
+	return itemCall{do: func(ctx context.Context) (func(), error) {
+		c := in.client
+		found := podBuilder{
+			client:    c,
+			uid:       in.pod.UID,
+			at:        make(map[string]int),
+			sandboxOf: make(map[string]string),
 		}
-	}
-	in.sandboxOf = found.sandboxOf
-	return nil
+		_, queries := c.podQueries(in.pod.UID)
+		for _, read := range queries {
+			if err := c.queryPod(ctx, read, &found); err != nil {
+				return nil, err
+			}
+		}
+		return func() { in.sandboxOf = found.sandboxOf }, nil
+	}}
 }
 
 // result builds the status from the read and the reused parts.
 func (in *inspection) result() pleg.Inspection[PodStatus] {
-	body := &encodedStatus{statusMessages: statusMessages{sandboxOf: in.sandboxOf}}
-	if body.sandboxOf == nil && in.multipleSandboxes {
-		body.sandboxOf = in.reused.sandboxOf
+	b := inspectionBuilder{in: in, at: make(map[string]int, len(in.containers))}
+	b.body = &encodedStatus{statusMessages: statusMessages{sandboxOf: in.sandboxOf}}
+	if b.body.sandboxOf == nil && in.multipleSandboxes {
+		b.body.sandboxOf = in.reused.sandboxOf
 	}
-	for _, statuses := range in.bundled {
-		body.shared = body.shared || len(statuses) > 0
+	b.pod = pleg.Pod{
+		UID:       in.pod.UID,
+		Name:      in.pod.Name,
+		Namespace: in.pod.Namespace,
+		Items:     make([]pleg.Item, 0, len(in.pod.Items)),
 	}
-	pod := pleg.Pod{UID: in.pod.UID, Name: in.pod.Name, Namespace: in.pod.Namespace, Items: make([]pleg.Item, 0, len(in.pod.Items))}
 	for _, raw := range slices.Concat(in.reused.sandboxes, in.sandboxStatuses) {
-		var item sandboxItem
-		if raw != nil && item.read(raw, labelsOfPodSandboxStatus) {
-			body.sandboxes = append(body.sandboxes, raw)
-			pod.Items = append(pod.Items, pleg.Item{ID: string(item.id), Kind: pleg.Sandbox, Phase: item.phase()})
-		}
-	}
-	at := make(map[string]int, len(in.containers))
-	add := func(raw []byte, id string) {
-		var item containerItem
-		if !item.readStatus(raw) {
-			return // no stored status
-		}
-		if id == "" {
-			id = string(item.id)
-		}
-		in.client.exits.note(id, &item)
-		if len(item.labels.uid) > 0 && string(item.labels.uid) != string(pod.UID) {
-			return // another pod's
-		}
-		// Several answers may show the same container, none older than this inspection: the later phase
-		// holds.
-		if j, ok := at[id]; ok {
-			if k := len(pod.Items) - len(body.containers) + j; item.phase() >= pod.Items[k].Phase {
-				pod.Items[k].Phase, body.containers[j] = item.phase(), raw
-			}
-			return
-		}
-		at[id] = len(body.containers)
-		body.containers = append(body.containers, raw)
-		pod.Items = append(pod.Items, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase(), Name: nameOfStatus(raw)})
+		b.addSandbox(raw)
 	}
 	for _, raw := range in.reused.containers {
-		add(raw, "")
+		b.addContainer(raw, "")
 	}
 	for i, raw := range in.containerStatuses {
 		if raw != nil {
-			add(raw, in.containers[i])
+			b.addContainer(raw, in.containers[i])
 		}
 	}
 	for _, statuses := range in.bundled {
+		b.body.shared = b.body.shared || len(statuses) > 0
 		for _, raw := range statuses {
-			add(raw, "")
+			b.addContainer(raw, "")
 		}
 	}
-	return pleg.Inspection[PodStatus]{
-		Status: &PodStatus{uid: pod.UID, name: pod.Name, namespace: pod.Namespace, encoded: body},
-		Pod:    pod,
+	unread := in.unread()
+	for _, item := range in.pod.Items {
+		if slices.Contains(unread, item.ID) {
+			b.pod.Items = append(b.pod.Items, item)
+		}
 	}
+	status := &PodStatus{
+		uid:       b.pod.UID,
+		name:      b.pod.Name,
+		namespace: b.pod.Namespace,
+		encoded:   b.body,
+		unread:    unread,
+	}
+	if b.pod.Name == "" { // asked for by IDs that events have named, and that no list has shown
+		b.pod.Name, b.pod.Namespace = status.names()
+	}
+	return pleg.Inspection[PodStatus]{Status: status, Pod: b.pod, Unread: unread}
+}
+
+// inspectionBuilder puts the result of an inspection together: first the sandboxes, then the
+// containers.
+type inspectionBuilder struct {
+	in   *inspection
+	body *encodedStatus
+	pod  pleg.Pod
+	// at holds where in body.containers a container is, by ID.
+	at map[string]int
+}
+
+// addSandbox adds the status of a sandbox; nil, or one that cannot be read, adds nothing.
+func (b *inspectionBuilder) addSandbox(raw []byte) {
+	var item sandboxItem
+	if raw == nil || !item.read(raw, labelsOfPodSandboxStatus) {
+		return
+	}
+	if uid := cmp.Or(string(item.meta.uid), string(item.labels.uid)); uid != "" && uid != string(b.pod.UID) {
+		return // another pod's
+	}
+	b.body.sandboxes = append(b.body.sandboxes, raw)
+	b.pod.Items = append(b.pod.Items, pleg.Item{
+		ID:    string(item.id),
+		Kind:  pleg.Sandbox,
+		Phase: item.phase(),
+	})
+}
+
+// addContainer adds the status of the container with the ID; the status names the ID if it is
+// empty. Several answers may show the same container, none older than this inspection: the later
+// phase holds.
+func (b *inspectionBuilder) addContainer(raw []byte, id string) {
+	var item containerItem
+	if !item.readStatus(raw) {
+		return // no stored status
+	}
+	if id == "" {
+		id = string(item.id)
+	}
+	b.in.client.exits.note(id, &item)
+	if len(item.labels.uid) > 0 && string(item.labels.uid) != string(b.pod.UID) {
+		return // another pod's
+	}
+	if j, ok := b.at[id]; ok {
+		k := len(b.pod.Items) - len(b.body.containers) + j
+		if item.phase() >= b.pod.Items[k].Phase {
+			b.pod.Items[k].Phase = item.phase()
+			b.body.containers[j] = raw
+		}
+		return
+	}
+	b.at[id] = len(b.body.containers)
+	b.body.containers = append(b.body.containers, raw)
+	b.pod.Items = append(b.pod.Items, pleg.Item{
+		ID:    id,
+		Kind:  pleg.Container,
+		Phase: item.phase(),
+		Name:  nameOfStatus(raw),
+	})
 }

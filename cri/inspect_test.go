@@ -116,7 +116,7 @@ func TestInspectCoverage(t *testing.T) {
 	}
 }
 
-// TestInspectErrors wants the call and the ID in an error, and the other calls ended.
+// TestInspectErrors wants the call and the ID in an error, and the statuses of the other items.
 func TestInspectErrors(t *testing.T) {
 	s := statuses(0, nil, map[string]runtimeapi.ContainerState{"c1": running, "c2": running})
 	good := s.containerStatus
@@ -127,23 +127,59 @@ func TestInspectErrors(t *testing.T) {
 		return good(id)
 	}
 	c := serve(t, s, Config{})
-	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c1"}, {ID: "c2"}}}
+	pod := pleg.Pod{UID: "u", Items: []pleg.Item{
+		{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, {ID: "c1"}, {ID: "c2", Phase: pleg.PhaseRunning, Name: "name-c2"},
+	}}
 	for range 2 {
-		_, err := c.Inspect(t.Context(), pod)
+		in, err := c.Inspect(t.Context(), pod)
 		wantError(t, err, "ContainerStatus of c2 on", "shim is gone")
 		if status.Code(err) != codes.Internal {
 			t.Errorf("Inspect: code %v", status.Code(err))
 		}
+		wantPartial(t, in, "s:Running c1:Running c2:Running", "c2")
+	}
+	prev := must(c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: pod.Items[:2]}))(t)
+	in, err := c.Update(t.Context(), pod, prev.Status)
+	wantError(t, err, "ContainerStatus of c2 on")
+	wantPartial(t, in, "s:Running c1:Running c2:Running", "c2")
+	in, err = c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: pod.Items[2:]})
+	wantError(t, err, "ContainerStatus of c2 on")
+	if in.Status != nil {
+		t.Errorf("nothing could be read, and there is a status: %v", in.Status)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
-	_, err := c.Inspect(ctx, pod)
+	_, err = c.Inspect(ctx, pod)
 	wantError(t, err, "enough")
 }
 
-// TestInspectIncomplete wants an error for a status without the fields set by every runtime,
-// because nothing would ever read such a status again. Beside a sandbox's status such a status is
-// read by its ID.
+// wantPartial checks the items of an inspection, in any order, and which of them were not read.
+func wantPartial(t *testing.T, in pleg.Inspection[PodStatus], items string, unread ...string) {
+	t.Helper()
+	var got []string
+	for _, item := range in.Pod.Items {
+		got = append(got, item.ID+":"+item.Phase.String())
+	}
+	slices.Sort(got)
+	want := strings.Fields(items)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("items %v, want %v", got, want)
+	}
+	if !slices.Equal(in.Unread, unread) {
+		t.Errorf("%q are unread, want %q", in.Unread, unread)
+	}
+	if in.Status == nil {
+		t.Fatal("no status")
+	}
+	if n := len(in.Status.Sandboxes()) + len(in.Status.Containers()); n != len(want)-len(unread) || !slices.Equal(in.Status.Unread(), unread) {
+		t.Errorf("the status is %v", in.Status)
+	}
+}
+
+// TestInspectIncomplete wants a status without the fields set by every runtime (containerd 3873) to
+// be unread, with an error, because nothing would ever read such a status again. Beside a sandbox's
+// status such a status is read by its ID.
 func TestInspectIncomplete(t *testing.T) {
 	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c1"}}}
 	has := map[string]runtimeapi.ContainerState{"c1": running}
@@ -160,9 +196,11 @@ func TestInspectIncomplete(t *testing.T) {
 				return r, err
 			}
 			c := serve(t, s, Config{})
-			if _, err := c.Inspect(t.Context(), pod); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "ContainerStatus of c1") {
+			in, err := c.Inspect(t.Context(), pod)
+			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "ContainerStatus of c1") {
 				t.Errorf("Inspect: %v", err)
 			}
+			wantPartial(t, in, "s:Running c1:Unknown", "c1")
 
 			s = statuses(5, []string{"c1"}, has)
 			brought := s.podSandboxStatus
@@ -179,11 +217,10 @@ func TestInspectIncomplete(t *testing.T) {
 	}
 }
 
-// TestInspectBound: no more status calls are in flight than configured, however many pods are
-// inspected at once.
+// TestInspectBound: no more status calls are in flight for a read of a pod than the bound, and
+// reads of other pods and lists are not held up.
 func TestInspectBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const bound = 3
 		has := map[string]runtimeapi.ContainerState{}
 		pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}}}
 		for i := range 20 {
@@ -203,9 +240,10 @@ func TestInspectBound(t *testing.T) {
 			<-release
 			return good(id)
 		}
-		c := serve(t, s, Config{MaxStatusCalls: bound})
+		c := serve(t, s, Config{})
 		var inspections sync.WaitGroup
-		for range 5 {
+		const pods = 5
+		for range pods {
 			inspections.Go(func() {
 				in, err := c.Inspect(t.Context(), pod)
 				if err != nil || len(in.Pod.Items) != len(pod.Items) {
@@ -214,17 +252,16 @@ func TestInspectBound(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := flying.Load(); n != bound {
-			t.Errorf("%d status calls in flight, want %d", n, bound)
+		if n := flying.Load(); n != pods*callsPerRead {
+			t.Errorf("%d status calls in flight, want %d", n, pods*callsPerRead)
 		}
-		// Other calls are not held up.
 		if _, err := c.List(t.Context(), 0); err != nil {
 			t.Errorf("List meanwhile: %v", err)
 		}
 		close(release)
 		inspections.Wait()
-		if n := most.Load(); n > bound {
-			t.Errorf("%d status calls were in flight, want no more than %d", n, bound)
+		if n := most.Load(); n > pods*callsPerRead {
+			t.Errorf("%d status calls were in flight, want no more than %d", n, pods*callsPerRead)
 		}
 	})
 }

@@ -48,6 +48,7 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	x := c.index
 	x.begin()
 	c.unlabelled.begin()
+	c.excluded.begin()
 	var walker segments
 	err := c.listAll(ctx, &walker, x.sandbox, streamPodSandboxes, listPodSandbox)
 	known := len(x.unattributed)
@@ -67,6 +68,7 @@ func (c *Client) List(ctx context.Context, since pleg.Revision) (pleg.Listing, e
 	}
 	listing := x.commit(since, &c.unlabelled)
 	c.unlabelled.end()
+	c.excluded.end()
 	c.counter.unattributed.Store(int64(len(x.unattributed)))
 	return listing, nil
 }
@@ -172,7 +174,12 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	}
 	sandboxes, containers := c.podQueries(uid)
 	reads := append(sandboxes, containers...)
-	found := podBuilder{client: c, uid: uid, pod: pleg.Pod{UID: uid}, at: make(map[string]int)}
+	found := podBuilder{
+		client: c,
+		uid:    uid,
+		pod:    pleg.Pod{UID: uid},
+		at:     make(map[string]int),
+	}
 	err := c.parallel(ctx, len(reads), func(ctx context.Context, i int) error { return c.queryPod(ctx, reads[i], &found) })
 	if err != nil {
 		return pleg.Pod{}, err
@@ -220,10 +227,12 @@ type podBuilder struct {
 }
 
 func (c *Client) queryPod(ctx context.Context, read podQuery, found *podBuilder) error {
-	plain, streaming, message := listPodSandbox, streamPodSandboxes, proto.Message(&runtimeapi.ListPodSandboxRequest{Filter: read.sandboxes})
+	plain, streaming := listPodSandbox, streamPodSandboxes
+	message := proto.Message(&runtimeapi.ListPodSandboxRequest{Filter: read.sandboxes})
 	visit := found.sandbox
 	if read.containers != nil {
-		plain, streaming, message = listContainers, streamContainers, &runtimeapi.ListContainersRequest{Filter: read.containers}
+		plain, streaming = listContainers, streamContainers
+		message = &runtimeapi.ListContainersRequest{Filter: read.containers}
 		visit = func(raw []byte) bool { return found.container(raw, read.ofSandboxes) }
 	}
 	req, err := proto.Marshal(message) // the requests of the two calls have the same fields
@@ -268,7 +277,12 @@ func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 		if !knownContainerState(item.state) {
 			p.client.counter.unknownStates.Add(1)
 		}
-		one := pleg.Item{ID: string(item.id), Kind: pleg.Container, Phase: item.phase(), Name: truncate(string(item.name))}
+		one := pleg.Item{
+			ID:    string(item.id),
+			Kind:  pleg.Container,
+			Phase: item.phase(),
+			Name:  truncate(string(item.name)),
+		}
 		p.add(one, item.labels.name, item.labels.namespace)
 		if p.sandboxOf != nil {
 			p.sandboxOf[string(item.id)] = string(item.sandbox)

@@ -36,6 +36,7 @@ func (x *index) commit(since pleg.Revision, unlabelled *unlabelled) pleg.Listing
 		if len(p.sandboxes)+len(p.containers) == 0 {
 			delete(x.pods, p.uid)
 			unlabelled.set(p.uid, nil)
+			x.forgetRefused(p)
 			if p.shown && delta {
 				listing.Gone = append(listing.Gone, p.uid)
 			}
@@ -46,6 +47,10 @@ func (x *index) commit(since pleg.Revision, unlabelled *unlabelled) pleg.Listing
 			p.unlabelled = needed
 			unlabelled.set(p.uid, ids)
 		}
+		x.noteRefused(p)
+		if p.refused {
+			continue
+		}
 		p.shown = true
 		if delta {
 			listing.Pods = append(listing.Pods, p.build())
@@ -54,13 +59,45 @@ func (x *index) commit(since pleg.Revision, unlabelled *unlabelled) pleg.Listing
 	clear(x.dirty)
 	x.dirty = x.dirty[:0]
 	if !delta {
-		listing.Pods = make([]pleg.Pod, 0, len(x.pods))
+		listing.Pods = make([]pleg.Pod, 0, len(x.pods)-x.refused)
 		for _, p := range x.pods {
-			listing.Pods = append(listing.Pods, p.build())
+			if !p.refused {
+				listing.Pods = append(listing.Pods, p.build())
+			}
 		}
 	}
-	listing.Total = len(x.pods)
+	listing.Total = len(x.pods) - x.refused
 	return listing
+}
+
+// forgetRefused notes that a pod is gone.
+func (x *index) forgetRefused(p *podRecord) {
+	if p.counted {
+		x.refused--
+	}
+	if x.excluded != nil {
+		x.excluded.set(p.uid, false)
+	}
+	p.decided = false
+	p.refused = false
+	p.counted = false // a sandbox record may revive the pod
+}
+
+// noteRefused asks the filter about a pod without any sandbox, of which the containers' labels tell
+// the rest, and notes a refused pod for the events about it.
+func (x *index) noteRefused(p *podRecord) {
+	if x.excluded == nil || x.excluded.filter == nil {
+		return
+	}
+	if !p.decided && p.namespace != "" {
+		p.decided = true
+		p.refused = !x.excluded.passes(PodMeta{UID: p.uid, Name: p.name, Namespace: p.namespace})
+	}
+	if p.refused && !p.counted {
+		p.counted = true
+		x.refused++
+	}
+	x.excluded.set(p.uid, p.refused)
 }
 
 // sweep removes the records not shown by the present listing.
@@ -109,12 +146,22 @@ func (p *podRecord) compact() {
 
 // build returns the pod in the form of a listing.
 func (p *podRecord) build() pleg.Pod {
-	pod := pleg.Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: make([]pleg.Item, 0, len(p.sandboxes)+len(p.containers))}
+	pod := pleg.Pod{
+		UID:       p.uid,
+		Name:      p.name,
+		Namespace: p.namespace,
+		Items:     make([]pleg.Item, 0, len(p.sandboxes)+len(p.containers)),
+	}
 	for _, s := range p.sandboxes {
 		pod.Items = append(pod.Items, pleg.Item{ID: s.id, Kind: pleg.Sandbox, Phase: s.phase})
 	}
 	for _, c := range p.containers {
-		pod.Items = append(pod.Items, pleg.Item{ID: c.id, Kind: pleg.Container, Phase: c.phase, Name: c.name})
+		pod.Items = append(pod.Items, pleg.Item{
+			ID:    c.id,
+			Kind:  pleg.Container,
+			Phase: c.phase,
+			Name:  c.name,
+		})
 	}
 	return pod
 }

@@ -178,7 +178,7 @@ func TestEventsOnEveryProfile(t *testing.T) {
 				if claim.CreatedAt.IsZero() {
 					w.Errorf("claim %+v has no stamp", claim)
 				}
-				status, err := claim.Status()
+				status, err := claim.Status(nil)
 				if err != nil || status.Err() != nil || status.UID() != claim.Pod {
 					w.Errorf("status of %+v: %v, %v", claim, status, err)
 				}

@@ -7,6 +7,7 @@ package cri
 // memory for fields unknown to the CRI.
 
 import (
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -20,6 +21,8 @@ import (
 type shape struct {
 	// fields are indexed by number.
 	fields []fieldShape
+	// omits: some field is omitted.
+	omits bool
 }
 
 // fieldShape describes a field of a shape.
@@ -30,6 +33,8 @@ type fieldShape struct {
 	message *shape
 	// packed: the field is a list of varints, which may be sent in one piece.
 	packed bool
+	// omitted: the field is checked, and left out of what is stored.
+	omitted bool
 }
 
 // The shapes of listed items and of statuses.
@@ -38,7 +43,34 @@ var (
 	shapeOfContainer       = shapeOnce((*runtimeapi.Container)(nil))
 	shapeOfSandboxStatus   = shapeOnce((*runtimeapi.PodSandboxStatus)(nil))
 	shapeOfContainerStatus = shapeOnce((*runtimeapi.ContainerStatus)(nil))
+
+	// The shapes of statuses whose annotations are not kept: see [Config.Annotations].
+	leanSandboxStatus   = shapeWithout(shapeOfSandboxStatus, annotationsOfPodSandboxStatus)
+	leanContainerStatus = shapeWithout(shapeOfContainerStatus, annotationsOfContainerStatus)
 )
+
+// The numbers of the annotations fields.
+const (
+	annotationsOfPodSandboxStatus = 8
+	annotationsOfContainerStatus  = 13
+)
+
+// shapeWithout returns a shape with a field that is checked like the others and not kept.
+func shapeWithout(of func() *shape, field int) func() *shape {
+	return sync.OnceValue(func() *shape {
+		s := &shape{fields: slices.Clone(of().fields), omits: true}
+		s.fields[field].omitted = true
+		return s
+	})
+}
+
+// statusShapes returns the shapes of the statuses to store.
+func (c *Client) statusShapes() (sandbox, container *shape) {
+	if c.config.Annotations {
+		return shapeOfSandboxStatus(), shapeOfContainerStatus()
+	}
+	return leanSandboxStatus(), leanContainerStatus()
+}
 
 func shapeOnce(m proto.Message) func() *shape {
 	return sync.OnceValue(func() *shape {
@@ -96,7 +128,8 @@ func (s *shape) field(f *fields) fieldShape {
 	return k
 }
 
-// check reports whether raw is well-formed throughout, how many bytes belong to unknown fields, and
+// check reports whether raw is well-formed throughout, how many bytes belong to unknown and omitted
+// fields, and
 // which known fields are set, by number, those from 64 on left out: a last number other than 0,
 // bytes that are not empty.
 func (s *shape) check(raw []byte) (unknown int, set uint64, ok bool) {
@@ -115,6 +148,9 @@ func (s *shape) check(raw []byte) (unknown int, set uint64, ok bool) {
 			n, _, ok := k.message.check(f.data)
 			if !ok {
 				return 0, 0, false
+			}
+			if k.omitted {
+				n = before - len(f.rest)
 			}
 			unknown += n
 		case k.packed && f.wire == protowire.BytesType:
@@ -136,7 +172,7 @@ func (s *shape) appendKnown(dst, raw []byte) []byte {
 	for before := raw; f.next(); before = f.rest {
 		k := s.field(&f)
 		switch {
-		case !k.known:
+		case !k.known || k.omitted:
 		case k.message != nil:
 			inner := f.data
 			if unknown, _, _ := k.message.check(inner); unknown > 0 {
@@ -154,7 +190,7 @@ func (s *shape) appendKnown(dst, raw []byte) []byte {
 type checkedStatus struct {
 	raw     []byte
 	shape   *shape
-	unknown int  // bytes of fields unknown to the CRI
+	unknown int  // bytes of fields unknown to the CRI, and of omitted ones
 	whole   bool // well-formed, which an incomplete status may be, too
 }
 
@@ -191,7 +227,9 @@ func retain(parts []checkedStatus, message int) (kept [][]byte) {
 	}
 	kept = make([][]byte, len(parts))
 	for i, p := range parts {
-		if kept[i] = p.raw; slack > maxSlack+message/8 {
+		kept[i] = p.raw
+		omits := p.shape.omits && p.unknown > 0
+		if omits || slack > maxSlack+message/8 {
 			kept[i] = p.appendTo(make([]byte, 0, len(p.raw)-p.unknown))
 		}
 	}

@@ -23,7 +23,8 @@ type Stats struct {
 	// Duplicates counts listed items with an ID seen before in the same listing. The later phase
 	// holds.
 	Duplicates uint64
-	// UnknownEvents counts skipped events of an unknown type.
+	// UnknownEvents counts events of a type unknown to this package, of a later CRI. Each causes a read
+	// of its pod.
 	UnknownEvents uint64
 	// UnknownStates counts the items of answers in a state unknown to the CRI, treated as UNKNOWN. An
 	// item listed alike in consecutive listings counts once.
@@ -70,7 +71,8 @@ func (c *Client) Stats() Stats {
 		OversizedEvents:  c.counter.oversized.Load(),
 	}
 	t := c.capabilities.Load()
-	s.FilledStatuses, s.StreamingLists = t.fillsStatuses.String(), t.has[streamContainers].String()
+	s.FilledStatuses = t.fillsStatuses.String()
+	s.StreamingLists = t.has[streamContainers].String()
 	if t.has[streamPodSandboxes].no() {
 		s.StreamingLists = t.has[streamPodSandboxes].String()
 	}

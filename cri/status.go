@@ -29,6 +29,7 @@ type PodStatus struct {
 	name, namespace string // from the listing, for pods with nameless sandboxes
 	encoded         *encodedStatus
 	keptIPs         []string // the IPs kept by KeepIPs
+	unread          []string // see Unread
 }
 
 // statusMessages are the encoded statuses of a pod.
@@ -76,29 +77,32 @@ func (s *PodStatus) Namespace() string {
 // RequestReinspect.
 func (s *PodStatus) names() (name, namespace string) {
 	for _, sandbox := range s.Sandboxes() {
-		name, namespace = cmp.Or(name, sandbox.Name), cmp.Or(namespace, sandbox.Namespace)
+		name = cmp.Or(name, sandbox.Name)
+		namespace = cmp.Or(namespace, sandbox.Namespace)
 	}
-	name, namespace = cmp.Or(name, s.name), cmp.Or(namespace, s.namespace)
+	name = cmp.Or(name, s.name)
+	namespace = cmp.Or(namespace, s.namespace)
 	if name == "" || namespace == "" {
 		for _, container := range s.Containers() {
-			name, namespace = cmp.Or(name, container.Labels[labelPodName]), cmp.Or(namespace, container.Labels[labelPodNamespace])
+			name = cmp.Or(name, container.Labels[labelPodName])
+			namespace = cmp.Or(namespace, container.Labels[labelPodNamespace])
 		}
 	}
 	return name, namespace
 }
 
-// IPs returns the pod's addresses, the primary one first: the addresses of the newest ready
-// sandbox, else those kept from an earlier status (see [KeepIPs]), else those of the newest sandbox
-// with any.
+// IPs returns the pod's addresses, the primary one first: the addresses of the present sandbox that
+// is ready and has any, else those kept from an earlier status (see [KeepIPs]), else, without a
+// ready sandbox, those of the last sandbox with any.
 func (s *PodStatus) IPs() []string {
+	if len(s.keptIPs) > 0 {
+		return s.keptIPs
+	}
 	sandboxes := s.Sandboxes()
 	for _, sandbox := range sandboxes {
 		if sandbox.Ready() {
 			return sandbox.IPs
 		}
-	}
-	if len(s.keptIPs) > 0 {
-		return s.keptIPs
 	}
 	for _, sandbox := range sandboxes {
 		if len(sandbox.IPs) > 0 {
@@ -108,7 +112,8 @@ func (s *PodStatus) IPs() []string {
 	return nil
 }
 
-// Sandboxes returns the pod's sandboxes, the newest first.
+// Sandboxes returns the pod's sandboxes, the present one first: by attempt, then by phase (a ready
+// one first), then by the runtime's stamp of the creation.
 func (s *PodStatus) Sandboxes() []SandboxStatus {
 	if s.encoded == nil {
 		return nil
@@ -123,14 +128,15 @@ func (s *PodStatus) Sandboxes() []SandboxStatus {
 			b.sandboxList = append(b.sandboxList, sandbox)
 		}
 		slices.SortStableFunc(b.sandboxList, func(x, y SandboxStatus) int {
-			return newestFirst(x.CreatedAt, y.CreatedAt, x.ID, y.ID)
+			return presentFirst(x.recency(), y.recency())
 		})
 	})
 	return b.sandboxList
 }
 
-// Containers returns the pod's containers, the newest first: the first container of a name is the
-// present one.
+// Containers returns the pod's containers. The first container of a name is the present one: they
+// are in the order of their attempts, the last first, then of their phases (running, created,
+// unknown, exited), then of the runtime's stamps of their creation, the latest first.
 func (s *PodStatus) Containers() []ContainerStatus {
 	if s.encoded == nil {
 		return nil
@@ -153,7 +159,7 @@ func (s *PodStatus) Containers() []ContainerStatus {
 			b.containerList = append(b.containerList, container)
 		}
 		slices.SortStableFunc(b.containerList, func(x, y ContainerStatus) int {
-			return newestFirst(x.CreatedAt, y.CreatedAt, x.ID, y.ID)
+			return presentFirst(x.recency(), y.recency())
 		})
 	})
 	return b.containerList
@@ -169,6 +175,11 @@ func (s *PodStatus) Err() error {
 	s.Containers()
 	return errors.Join(s.encoded.sandboxErr, s.encoded.containerErr)
 }
+
+// Unread returns the IDs of the sandboxes and containers that the runtime has, or may have, and
+// whose statuses could not be read. They are missing from the results of the other methods, and are
+// not gone.
+func (s *PodStatus) Unread() []string { return s.unread }
 
 // Messages decodes the status into the CRI's own types, for fields without a method. The result
 // belongs to the caller, in the runtime's order. Unlike the other methods, Messages fails on text
@@ -194,6 +205,84 @@ func (s *PodStatus) Messages() ([]*runtimeapi.PodSandboxStatus, []*runtimeapi.Co
 	return sandboxes, containers, nil
 }
 
+// encodedPart is one sandbox or container of a stored status. Its slices alias the status.
+type encodedPart struct {
+	id    []byte
+	kind  pleg.Kind
+	phase pleg.Phase
+	raw   []byte // the encoded CRI PodSandboxStatus or ContainerStatus
+}
+
+// encodedParts yields the sandboxes, then the containers, without decoding them. A nil status has
+// none.
+func (s *PodStatus) encodedParts(yield func(encodedPart) bool) {
+	if s == nil || s.encoded == nil {
+		return
+	}
+	for _, raw := range s.encoded.sandboxes {
+		var item sandboxItem
+		if item.read(raw, labelsOfPodSandboxStatus) && !yield(encodedPart{item.id, pleg.Sandbox, item.phase(), raw}) {
+			return
+		}
+	}
+	for _, raw := range s.encoded.containers {
+		var item containerItem
+		if item.readStatus(raw) && !yield(encodedPart{item.id, pleg.Container, item.phase(), raw}) {
+			return
+		}
+	}
+}
+
+// mapFrom is the number of parts from which a statusIndex looks them up in a map.
+const mapFrom = 16
+
+// statusIndex finds the parts of a status by ID.
+type statusIndex struct {
+	parts []encodedPart
+	at    map[string]int // nil for a status of few parts
+}
+
+// indexParts returns the index of a status, which may be nil. Room is the number of lookups to
+// come.
+func indexParts(s *PodStatus, room int) (x statusIndex) {
+	if s == nil || s.encoded == nil {
+		return x
+	}
+	x.parts = make([]encodedPart, 0, len(s.encoded.sandboxes)+len(s.encoded.containers))
+	for part := range s.encodedParts {
+		x.parts = append(x.parts, part)
+	}
+	if min(len(x.parts), room) <= mapFrom {
+		return x
+	}
+	x.at = make(map[string]int, len(x.parts))
+	for i, part := range x.parts {
+		x.at[string(part.id)] = i
+	}
+	return x
+}
+
+// find returns the place of an ID among the parts, negative if it has none.
+func (x *statusIndex) find(id string) int {
+	if x.at == nil {
+		return slices.IndexFunc(x.parts, func(part encodedPart) bool { return string(part.id) == id })
+	}
+	if i, ok := x.at[id]; ok {
+		return i
+	}
+	return -1
+}
+
+// notEarlier returns the encoded part with the ID of the item if the part shows the item's phase or
+// a later one, else nil.
+func (x *statusIndex) notEarlier(item pleg.Item) []byte {
+	i := x.find(item.ID)
+	if i < 0 || x.parts[i].phase == pleg.PhaseUnknown || x.parts[i].phase < item.Phase {
+		return nil
+	}
+	return x.parts[i].raw
+}
+
 // String returns the status in a single line, for logs.
 func (s *PodStatus) String() string {
 	var b strings.Builder
@@ -207,19 +296,23 @@ func (s *PodStatus) String() string {
 			fmt.Fprintf(&b, "(%d)", container.ExitCode)
 		}
 	}
+	for _, id := range s.unread {
+		fmt.Fprintf(&b, " unread:%.12s", id)
+	}
 	return b.String()
 }
 
-// KeepIPs is a Merge function for pleg.Config: once no sandbox of a pod is ready and the runtime no
-// longer shows addresses, the addresses of the status before are kept, as in the kubelet, for
-// whoever must still know where the ending pod was. KeepIPs changes neither status, and does not
-// decode next.
+// KeepIPs is a Merge function for pleg.Config: the addresses of the status before are kept, as in
+// the kubelet, for whoever must still know where the ending pod was, while the runtime shows no
+// address and no sandbox that is ready and new. A sandbox that had an address is read without any
+// in the middle of its teardown, while it still counts as ready, and after a restart of some
+// runtimes. KeepIPs changes neither status, and does not decode next.
 func KeepIPs(prev, next *PodStatus) *PodStatus {
-	if prev == nil || next == nil || len(next.keptIPs) > 0 || next.encoded.readyOrAddressed() {
+	if prev == nil || next == nil || len(next.keptIPs) > 0 || next.encoded.addressed() {
 		return next
 	}
 	ips := prev.IPs()
-	if len(ips) == 0 {
+	if len(ips) == 0 || next.hasReadySandboxNotIn(prev) {
 		return next
 	}
 	kept := *next
@@ -227,29 +320,46 @@ func KeepIPs(prev, next *PodStatus) *PodStatus {
 	return &kept
 }
 
-// readyOrAddressed reports whether a sandbox is ready or has an address.
-func (b *encodedStatus) readyOrAddressed() bool {
-	if b == nil {
-		return false
-	}
-	for _, raw := range b.sandboxes {
-		state, address := int32(0), false
-		f := fields{rest: raw}
-		for f.next() {
-			switch {
-			case f.isVarint(3):
-				state = int32(f.varint)
-			case f.isBytes(5):
-				for network := (fields{rest: f.data}); network.next(); {
-					if network.isBytes(1) || network.isBytes(2) {
-						address = address || len(network.data) > 0
-					}
-				}
-			}
-		}
-		if address || sandboxPhase(state) == pleg.PhaseRunning {
+// hasReadySandboxNotIn reports whether the status has a ready sandbox that an earlier status lacks.
+func (s *PodStatus) hasReadySandboxNotIn(earlier *PodStatus) bool {
+	known := indexParts(earlier, 0)
+	for part := range s.encodedParts {
+		if part.kind == pleg.Sandbox && part.phase == pleg.PhaseRunning && known.find(string(part.id)) < 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// addressed reports whether a sandbox has an address.
+func (b *encodedStatus) addressed() bool {
+	if b == nil {
+		return false
+	}
+	return slices.ContainsFunc(b.sandboxes, func(raw []byte) bool {
+		var network networkAddresses
+		for f := (fields{rest: raw}); f.next(); {
+			if f.isBytes(5) {
+				network.read(f.data)
+			}
+		}
+		return network.primary || network.additional
+	})
+}
+
+// networkAddresses says which addresses a CRI PodSandboxNetworkStatus holds.
+type networkAddresses struct{ primary, additional bool }
+
+// read merges an occurrence of the message.
+func (n *networkAddresses) read(raw []byte) {
+	for f := (fields{rest: raw}); f.next(); {
+		switch {
+		case f.isBytes(1):
+			n.primary = len(f.data) > 0
+		case f.isBytes(2):
+			for ip := (fields{rest: f.data}); ip.next(); {
+				n.additional = n.additional || ip.isBytes(1) && len(ip.data) > 0
+			}
+		}
+	}
 }

@@ -46,8 +46,9 @@ func TestKeepIPs(t *testing.T) {
 		"nothing known":               {up, EmptyStatus("u"), []string{"10.0.0.1", "fd00::1"}},
 		"zero value":                  {up, new(PodStatus), []string{"10.0.0.1", "fd00::1"}},
 		"new address":                 {up, podStatus(t, ips(ready, "10.0.0.2")), []string{"10.0.0.2"}},
-		"ready, no address yet":       {up, podStatus(t, ips(ready)), nil},
-		"new sandbox, no address yet": {up, podStatus(t, ips(ready), ips(notReady, "10.0.0.1")), nil},
+		"in its teardown":             {up, podStatus(t, ips(ready)), []string{"10.0.0.1", "fd00::1"}},
+		"new sandbox, no address yet": {up, podStatus(t, ips(notReady), ips(ready)), nil},
+		"old sandbox still addressed": {up, podStatus(t, ips(ready), ips(notReady, "10.0.0.1")), nil},
 		"never had one":               {podStatus(t, ips(ready)), podStatus(t, ips(notReady)), nil},
 		"first status":                {nil, podStatus(t, ips(notReady)), nil},
 		"kept before":                 {KeepIPs(up, podStatus(t, ips(notReady))), podStatus(t, ips(notReady)), []string{"10.0.0.1", "fd00::1"}},
@@ -126,5 +127,44 @@ func TestMalformedStatus(t *testing.T) {
 	}
 	if _, _, err := s.Messages(); err == nil {
 		t.Error("Messages decoded it")
+	}
+}
+
+// TestPresentFirst checks which of a pod's sandboxes and containers is the present one. A clock
+// that was ahead before a reboot gives the dead ones the later stamps.
+func TestPresentFirst(t *testing.T) {
+	sandbox := func(id string, attempt uint32, created int64, state runtimeapi.PodSandboxState, ip string) []byte {
+		s := sandboxStatus(id, "u", state)
+		s.Metadata.Attempt, s.CreatedAt = attempt, created
+		s.Network = &runtimeapi.PodSandboxNetworkStatus{Ip: ip}
+		return encode(s)
+	}
+	container := func(id string, attempt uint32, created int64, state runtimeapi.ContainerState) []byte {
+		c := wholeContainer(id, "u", state)
+		c.Metadata.Attempt, c.CreatedAt = attempt, created
+		return encode(c)
+	}
+	status := &PodStatus{uid: "u", encoded: &encodedStatus{statusMessages: statusMessages{
+		sandboxes: [][]byte{
+			sandbox("before-reboot", 0, 900, notReady, "10.0.0.1"),
+			sandbox("after-reboot", 1, 100, ready, "10.0.0.2"),
+		},
+		containers: [][]byte{
+			container("before-reboot", 0, 900, exited),
+			container("ended", 1, 950, exited),
+			container("created", 1, 101, runtimeapi.ContainerState_CONTAINER_CREATED),
+			container("running", 1, 100, running),
+			container("ended-first", 1, 99, exited),
+		},
+	}}}
+	var got []string
+	for _, c := range status.Containers() {
+		got = append(got, c.ID)
+	}
+	if want := []string{"running", "created", "ended", "ended-first", "before-reboot"}; !slices.Equal(got, want) {
+		t.Errorf("containers in the order %v, want %v", got, want)
+	}
+	if s := status.Sandboxes(); s[0].ID != "after-reboot" || !slices.Equal(status.IPs(), []string{"10.0.0.2"}) {
+		t.Errorf("the present sandbox is %s with %v", s[0].ID, status.IPs())
 	}
 }

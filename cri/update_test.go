@@ -151,7 +151,7 @@ func TestUpdateFromAnEvent(t *testing.T) {
 		for claim, err := range w.client.Events(w.Context()) { // from the backlog
 			w.check(err)
 			if claim.Item.ID == first && claim.Item.Phase == pleg.PhaseRunning {
-				brought = must(claim.Status())
+				brought = must(claim.Status(nil))
 				claim.Release()
 				break
 			}

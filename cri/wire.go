@@ -75,7 +75,8 @@ type segments struct {
 func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit func(item []byte) bool) bool {
 	s.part, s.later, s.unread = nil, data, data.Len()
 	defer func() {
-		s.part, s.later = nil, nil
+		s.part = nil
+		s.later = nil
 		if cap(s.scratch) > maxKeptScratch {
 			s.scratch = nil
 		}
@@ -85,7 +86,8 @@ func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit fun
 		// The usual item: its tag and a length of two bytes lie in this buffer.
 		if b := s.part; len(b) > 3 && b[0] == want && b[1] >= 0x80 && b[2] < 0x80 {
 			if size := int(b[1]&0x7f) | int(b[2])<<7; size <= s.unread-3 {
-				s.part, s.unread = b[3:], s.unread-3
+				s.part = b[3:]
+				s.unread -= 3
 				if !visit(s.consume(size)) {
 					return false
 				}
@@ -102,7 +104,8 @@ func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit fun
 // advance makes part hold the next unread bytes and reports whether there are any.
 func (s *segments) advance() bool {
 	for len(s.part) == 0 && len(s.later) > 0 {
-		s.part, s.later = s.later[0].ReadOnlyData(), s.later[1:]
+		s.part = s.later[0].ReadOnlyData()
+		s.later = s.later[1:]
 	}
 	return len(s.part) > 0
 }
@@ -119,7 +122,8 @@ func (s *segments) consume(n int) []byte {
 	for n > 0 && s.advance() {
 		k := min(n, len(s.part))
 		s.scratch = append(s.scratch, s.part[:k]...)
-		s.part, n = s.part[k:], n-k
+		s.part = s.part[k:]
+		n -= k
 	}
 	return s.scratch
 }
@@ -146,7 +150,10 @@ func (s *segments) consumeField(number protowire.Number, visit func(item []byte)
 		return false
 	}
 	// The copied bytes replace the buffers, so scratch must not be written again.
-	s.part, s.later, s.unread, s.scratch = rest[n:], nil, len(rest)-n, nil
+	s.part = rest[n:]
+	s.later = nil
+	s.unread = len(rest) - n
+	s.scratch = nil
 	return true
 }
 
@@ -158,7 +165,8 @@ func (s *segments) uvarint() (uint64, bool) {
 			return 0, false
 		}
 		b[i] = s.part[0]
-		s.part, s.unread = s.part[1:], s.unread-1
+		s.part = s.part[1:]
+		s.unread--
 		if b[i] < 0x80 {
 			v, n := protowire.ConsumeVarint(b[:i+1])
 			return v, n > 0
@@ -189,9 +197,11 @@ func (f *fields) next() bool {
 	if len(b) == 0 {
 		return false
 	}
-	tag, n := uint64(b[0]), 1
+	tag := uint64(b[0])
+	n := 1
 	if tag >= 0x80 {
-		if tag, n = protowire.ConsumeVarint(b); n < 0 {
+		tag, n = protowire.ConsumeVarint(b)
+		if n < 0 {
 			return f.fail()
 		}
 	}
@@ -202,28 +212,36 @@ func (f *fields) next() bool {
 	f.num, f.wire = protowire.Number(tag>>3), protowire.Type(tag&7)
 	switch f.wire {
 	case protowire.BytesType:
-		size, n := uint64(0), 1
+		size := uint64(0)
+		n := 1
 		if len(b) > 0 && b[0] < 0x80 {
 			size = uint64(b[0])
-		} else if size, n = protowire.ConsumeVarint(b); n < 0 {
-			return f.fail()
+		} else {
+			size, n = protowire.ConsumeVarint(b)
+			if n < 0 {
+				return f.fail()
+			}
 		}
 		b = b[n:]
 		if size > uint64(len(b)) {
 			return f.fail()
 		}
-		f.data, f.rest = b[:size:size], b[size:]
+		f.data = b[:size:size]
+		f.rest = b[size:]
 	case protowire.VarintType:
 		if len(b) > 0 && b[0] < 0x80 {
-			f.varint, f.rest = uint64(b[0]), b[1:]
+			f.varint = uint64(b[0])
+			f.rest = b[1:]
 			return true
 		}
-		if f.varint, n = protowire.ConsumeVarint(b); n < 0 {
+		f.varint, n = protowire.ConsumeVarint(b)
+		if n < 0 {
 			return f.fail()
 		}
 		f.rest = b[n:]
 	default:
-		if n = protowire.ConsumeFieldValue(f.num, f.wire, b); n < 0 {
+		n = protowire.ConsumeFieldValue(f.num, f.wire, b)
+		if n < 0 {
 			return f.fail()
 		}
 		f.rest = b[n:]
@@ -232,7 +250,8 @@ func (f *fields) next() bool {
 }
 
 func (f *fields) fail() bool {
-	f.malformed, f.rest = true, nil
+	f.malformed = true
+	f.rest = nil
 	return false
 }
 

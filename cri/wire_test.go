@@ -77,7 +77,7 @@ func TestPartialPayloads(t *testing.T) {
 			if !made || claim.Pod != "u" || claim.Item != (pleg.Item{ID: "c", Phase: pleg.PhaseExited}) || claim.Status == nil {
 				t.Fatalf("claim %+v", claim)
 			}
-			if status, err := claim.Status(); status != nil || !errors.Is(err, ErrMalformed) {
+			if status, err := claim.Status(nil); status != nil || !errors.Is(err, ErrMalformed) {
 				t.Errorf("the status is %v, error %v", status, err)
 			}
 		})
@@ -272,6 +272,17 @@ func TestLongErrors(t *testing.T) {
 	s.on("ContainerStatus", raw(encode(&runtimeapi.ContainerStatusResponse{Status: other})))
 	if _, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c"}}}); err == nil || len(err.Error()) > 1400 {
 		t.Errorf("the answer about another ID: an error of %d bytes", len(fmt.Sprint(err)))
+	}
+}
+
+// TestErrorsAreOneLine checks that a runtime's error text commands no terminal and forges no line.
+func TestErrorsAreOneLine(t *testing.T) {
+	s := new(stub)
+	c := serve(t, s, Config{})
+	s.on("Version", failing(codes.Internal, "no\x1b[2J\r\nE1125 forged\u009b\u202e"))
+	_, err := c.Version(t.Context())
+	if err == nil || status.Code(err) != codes.Internal || !strings.HasSuffix(err.Error(), `no\x1b[2J\r\nE1125 forged\u009b\u202e`) {
+		t.Errorf("%q", err)
 	}
 }
 

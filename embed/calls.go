@@ -42,15 +42,27 @@ func (s *Service) announce(call pleg.OwnCall) (returned func(err error, now ...p
 // errNoAnswer is the reported error of a call that ended in a panic.
 var errNoAnswer = errors.New("embed: the call has not been answered")
 
+// ownCall is a call that changes the runtime, as the ledger and the generator see the call.
+type ownCall struct {
+	op  ledger.Op
+	id  string // in the request; empty if the call makes an item
+	pod pleg.PodRef
+	// sandbox is that of a container to be made.
+	sandbox string
+}
+
 // change forwards a call that changes the runtime. The answer is a fact for the ledger. send makes
 // the call and returns its effect.
-func (s *Service) change(op ledger.Op, own pleg.OwnCall, send func() (pleg.Item, error)) {
+func (s *Service) change(own ownCall, send func() (pleg.Item, error)) {
 	var c ledger.Call
-	s.update(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, own.ID) })
-	returned, err, now := s.announce(own), errNoAnswer, pleg.Item{}
+	about := ledger.Subject{ID: own.id, Pod: string(own.pod.UID), Sandbox: own.sandbox}
+	s.update(func(l *ledger.Ledger, _ time.Time) { c = l.Start(own.op, about) })
+	returned := s.announce(pleg.OwnCall{Pod: own.pod, ID: own.id})
+	err := errNoAnswer
+	now := pleg.Item{}
 	defer func() {
-		answer := ledger.Answer{Failed: err != nil, Unanswered: unanswered(err), Pod: string(own.Pod.UID)}
-		if own.ID == "" && err == nil {
+		answer := ledger.Answer{Failed: err != nil, Unanswered: unanswered(err)}
+		if own.id == "" && err == nil {
 			answer.Made = now.ID
 		}
 		s.update(func(l *ledger.Ledger, at time.Time) { l.End(c, answer, at) })
@@ -75,7 +87,7 @@ func unanswered(err error) bool {
 
 // changeByID is change for calls that name their subject and have no result.
 func (s *Service) changeByID(op ledger.Op, now pleg.Item, send func() error) (err error) {
-	s.change(op, pleg.OwnCall{ID: now.ID}, func() (pleg.Item, error) {
+	s.change(ownCall{op: op, id: now.ID}, func() (pleg.Item, error) {
 		err = send()
 		return now, err
 	})
@@ -90,7 +102,7 @@ func podOf(config *runtimeapi.PodSandboxConfig) pleg.PodRef {
 
 // RunPodSandbox makes a sandbox.
 func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (id string, err error) {
-	s.change(ledger.RunPodSandbox, pleg.OwnCall{Pod: podOf(config)}, func() (pleg.Item, error) {
+	s.change(ownCall{op: ledger.RunPodSandbox, pod: podOf(config)}, func() (pleg.Item, error) {
 		id, err = s.RuntimeService.RunPodSandbox(ctx, config, handler)
 		return pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, err
 	})
@@ -99,7 +111,8 @@ func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 
 // CreateContainer makes a container.
 func (s *Service) CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (id string, err error) {
-	s.change(ledger.CreateContainer, pleg.OwnCall{Pod: podOf(sandboxConfig)}, func() (pleg.Item, error) {
+	own := ownCall{op: ledger.CreateContainer, pod: podOf(sandboxConfig), sandbox: sandbox}
+	s.change(own, func() (pleg.Item, error) {
 		id, err = s.RuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig)
 		return pleg.Item{ID: id, Phase: pleg.PhaseCreated, Name: config.GetMetadata().GetName()}, err
 	})
@@ -136,12 +149,23 @@ func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
 		func() error { return s.RuntimeService.RemovePodSandbox(ctx, id) })
 }
 
+// UpdateContainerResources changes a container's limits. No phase changes, no event comes and no
+// list shows the change: the announced call has the generator read the pod's statuses, of which the
+// answer tells nothing.
+func (s *Service) UpdateContainerResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) (err error) {
+	returned := s.announce(pleg.OwnCall{ID: id})
+	err = errNoAnswer
+	defer func() { returned(err) }()
+	err = s.RuntimeService.UpdateContainerResources(ctx, id, resources)
+	return err
+}
+
 // ContainerStatus reads a container's status from the runtime.
 func (s *Service) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	read := s.beginRead()
 	r, err := s.RuntimeService.ContainerStatus(ctx, id, verbose)
 	if st := r.GetStatus(); err == nil && st != nil {
-		s.update(func(l *ledger.Ledger, _ time.Time) { l.ContainerStatus(read, id, st.State, st.LogPath) })
+		s.update(func(l *ledger.Ledger, _ time.Time) { l.ContainerStatus(read, id, st) })
 	}
 	return r, err
 }
@@ -151,7 +175,7 @@ func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool)
 	read := s.beginRead()
 	r, err := s.RuntimeService.PodSandboxStatus(ctx, id, verbose)
 	if st := r.GetStatus(); err == nil && st != nil {
-		s.update(func(l *ledger.Ledger, _ time.Time) { l.SandboxStatus(read, id, st.State) })
+		s.update(func(l *ledger.Ledger, _ time.Time) { l.SandboxStatus(read, id, st) })
 	}
 	return r, err
 }
@@ -181,7 +205,8 @@ func (s *Service) GetContainerEvents(ctx context.Context, events chan *runtimeap
 // countStreams counts streams. While there is none nothing is trusted.
 func (s *Service) countStreams(by int) {
 	s.update(func(l *ledger.Ledger, _ time.Time) {
-		if s.streams += by; s.streams == 0 {
+		s.streams += by
+		if s.streams == 0 {
 			l.Trust(false)
 		}
 	})
@@ -192,9 +217,11 @@ func (s *Service) recordEvent(e *runtimeapi.ContainerEventResponse) {
 	if e.GetContainerId() == "" {
 		return
 	}
-	kind, pod := ledger.EitherKind, ""
+	kind := ledger.EitherKind
+	pod := ""
 	if sb := e.PodSandboxStatus; sb != nil {
-		kind, pod = ledger.ContainerKind, sb.GetMetadata().GetUid()
+		kind = ledger.ContainerKind
+		pod = sb.GetMetadata().GetUid()
 		if sb.Id == e.ContainerId {
 			kind = ledger.SandboxKind
 		}

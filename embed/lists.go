@@ -17,7 +17,7 @@ import (
 type lists[F, E any] struct {
 	service *Service
 	send    func(context.Context, F) ([]E, error)
-	byID    func(string) F
+	only    func(ledger.Query) F
 	serve   func(*ledger.Ledger, F, time.Time) ([]E, ledger.Verdict)
 	observe func(*ledger.Ledger, ledger.Read, F, []E, time.Time)
 }
@@ -25,7 +25,9 @@ type lists[F, E any] struct {
 func (s *Service) sandboxes() lists[*runtimeapi.PodSandboxFilter, *runtimeapi.PodSandbox] {
 	return lists[*runtimeapi.PodSandboxFilter, *runtimeapi.PodSandbox]{
 		s, s.RuntimeService.ListPodSandbox,
-		func(id string) *runtimeapi.PodSandboxFilter { return &runtimeapi.PodSandboxFilter{Id: id} },
+		func(q ledger.Query) *runtimeapi.PodSandboxFilter {
+			return &runtimeapi.PodSandboxFilter{Id: q.ID, LabelSelector: podLabel(q)}
+		},
 		(*ledger.Ledger).ServeSandboxes, (*ledger.Ledger).Sandboxes,
 	}
 }
@@ -33,14 +35,25 @@ func (s *Service) sandboxes() lists[*runtimeapi.PodSandboxFilter, *runtimeapi.Po
 func (s *Service) containers() lists[*runtimeapi.ContainerFilter, *runtimeapi.Container] {
 	return lists[*runtimeapi.ContainerFilter, *runtimeapi.Container]{
 		s, s.RuntimeService.ListContainers,
-		func(id string) *runtimeapi.ContainerFilter { return &runtimeapi.ContainerFilter{Id: id} },
+		func(q ledger.Query) *runtimeapi.ContainerFilter {
+			return &runtimeapi.ContainerFilter{Id: q.ID, LabelSelector: podLabel(q)}
+		},
 		(*ledger.Ledger).ServeContainers, (*ledger.Ledger).Containers,
 	}
 }
 
+// podLabel returns the label selector of a list of one pod, or nil.
+func podLabel(q ledger.Query) map[string]string {
+	if q.Pod == "" {
+		return nil
+	}
+	return map[string]string{ledger.PodUIDLabel: q.Pod}
+}
+
 // list answers a list.
 func (k lists[F, E]) list(ctx context.Context, f F, noFilter, byState bool) ([]E, error) {
-	s, who := k.service, callInfoOf(ctx)
+	s := k.service
+	who := callInfoOf(ctx)
 	reason := ""
 	switch {
 	case who.by == ByPLEG:
@@ -75,10 +88,11 @@ func (k lists[F, E]) forward(ctx context.Context, f F, reason string) ([]E, erro
 	return shown, err
 }
 
-// fromMemory answers a list from memory, after reading IDs in doubt, or returns the reason why not.
+// fromMemory answers a list from memory, after the lists that the ledger wants first, or returns
+// the reason why not.
 func (k lists[F, E]) fromMemory(ctx context.Context, f F) (list []E, because ledger.Reason) {
+	var v ledger.Verdict
 	for range 2 { // an event may come during the reads in resolve
-		var v ledger.Verdict
 		k.service.withTrust(func(l *ledger.Ledger, now time.Time) { list, v = k.serve(l, f, now) })
 		if v.Reason == "" || len(v.Resolve) == 0 {
 			return list, v.Reason
@@ -87,20 +101,21 @@ func (k lists[F, E]) fromMemory(ctx context.Context, f F) (list []E, because led
 			break
 		}
 	}
-	return nil, ledger.InDoubt
+	return nil, v.Reason
 }
 
-// resolve reads IDs in doubt, and reports false if the reads take too long, fail, or are already
-// under way for another caller: then a single list of everything is the better answer.
-func (k lists[F, E]) resolve(ctx context.Context, ids []string) bool {
+// resolve makes the lists that the ledger wants, and reports false if the lists take too long,
+// fail, or are already under way for another caller: then a single list of everything is the better
+// answer.
+func (k lists[F, E]) resolve(ctx context.Context, queries []ledger.Query) bool {
 	if !k.service.resolving.TryLock() {
 		return false
 	}
 	defer k.service.resolving.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	for _, id := range ids {
-		if _, err := k.forward(ctx, k.byID(id), reasonResolve); err != nil {
+	for _, q := range queries {
+		if _, err := k.forward(ctx, k.only(q), reasonResolve); err != nil {
 			return false
 		}
 	}

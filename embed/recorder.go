@@ -43,9 +43,16 @@ func (r recorderFunc) Record(report pleg.Report) { r(&report) }
 
 // subject returns the object of a report, and its event type.
 func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectReference, kind string) {
-	about, kind = node, v1.EventTypeNormal
+	about = node
+	kind = v1.EventTypeNormal
 	if p := report.Pod; p != nil {
-		about = &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
+		about = &v1.ObjectReference{
+			APIVersion: "v1",
+			Kind:       "Pod",
+			Namespace:  p.Namespace,
+			Name:       p.Name,
+			UID:        types.UID(p.UID),
+		}
 	}
 	if report.Warning {
 		kind = v1.EventTypeWarning

@@ -103,7 +103,8 @@ func NewService(client internalapi.RuntimeService) *Service {
 func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trusted, s.add = trusted, add
+	s.trusted = trusted
+	s.add = add
 	s.ledger.SetMaxAge(maxAge)
 }
 
@@ -167,6 +168,13 @@ func (s *Service) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFi
 // ListContainers lists containers, from memory if the ledger allows.
 func (s *Service) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	return s.containers().list(ctx, f, f == nil, f.GetState() != nil)
+}
+
+// SandboxOf returns the sandbox of a container or sandbox that a read has shown or an own call has
+// made; empty if there is none such.
+func (s *Service) SandboxOf(id string) (sandbox string) {
+	s.update(func(l *ledger.Ledger, _ time.Time) { sandbox = l.SandboxOf(id) })
+	return sandbox
 }
 
 // Recent reports whether properties of containers that never change may be answered from memory:

@@ -101,6 +101,10 @@ func (r *toy) CreateContainer(context.Context, string, *runtimeapi.ContainerConf
 	return id, err
 }
 
+func (r *toy) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
+	return nil
+}
+
 func (r *toy) StartContainer(_ context.Context, id string) error {
 	r.set(id, runtimeapi.ContainerState_CONTAINER_RUNNING)
 	if r.onStart != nil {
@@ -357,7 +361,7 @@ func TestACallThatWasNotAnsweredWorksLater(t *testing.T) {
 			k.relist()
 			k.toy.set("late", runtimeapi.ContainerState_CONTAINER_CREATED)
 			k.want(1, "late", runtimeapi.ContainerState_CONTAINER_CREATED)
-			time.Sleep(5 * time.Minute)
+			time.Sleep(ledger.LateCall)
 			k.relist()
 			k.want(1, "late", runtimeapi.ContainerState_CONTAINER_CREATED)
 			time.Sleep(time.Nanosecond)
@@ -510,6 +514,8 @@ func TestOwnCallsAreTold(t *testing.T) {
 	want("shop/web u", id+" main Created")
 	_ = s.StartContainer(t.Context(), id)
 	want("/ "+id, id+"  Running")
+	check(t, s.UpdateContainerResources(t.Context(), id, &runtimeapi.ContainerResources{}))
+	want("/ " + id) // what the call changes only a read of statuses shows
 	_ = s.StopContainer(t.Context(), id, 0)
 	want("/ "+id, id+"  Exited")
 	_ = s.RemoveContainer(t.Context(), id)

@@ -6,6 +6,7 @@ package events
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -181,4 +182,38 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 			t.Errorf("%s with arguments: %v allocations", name, n)
 		}
 	}
+}
+
+// TestMemoryOfASeries: a live series takes little memory.
+func TestMemoryOfASeries(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		const n = 4000
+		refs := make([]*corev1.ObjectReference, n)
+		for i := range refs {
+			refs[i] = podRef(fmt.Sprint("p", i))
+		}
+		heap := func() int64 {
+			goruntime.GC()
+			goruntime.GC()
+			var m goruntime.MemStats
+			goruntime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		r.Broadcaster.opts.Sink = mute{}
+		before := heap()
+		for range 3 {
+			for _, ref := range refs {
+				r.rec.Eventf(ref, nil, corev1.EventTypeWarning, "BackOff", "Restarting", "back-off")
+			}
+			pass(2 * time.Minute)
+		}
+		each := (heap() - before) / n
+		if *showTables {
+			t.Logf("%d bytes a live series", each)
+		}
+		if each > 1126 {
+			t.Errorf("%d bytes a live series", each)
+		}
+		goruntime.KeepAlive(refs)
+	})
 }

@@ -17,6 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -170,5 +171,30 @@ func TestPoisonOverTLS(t *testing.T) {
 				_ = b.ShutdownWithContext(brief)
 			})
 		}
+	}
+}
+
+// TestFakeClientset: on a fake clientset, a swapped recorder's events are where client-go's would
+// be, and nothing else is. This is what client-go's own test of a series on a fake clientset does.
+func TestFakeClientset(t *testing.T) {
+	client := fake.NewClientset()
+	b := must(NewForClient(client, Options{}))(t)
+	adapter := b.Adapter()
+	stop := make(chan struct{})
+	defer close(stop)
+	adapter.StartRecordingToSink(stop)
+	r := adapter.NewRecorder("test")
+	for range 2 {
+		r.Eventf(&corev1.ObjectReference{}, nil, corev1.EventTypeNormal, "reason", "action", "")
+	}
+	adapter.Shutdown()
+	newer := must(client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{}))(t)
+	older := must(client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{}))(t)
+	if len(newer.Items) != 1 || len(older.Items) != 0 {
+		t.Fatalf("%d events in events.k8s.io/v1, %d in core/v1", len(newer.Items), len(older.Items))
+	}
+	e := newer.Items[0]
+	if e.Namespace != metav1.NamespaceDefault || e.Series == nil || e.Series.Count != 2 {
+		t.Errorf("stored: %+v", e)
 	}
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package events records Kubernetes Events as series, as the Events redesign proposal asks for. The
-// API server is not harmed, whatever happens, and the counts are right.
+// API server is not harmed, whatever happens, the counts are right, and trouble of a tenant stays
+// with that tenant.
 //
 // # Model
 //
@@ -11,40 +12,48 @@
 // series. The first note is stored. Only recorders with the older interface ([LegacyRecorder])
 // distinguish a bounded number of notes.
 //
-// The calls of a series:
+// The calls of a series, while its object has tokens:
 //
 //	first occurrence       create, without a series
 //	second                 patch: count and last time, state Ongoing
-//	10 s after the last    patch, while the object has tokens: slow loops are shown as they are
-//	2, 4, 8, 16 min after  patch: the first occurrence so long after the last write
-//	each 30 min ±10 %      patch: likewise (the server keeps an object for another hour)
+//	10 s after the last    patch at once: slow loops are shown as they are
+//	each 10 s, first minute  patch, if the count has grown
+//	then 1, 2, 4 min after, and each 4 min 45 s
+//	                       patch: the first occurrence so long after the last write
 //	other ones             no call
 //	6 min of silence       patch: the final count, state Finished
 //
-// A write carries the count of its moment. The state is an annotation: the v1 API has no field.
+// Without tokens, the patches come 2, 4, 8, 16 and then 30 min ±10 % after the last write. A write
+// carries the count of its moment. The state is an annotation: the v1 API has no field.
 //
 // The object's name ends in the time at which the series began, in the form of client-go's names:
 // kubectl shows Events in the order of their names. A restarted process continues the series of its
-// predecessor. Their names are in the roster, an Event with a constant name, which a node may read
-// with an empty patch. A patch carries the resourceVersion; where the content of an object is in
-// doubt, a read comes first. A series left Ongoing by a killed process continues as a lower bound
+// predecessor. They are in the roster, an Event with a constant name, which a node may read with an
+// empty patch. A patch carries the resourceVersion; where the content of an object is in doubt, a
+// read comes first. A series left Ongoing by a killed process continues as a lower bound
 // (AnnotationAtLeast), or becomes Unknown.
 //
 // # What holds back
 //
-// New series take tokens, and each pair of objects may have a bounded number of series. Writes wait
-// in a bounded queue, in the order of emission. A gate closes after 429, 5xx, 401 or a failed
-// connection; a single call then probes the server. A hanging or broken call, a 500 or a 504 delays
-// its own object only; after a dozen, with successes of others between them, the series is given
-// up. A refusal (400, 403, 413, 422, a namespace that goes away) before the first write drops the
-// series for six minutes; a stored series goes on counting. A 403 after a success, or a 409 twice,
-// holds the calls of its kind and namespace.
+// New series take tokens, and each pair of objects may have a bounded number of series. An event
+// without a token is counted in a combined series rather than dropped. Writes wait in a bounded
+// queue, in the order of emission. Where the queue or the table is full, the namespace with the
+// most series gives way.
+//
+// A failed call (429, 5xx, a connection that hangs or breaks) closes the smallest scope that
+// explains it: the object; the namespace, once several of its objects fail with no success between;
+// the server, once several namespaces do, or nobody listens. A closed scope is tried again by a
+// single call at growing intervals; other scopes go on. A call that fails for an hour, a dozen
+// times, while the server answers others, is given up. A refusal (400, 403, 413, 422, a namespace
+// that goes away) before the first write drops the series for six minutes; a stored series goes on
+// counting. A 403 after a success, or a 409 twice, holds the calls of its kind and namespace.
 //
 // # Concurrency
 //
 // Recorders are safe for concurrent use. They block on a short lock only, start nothing, and
 // neither format nor allocate for an active series; those with the older interface format each
-// message. Four writers (Options.Writers) make all calls, without the lock.
+// message. Three times as many goroutines as Options.Writers make all calls, without the lock: four
+// calls at a time, and as many again that hang or try a closed scope.
 //
 // # Errors
 //

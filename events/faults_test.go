@@ -137,10 +137,14 @@ func TestNothingIsLostInTrouble(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsHonoured up to five minutes, for all calls.
+// TestRetryAfterIsHonoured up to five minutes, for the object alone, or, once three objects are
+// refused, for all.
 func TestRetryAfterIsHonoured(t *testing.T) {
-	for asked, pause := range map[int32]string{77: "75s", 3600: "298s"} { // b comes later: no other writer may send it beside a's call
-		play(t, "fault start a×1 1s mended b×1 "+pause+" [calls: create!] 2s [calls: create! create create]",
+	for asked, pause := range map[int32]string{77: "75s", 3600: "298s"} {
+		refused := status(429, metav1.StatusReasonTooManyRequests, asked)
+		play(t, "fault start a×1 1s mended b×1 "+pause+" [calls: create! create] 2s [calls: create! create create]",
+			always(refused), nil)
+		play(t, "fault start a×1 0s b×1 0s c×1 1s mended d×1 "+pause+" [calls: create! create! create!] 2s [calls: create! create! create! create create create create]",
 			always(status(429, metav1.StatusReasonTooManyRequests, asked)), nil)
 	}
 }
@@ -337,12 +341,14 @@ func TestExpiredObject(t *testing.T) {
 		first := time.Now()
 		r.pod("a", 1)
 		pass(time.Second)
-		r.pod("a", 9)
+		r.pod("a", 1)
+		synctest.Wait() // the write of the second occurrence must not take some of the others with it
+		r.pod("a", 8)
 		pass(time.Minute)
 		r.wantStored(0)
 		pass(5*time.Minute + time.Second)
 		r.wantTold("Finished ×10")
-		r.wantVerbs("create patch patch! create")
+		r.wantVerbs("create patch patch patch! create")
 		if e := r.one(); e.EventTime.UnixMicro() != first.UnixMicro() {
 			t.Errorf("eventTime is %v, want that of the first occurrence, %v", e.EventTime, first)
 		}

@@ -22,7 +22,7 @@ func flushNow(t *testing.T, b *Broadcaster) {
 	t.Helper()
 	for range 100 {
 		b.mu.Lock()
-		j, wait := b.next(time.Now())
+		j, wait := b.core.next(time.Now())
 		b.mu.Unlock()
 		if wait > 0 {
 			return

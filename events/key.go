@@ -131,6 +131,10 @@ func objectOf(r *corev1.ObjectReference) objectKey {
 	return objectKey{r.Kind, r.Namespace, r.Name, r.UID}
 }
 
+func (k objectKey) String() string {
+	return k.kind + "/" + k.namespace + "/" + k.name + "/" + string(k.uid)
+}
+
 var seed = maphash.MakeSeed()
 
 // hash serves the table, counters and token buckets.
@@ -140,11 +144,11 @@ func hash[K comparable](key K) uint64 { return maphash.Comparable(seed, key) }
 // Only recorders with the older interface distinguish notes: their callers use a reason for
 // different things.
 type seriesKey struct {
-	source             uint32 // index in Broadcaster.rosters
+	source             uint32 // index in core.rosters
 	eventType          string
 	reason, action     string
 	regarding, related corev1.ObjectReference // without resourceVersion
-	note               string                 // "" where notes do not count; see combinedKey
+	note               string                 // "" where notes do not count; see combinations
 }
 
 // pair returns a hash of an event's regarding and related objects, for the cap and the rate limits.
@@ -195,11 +199,14 @@ type hint [4]byte
 
 func (id *seriesID) hint() hint { return hint(id[:4]) }
 
+// nameSuffix is the length of the time and the hint at the end of a name.
+const nameSuffix = 24
+
 // eventName returns the name of a series' object: the regarding object's name, the time of the
 // first occurrence, and the hint. kubectl sorts Events by name, and client-go's names end in the
 // time in the same form: all Events are listed in the order of their beginning.
 func eventName(regarding string, id *seriesID, born time.Time) string {
-	var suffix [12]byte
+	var suffix [nameSuffix / 2]byte
 	binary.BigEndian.PutUint64(suffix[:8], uint64(born.UnixNano()))
 	copy(suffix[8:], id[:])
 	return nameFor(regarding, ".", suffix[:])
@@ -254,5 +261,3 @@ func combinedKey(note string) string {
 	}
 	return combinedMark + note[:end]
 }
-
-func anyNote(string) string { return combinedMark }

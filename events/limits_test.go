@@ -88,14 +88,15 @@ func TestRateLimitPerObjectAndReason(t *testing.T) {
 		emit("Noisy", 40)
 		emit("Quiet", 1) // client-go's filter has no reason in its key: this one would be lost
 		pass(time.Second)
-		r.wantStored(26)
-		if s := r.Stats(); s.Dropped[DropRateLimited] != 15 {
-			t.Errorf("dropped: %v", s.Dropped)
-		}
+		r.wantStored(27) // 25, the others together, and the quiet one
 		pass(10 * time.Minute)
 		emit("Noisy", 40)
-		pass(time.Second)
-		r.wantStored(28)
+		pass(7 * time.Minute)
+		r.wantStored(30)
+		if count, _ := stored(r.server); count != 81 {
+			t.Errorf("%d of 81 are stored", count)
+		}
+		r.wantBooks(0, 0)
 	})
 }
 
@@ -146,8 +147,8 @@ func TestKeysOfOneHash(t *testing.T) {
 		built.hash = 1
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.take(&e, built, time.Now())
-		return r.tab.byKey[1]
+		r.core.take(&e, built, time.Now())
+		return r.core.table.byKey[1]
 	}
 	for _, name := range []string{"a", "b", "b", "a"} {
 		if s := emit(name); s.key.regarding.Name != name {
@@ -169,9 +170,14 @@ func TestTableIsEmptyInTheEnd(t *testing.T) {
 		b := r.Broadcaster
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		n := &b.tab
-		if left := []int{n.all, n.known, len(n.byKey), len(n.counts), n.aged.Len(), n.queue.Len()}; slices.Max(left) > 0 {
-			t.Errorf("left: all, known, keys, counts, aged, queue: %v", left)
+		n := &b.core.table
+		q := &b.core.queue
+		left := []int{
+			n.all, n.pending.n, len(n.pending.by), n.leaving.n, len(n.leaving.by), len(n.byKey), len(b.core.limits.series), b.core.limits.combined,
+			n.aged.Len(), n.hurried.Len(), q.waiting, len(q.namespaces), len(q.objects), q.timers.Len(),
+		}
+		if slices.Max(left) > 0 {
+			t.Errorf("left: %v", left)
 		}
 	})
 }

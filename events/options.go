@@ -15,14 +15,9 @@ import (
 	clientevents "k8s.io/client-go/tools/events"
 )
 
-// The times are those of the Events redesign proposal, and of client-go's recorders.
 const (
 	defaultMaxSeries    = 4096
 	defaultMaxPerObject = 100
-	maxNotes            = 10               // under a reason and object
-	refill              = 5 * time.Minute  // of a token
-	writeTimeout        = 30 * time.Second // of a call
-	shutdownTimeout     = 5 * time.Second  // of Shutdown
 )
 
 // Options configure a [Broadcaster]. The zero value of every field is usable and means the default.
@@ -48,21 +43,23 @@ type Options struct {
 	ClusterNamespace string
 
 	// MaxSeries bounds the series stored and still counted; beyond, the longest idle series is
-	// flushed and evicted. Default 4096.
+	// flushed and evicted. As many may wait for their last write; beyond, one of the namespace with
+	// the most is dropped. Default 4096.
 	MaxSeries int
-	// MaxQueue bounds the series waiting for their first write; further series are dropped and
-	// counted. Default 16384.
+	// MaxQueue bounds the series waiting for their first write; beyond, one of the namespace with the
+	// most is dropped and counted. Default 16384.
 	MaxQueue int
 	// MaxPerObject bounds the series of each pair of a regarding and a related object, or of a
 	// regarding object alone. Default 100. Negative: no bound.
 	MaxPerObject int
 	// Burst is the size of a token bucket per regarding object, related object and reason, for new
-	// series. A bucket gets a token every five minutes. Another bucket per regarding object paces
-	// the writes of loops with ten seconds or more between two occurrences. Default 25. Negative:
-	// no bound.
+	// series. A bucket gets a token every five minutes. An event without a token is counted in a
+	// combined series. Another bucket per regarding object paces the writes of loops. Default 25.
+	// Negative: no bound.
 	Burst int
-	// Writers is the number of calls allowed in flight. Default 4: events about the same object
-	// reach the server in the order of emission; with 1 all do.
+	// Writers is the number of calls allowed in flight, beside those that hang and those that try a
+	// closed scope again: of these there may be twice as many. Default 4: events about the same
+	// object reach the server in the order of emission; with 1 all do, while no call fails or hangs.
 	Writers int
 
 	// FinishAfter is the threshold between two occurrences from which on they are two series.
@@ -72,9 +69,10 @@ type Options struct {
 	// Default 30 min. Heartbeat must be well below the life of events at the server (an hour by
 	// default).
 	Heartbeat time.Duration
-	// BackoffBase and BackoffMax bound the exponential delay after trouble of the server, for all
-	// events together; a single call then probes the server. Default 1 s and 30 s. A Retry-After is
-	// honoured up to 5 min.
+	// BackoffBase and BackoffMax bound the exponential delay after trouble, of the server, a
+	// namespace or an object; a single call then tries that scope again. Default 1 s and 30 s. After
+	// a dozen failures in a row a namespace or an object waits up to ten times as long. A
+	// Retry-After is honoured up to 5 min.
 	BackoffBase, BackoffMax time.Duration
 }
 

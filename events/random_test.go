@@ -171,14 +171,14 @@ func TestSeriesAgainstEverything(t *testing.T) {
 			switch v {
 			case verdictOK:
 				if c.kind != callRead {
-					acked += s.done(c, w.object.version, now, 0.5, &p)
+					acked += s.done(written{call: c, version: w.object.version, now: now, jitter: 0.5}, &p)
 				} else {
 					acked += s.merge(*w.object, now)
 				}
 			case verdictMissing:
-				s.missing()
+				s.becomeAbsent()
 			case verdictConflict:
-				s.phase = phaseUnread
+				s.becomeUnread()
 			}
 		}
 		do := []string{"emit", "emit", "emit", "send", "send", "lost", "fail", "wait"}
@@ -215,7 +215,7 @@ func TestSeriesAgainstEverything(t *testing.T) {
 			}
 			now = now.Add(time.Millisecond)
 		}
-		s.end = suspended
+		s.becomeSuspended()
 		for i := 0; s.owes(now); i++ {
 			if send(&s, ""); i > 10 {
 				t.Fatalf("it does not end: %+v", s)

@@ -293,6 +293,9 @@ func TestMetrics(t *testing.T) {
 		if now["event_series_active"] != 2 || now["events_unsent"] != unsent || now["event_queue_length"] != 1 || now["event_gate_closed_seconds"] <= 0 {
 			t.Errorf("gauges: %v", now)
 		}
+		if now["event_scopes_closed/server"] != 1 {
+			t.Errorf("closed: %v", now)
+		}
 		pass(7 * time.Minute)
 		now = values()
 		calls := now["event_calls/"+"create"] + now["event_calls/"+"patch"]
@@ -304,6 +307,7 @@ func TestMetrics(t *testing.T) {
 		want := map[string]float64{
 			"events_emitted": 12, "events_acknowledged": 11, "events_dropped/" + DropInvalid: 1, "event_retries/" + "Unreachable": 1, "event_series/" + "finished": 1,
 			"event_annotations_dropped": 0, "event_watch_dropped": 0, "event_series_active": 0, "events_unsent": 0, "event_queue_length": 0, "event_gate_closed_seconds": 0,
+			"event_scopes_closed/server": 0, "event_scopes_closed/namespace": 0, "event_scopes_closed/call": 0, "event_scopes_closed/object": 0,
 		}
 		if d := cmp.Diff(want, now); d != "" {
 			t.Error(d)

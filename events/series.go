@@ -50,43 +50,104 @@ type call struct {
 	last    time.Time
 	state   string // the state annotation, "" for a singleton
 	loose   bool   // the count is a lower bound
-	version string // a patch applies to this version of the object only
+	version string // a patch applies to this version of the object only, "" for any
 	final   bool   // the last call of the series
+	mark    bool   // a patch of the annotations only: the counts stay as stored
 }
 
-// Early writes come before the first heartbeat. Without early writes, kubectl shows a loop for half
-// an hour as of its second occurrence, as if the loop had stopped. Occurrences make them, not a
-// timer: the end of a loop is written anyway.
+// The pace of the writes of a loop. A series whose object has tokens is written each firstPause
+// in its first minute, then at doubling pauses up to steadyPause: kubectl shows when a loop was
+// last seen, to five minutes. Without tokens, the pauses double from slowPause to the heartbeat.
 const (
-	earlyWrites = 4               // at doubling intervals
-	earlyFirst  = 2 * time.Minute // the first interval, after the second occurrence's write
-	slowLoop    = 10 * time.Second
+	firstWrites = 6 // at firstPause
+	firstPause  = 10 * time.Second
+	secondPause = time.Minute // doubles with each write
+	steadyPause = 285 * time.Second
+	slowWrites  = 4 // before the heartbeat
+	slowPause   = 2 * time.Minute
+	slowLoop    = 10 * time.Second // between two occurrences: each is written, while there are tokens
 )
 
-// state is a series without its identity: a value without clock, lock or call.
+// state is a series without its identity: a value without clock, lock or call. Only the become
+// functions change phase and end.
 //
 // The invariant: count-stored is the number of this process's occurrences not yet acknowledged by
 // an answer. A read of another count moves both.
 type state struct {
-	phase   phase
-	end     ending
-	early   uint8     // early writes made
-	loose   bool      // a killed process counted part of the occurrences
-	count   int64     // occurrences, those of other processes included
-	stored  int64     // occurrences in the object, as far as is known
-	sent    int64     // the count of a call without an answer, 0 for none
-	sentAt  time.Time // the last occurrence named by the call
-	version string    // resourceVersion of the object, "" if unknown
-	begun   time.Time // eventTime of the object
-	last    time.Time // last occurrence
-	adopted time.Time // when the series was refused, or an earlier process's series was taken over to end
-	due     time.Time // an occurrence from then on is written
+	phase phase
+	end   ending
+	// writes counts the writes since the series' second occurrence, up to 255: the pace.
+	writes uint8
+	// loose: a killed process counted part of the occurrences.
+	loose bool
+	// count is the number of occurrences, those of other processes included.
+	count int64
+	// stored is the number of occurrences in the object, as far as is known.
+	stored int64
+	// sent is the count of a call without an answer, 0 for none.
+	sent int64
+	// sentAt is the last occurrence named by that call.
+	sentAt time.Time
+	// version is the resourceVersion of the object, "" if unknown.
+	version string
+	// begun is the eventTime of the object.
+	begun time.Time
+	// last is the time of the last occurrence.
+	last time.Time
+	// quietFrom is when the series was refused, or was taken over in order to end. The threshold
+	// counts from then if that is later than last.
+	quietFrom time.Time
+	// due is when the count is written if it has grown; the zero time is at once.
+	due time.Time
+	// mark: the calls of this series set its state only. The series is of an earlier process, and
+	// its counts stay as that process stored them.
+	mark bool
 }
 
 func begin(now time.Time) state { return state{count: 1, begun: now, last: now} }
 
-// unwritten reports whether no call may have stored anything.
-func (s *state) unwritten() bool { return s.phase == phaseAbsent && s.stored+s.sent == 0 }
+func (s *state) becomeAbsent() {
+	s.phase = phaseAbsent
+	s.version = ""
+}
+
+func (s *state) becomeUnread() { s.phase = phaseUnread }
+
+// becomeStored books the object's version; the count is written from due on.
+func (s *state) becomeStored(version string, due time.Time) {
+	s.phase = phaseStored
+	s.version = version
+	s.due = due
+}
+
+func (s *state) becomeResting(now time.Time) {
+	s.phase = phaseResting
+	s.quietFrom = now
+}
+
+func (s *state) becomeDone() { s.phase = phaseDone }
+
+func (s *state) becomeGoing() { s.end = going }
+
+func (s *state) becomeFinished() { s.end = finished }
+
+func (s *state) becomeEvicted() { s.end = evicted }
+
+func (s *state) becomeSuspended() { s.end = suspended }
+
+// untouched reports whether no call of this process may have stored anything.
+func (s *state) untouched() bool { return s.stored == 0 && s.sent == 0 }
+
+// unwritten reports whether there is no object yet, and no doubt about that.
+func (s *state) unwritten() bool { return s.phase == phaseAbsent && s.untouched() }
+
+// certain reports whether no call without an answer may have changed the object.
+func (s *state) certain() bool {
+	return s.sent == 0 && (s.phase == phaseAbsent || s.phase == phaseStored)
+}
+
+// continuing reports whether the series is one to be continued by a restart.
+func (s *state) continuing() bool { return s.end != finished && s.phase != phaseResting }
 
 // occur counts an occurrence. It returns false if the occurrence begins another series. Only occur
 // is called a million times a second.
@@ -94,15 +155,15 @@ func (s *state) occur(now time.Time, o *Options) bool {
 	if s.phase == phaseDone || s.end == finished || s.end == suspended || s.silent(now, o) {
 		return false
 	}
-	s.end = going // evicted, but not flushed yet: the series goes on
+	s.becomeGoing() // evicted, but not flushed yet: the series goes on
 	s.count++
 	s.last = now
 	return true
 }
 
 func (s *state) quiet() time.Time {
-	if s.adopted.After(s.last) {
-		return s.adopted
+	if s.quietFrom.After(s.last) {
+		return s.quietFrom
 	}
 	return s.last
 }
@@ -112,7 +173,7 @@ func (s *state) silent(now time.Time, o *Options) bool { return now.Sub(s.quiet(
 // tick ends a stored series after silence for the threshold.
 func (s *state) tick(now time.Time, o *Options) {
 	if s.end == going && s.silent(now, o) {
-		s.end = finished
+		s.becomeFinished()
 	}
 }
 
@@ -137,20 +198,30 @@ func (s *state) over(now time.Time) bool {
 // next returns the call to make.
 func (s *state) next(now time.Time, o *Options) call {
 	s.tick(now, o)
-	c := call{kind: callPatch, count: s.count, last: s.last, loose: s.loose, version: s.version, final: s.end != going}
-	switch {
-	case !s.owes(now):
+	if !s.owes(now) {
 		return call{}
-	case s.phase == phaseUnread:
+	}
+	c := call{
+		kind:    callPatch,
+		count:   s.count,
+		last:    s.last,
+		loose:   s.loose,
+		version: s.version,
+		final:   s.end != going,
+		mark:    s.mark,
+	}
+	switch s.phase {
+	case phaseUnread:
 		return call{kind: callRead, version: s.version}
-	case s.phase == phaseAbsent:
-		c.kind, c.version = callCreate, ""
+	case phaseAbsent:
+		c.kind = callCreate
+		c.version = ""
 	}
 	switch {
 	case c.count == 1:
 	case s.end == going:
 		c.state = stateOngoing
-	case s.end == finished && !(s.loose && s.adopted.After(s.last)):
+	case s.end == finished && !(s.loose && s.quietFrom.After(s.last)):
 		c.state = stateFinished
 	default:
 		c.state = stateUnknown
@@ -158,40 +229,74 @@ func (s *state) next(now time.Time, o *Options) call {
 	return c
 }
 
-// done books a successful create or patch and returns the acknowledged occurrences. rand, in [0,1),
-// is the heartbeat's jitter.
-func (s *state) done(c call, version string, now time.Time, rand float64, o *Options) (acked int64) {
-	if acked = max(c.count-s.stored, 0); s.stored > 1 && s.early < earlyWrites {
-		s.early++
+// written is a successful create or patch.
+type written struct {
+	call
+	version string
+	now     time.Time
+	// jitter, in [0,1), spreads the heartbeats.
+	jitter float64
+	// tokens: the object has tokens for another write.
+	tokens bool
+}
+
+// done books a successful create or patch and returns the acknowledged occurrences.
+func (s *state) done(w written, o *Options) (acked int64) {
+	acked = max(w.count-s.stored, 0)
+	if s.stored > 1 && s.writes < 255 {
+		s.writes++
 	}
-	s.phase, s.sent, s.version, s.due = phaseStored, 0, version, now
-	s.stored = max(c.count, s.stored)
-	switch {
-	case c.final && s.end != going && s.count == s.stored: // else occurrences came meanwhile
-		s.phase = phaseDone
-	case s.stored > 1 && !c.final:
-		after := time.Duration(float64(o.Heartbeat) * (0.9 + 0.2*rand))
-		if s.early < earlyWrites {
-			after = min(after, earlyFirst<<s.early)
-		}
-		s.due = now.Add(after)
+	s.sent = 0
+	s.stored = max(w.count, s.stored)
+	due := w.now
+	if s.stored > 1 && !w.final {
+		due = w.now.Add(s.pause(w.jitter, w.tokens, o))
+	}
+	s.becomeStored(w.version, due)
+	if w.final && s.end != going && s.count == s.stored { // else occurrences came meanwhile
+		s.becomeDone()
 	}
 	return acked
 }
 
-func (s *state) missing() { s.phase, s.version = phaseAbsent, "" }
+// pause returns the least time from a write of a series to the next.
+func (s *state) pause(jitter float64, tokens bool, o *Options) time.Duration {
+	spread := func(d time.Duration) time.Duration {
+		return time.Duration(float64(d) * (0.9 + 0.2*jitter))
+	}
+	heartbeat := spread(o.Heartbeat)
+	n := int(s.writes)
+	switch {
+	case !tokens && n < slowWrites:
+		return min(slowPause<<n, heartbeat)
+	case !tokens:
+		return heartbeat
+	case n < firstWrites:
+		return min(firstPause, heartbeat)
+	}
+	steady := time.Duration(float64(steadyPause) * (0.95 + 0.05*jitter))
+	return min(secondPause<<min(n-firstWrites, 8), steady, heartbeat)
+}
+
+// hurried reports whether the next write is made by a timer: in a series' first minute, also a loop
+// that stops shows its count.
+func (s *state) hurried() bool {
+	return s.phase == phaseStored && s.end == going && s.stored > 1 && s.writes < firstWrites
+}
 
 // mistrust lets a read come before the next patch: another process writes such objects too.
 func (s *state) mistrust(now time.Time) {
 	if s.phase == phaseStored && s.owes(now) {
-		s.phase = phaseUnread
+		s.becomeUnread()
 	}
 }
 
 // doubtful books a call of unknown effect.
 func (s *state) doubtful(c call) {
-	if s.phase = phaseUnread; c.kind != callRead {
-		s.sent, s.sentAt = c.count, c.last
+	s.becomeUnread()
+	if c.kind != callRead {
+		s.sent = c.count
+		s.sentAt = c.last
 	}
 }
 
@@ -200,12 +305,13 @@ func (s *state) doubtful(c call) {
 func (s *state) refused(now time.Time, o *Options) (lost int64) {
 	switch {
 	case s.stored > 0 && s.end == going:
-		s.phase, s.due, s.early = phaseStored, now.Add(o.Heartbeat), earlyWrites
+		s.writes = 255
+		s.becomeStored(s.version, now.Add(o.Heartbeat))
 		return 0
 	case s.stored > 0:
-		s.phase = phaseDone
+		s.becomeDone()
 	default:
-		s.phase, s.adopted = phaseResting, now
+		s.becomeResting(now)
 	}
 	lost = s.count - s.stored
 	s.stored = s.count
@@ -226,7 +332,8 @@ type found struct {
 // killed process may have seen occurrences until just before its next heartbeat.
 func (f *found) continues(at time.Time, o *Options) (goOn, killed bool) {
 	limit := o.FinishAfter
-	if killed = f.count > 1 && f.state != stateUnknown && f.state != stateFinished; killed {
+	killed = f.count > 1 && f.state != stateUnknown && f.state != stateFinished
+	if killed {
 		limit += o.Heartbeat * 11 / 10
 	}
 	return f.state != stateFinished && at.Round(0).Sub(f.last).Abs() < limit, killed
@@ -234,17 +341,28 @@ func (f *found) continues(at time.Time, o *Options) (goOn, killed bool) {
 
 // adopt adds this process's occurrences to the series of an earlier process.
 func (s *state) adopt(f found, killed bool, now time.Time) {
-	s.phase, s.loose, s.begun, s.due, s.version = phaseStored, f.loose || killed, f.begun, now, f.version
+	s.loose = f.loose || killed
+	s.begun = f.begun
 	s.stored = f.count
 	s.count += f.count
+	s.becomeStored(f.version, now)
 }
 
 // closed returns the state of a series of an earlier process that ends: Finished if this process
 // has waited for occurrences long enough, Unknown if the earlier process was killed.
 func (f *found) closed(goOn, killed bool, now time.Time) state {
-	s := state{phase: phaseDone, end: finished, count: f.count, stored: f.count, begun: f.begun, last: f.last, loose: f.loose || killed, version: f.version, adopted: now}
-	if killed || goOn && !s.loose {
-		s.phase = phaseStored
+	s := state{
+		count:     f.count,
+		stored:    f.count,
+		begun:     f.begun,
+		last:      f.last,
+		loose:     f.loose || killed,
+		quietFrom: now,
+	}
+	s.becomeFinished()
+	s.becomeStored(f.version, time.Time{})
+	if !killed && !(goOn && !s.loose) {
+		s.becomeDone() // the object says all there is to say
 	}
 	return s
 }
@@ -254,26 +372,42 @@ func (f *found) closed(goOn, killed bool, now time.Time) state {
 // instance: the occurrences of both count.
 func (s *state) merge(f found, now time.Time) (acked int64) {
 	base := s.stored
-	if s.sent > base && (f.count > s.sent || f.count == s.sent && (f.count == 1 || f.last.UnixMicro() == s.sentAt.UnixMicro())) {
+	if s.carriedOut(f) {
 		s.loose = s.loose || f.count > s.sent // not sure: another process may have come first
-		base = s.sent                         // the call without an answer was carried out
+		base = s.sent
 	}
 	acked = base - s.stored
 	s.count += max(f.count-base, 0)
-	s.stored, s.version, s.phase, s.due = max(f.count, base), f.version, phaseStored, now
+	s.stored = max(f.count, base)
+	s.becomeStored(f.version, now)
 	if f.last.After(s.last) {
 		s.last = f.last
 	}
-	if s.end != going && s.count == s.stored && f.count > base && f.state == stateOngoing && !s.loose {
-		s.phase = phaseDone // the other process continues the series
+	elsewhere := f.count > base && f.state == stateOngoing && !s.loose
+	if s.end != going && s.count == s.stored && elsewhere {
+		s.becomeDone() // the other process continues the series
 	}
 	return acked
 }
 
+// carriedOut reports whether the call without an answer was carried out.
+func (s *state) carriedOut(f found) bool {
+	switch {
+	case s.sent <= s.stored:
+		return false
+	case f.count > s.sent:
+		return true
+	}
+	same := f.count == 1 || f.last.UnixMicro() == s.sentAt.UnixMicro()
+	return f.count == s.sent && same
+}
+
 // revived returns the state of an evicted series that continues with a new occurrence.
 func (s state) revived(now time.Time) state {
-	s.phase, s.end, s.sent = phaseStored, going, 0
-	s.count, s.last = s.stored+1, now
-	s.due = s.due.Add(earlyFirst) // the object says Unknown
+	s.becomeGoing()
+	s.becomeStored(s.version, s.due.Add(slowPause)) // the object says Unknown
+	s.sent = 0
+	s.count = s.stored + 1
+	s.last = now
 	return s
 }

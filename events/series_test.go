@@ -15,14 +15,16 @@ import (
 
 func TestProposalLifeOfASeries(t *testing.T) {
 	e := play(t, `ttl=3h start a×1 0s [a: single] 1s a×1 0s [a: Ongoing ×2] 1s a×500 1s a×500 0s [a: Ongoing ×2] [calls: create patch]
-		5m59.999999999s [calls: create patch] 1ns [calls: create patch patch] [a: Finished ×1002]
-		2h [calls: create patch patch]`, nil, nil)[0]
+		8s [calls: create patch patch] [a: Ongoing ×1002] 5m51.999999999s [calls: create patch patch]
+		1ns [calls: create patch patch patch] [a: Finished ×1002] 2h [calls: create patch patch patch]`, nil, nil)[0]
 	if age := e.Series.LastObservedTime.Sub(e.EventTime.Time); age != 3*time.Second {
 		t.Errorf("lastObservedTime is %v after the begin, want 3s", age)
 	}
 }
 
-func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
+// TestHotLoopCalls: ten occurrences a second for four hours. The object has tokens: after the first
+// minutes there is a write in a little less than five minutes, which takes them.
+func TestHotLoopCalls(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		begin := time.Now()
 		const seconds, starting = 4 * 3600, 2 // create, and the second occurrence's patch
@@ -35,27 +37,47 @@ func TestHotLoopCostsThreeCallsAndOnePerHalfHour(t *testing.T) {
 		}
 		pass(6 * time.Minute)
 		calls := r.server.Calls()
-		// The first half hour has the early writes; the rest of four hours holds 6 or 7 heartbeats of
-		// 27 to 33 minutes, and a patch finishes the series.
-		if n := len(calls) - starting - earlyWrites - 1; n < 6 || n > 7 {
-			t.Fatalf("%d calls: %s", len(calls), r.verbs())
+		if n := len(calls); n > 4*15+starting+firstWrites {
+			t.Fatalf("%d calls: %s", n, r.verbs())
 		}
 		prev := begin
-		for i, c := range calls[starting : starting+earlyWrites] {
-			if d := c.At.Sub(prev); d.Round(time.Second) != earlyFirst<<i {
-				t.Errorf("early write %d after %v", i, d)
+		for i, c := range calls[starting:] {
+			most := 5 * time.Minute
+			if i < firstWrites {
+				most = firstPause
 			}
-			prev = c.At
-		}
-		for _, c := range calls[starting+earlyWrites : len(calls)-1] {
-			if d := c.At.Sub(prev); d < 27*time.Minute || d > 33*time.Minute {
-				t.Errorf("a heartbeat after %v", d)
+			d := c.At.Sub(prev)
+			if last := i == len(calls)-starting-1; d.Truncate(time.Second) > most && !last {
+				t.Errorf("write %d after %v", i, d)
 			}
 			prev = c.At
 		}
 		r.wantTold("Finished ×144000")
 		r.wantBooks(0, 0)
 	})
+}
+
+// TestPauses: the pauses between the writes of a loop, with tokens and without.
+func TestPauses(t *testing.T) {
+	o := Options{Heartbeat: 30 * time.Minute}
+	s := state{}
+	for i, want := range []struct{ tokens, none time.Duration }{
+		{10 * time.Second, 2 * time.Minute},
+		{10 * time.Second, 4 * time.Minute},
+		{10 * time.Second, 8 * time.Minute},
+		{10 * time.Second, 16 * time.Minute},
+		{10 * time.Second, 30 * time.Minute},
+		{10 * time.Second, 30 * time.Minute},
+		{time.Minute, 30 * time.Minute},
+		{2 * time.Minute, 30 * time.Minute},
+		{4 * time.Minute, 30 * time.Minute},
+		{277875 * time.Millisecond, 30 * time.Minute},
+	} {
+		s.writes = uint8(i)
+		if tokens, none := s.pause(0.5, true, &o), s.pause(0.5, false, &o); tokens != want.tokens || none != want.none {
+			t.Errorf("after %d writes: %v, without tokens %v", i, tokens, none)
+		}
+	}
 }
 
 func TestRecurringSingletonsDoNotProbe(t *testing.T) {
@@ -150,7 +172,7 @@ func TestEventsOfOneObjectInOrder(t *testing.T) {
 // TestPatchOfNoAnnotations checks that a patch without annotations leaves those of the server: in a
 // merge patch null deletes.
 func TestPatchOfNoAnnotations(t *testing.T) {
-	if got, want := string(patchBody(&eventsv1.Event{})), `{"metadata":{}}`; got != want {
+	if got, want := string(patchBody(&eventsv1.Event{}, nil)), `{"metadata":{}}`; got != want {
 		t.Errorf("the patch is %s, want %s", got, want)
 	}
 }

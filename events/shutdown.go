@@ -4,7 +4,6 @@
 package events
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +58,8 @@ func (b *Broadcaster) StartRecordingToSink(stopCh <-chan struct{}) {
 	}
 }
 
+const shutdownTimeout = 5 * time.Second // of Shutdown
+
 // Shutdown is ShutdownWithContext with a five-second limit; unsent events are logged.
 func (b *Broadcaster) Shutdown() {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
@@ -81,95 +82,62 @@ var (
 // *UnsentError. A second call waits for the first and returns nil.
 func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	b.mu.Lock()
-	if b.stopped {
+	if b.core.stage != stageOpen {
 		b.mu.Unlock()
 		await(ctx, b.shut)
 		return nil
 	}
-	b.stopped = true
-	ended, cancel := b.runEnded, b.cancel
+	b.core.stage = stageStopped
+	b.core.deadline, _ = ctx.Deadline()
+	brief, done := context.WithTimeout(ctx, b.core.callLimit(time.Now()))
+	defer done()
+	ended := b.runEnded
+	cancel := b.cancel
 	b.signal()
 	b.mu.Unlock()
 	defer close(b.shut)
 
-	if ended != nil {
-		brief, done := context.WithTimeout(ctx, b.share(ctx)) // a hanging call does not use up the others' time
+	if ended != nil { // a hanging call does not use up the others' time
 		context.AfterFunc(brief, func() { cancel(errCallTooLong) })
 		await(ctx, ended)
-		done()
-		if ctx.Err() == nil {
-			b.suspend(ctx, time.Now())
-		}
-		if ctx, err := b.start(ctx); err == nil { // else a sink does not heed its context
-			go b.record(ctx)
-			await(ctx, b.runEnded)
-		}
+		b.drain(ctx)
 	}
-	b.mu.Lock()
-	watchers := slices.Collect(maps.Keys(b.watchers))
-	for _, w := range watchers {
-		b.removeWatcher(w)
-	}
-	b.mu.Unlock()
-	for _, w := range watchers {
-		await(ctx, w.done)
-	}
+	b.endWatchers(ctx)
 	return b.abandon(ctx)
 }
 
-func await(ctx context.Context, ended <-chan struct{}) {
-	select {
-	case <-ended:
-	case <-ctx.Done():
+// drain sends what is left, once the recording has stopped.
+func (b *Broadcaster) drain(ctx context.Context) {
+	if ctx.Err() == nil {
+		b.mu.Lock()
+		b.core.suspend(time.Now(), b.core.deadline)
+		b.mu.Unlock()
+	}
+	draining, err := b.start(ctx)
+	if err == nil { // else a sink does not heed its context
+		go b.record(draining)
+		await(ctx, b.runEnded)
 	}
 }
 
-// share returns the longest time for a call out of the shutdown's remaining time.
-func (b *Broadcaster) share(ctx context.Context) time.Duration {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return writeTimeout
-	}
-	return min(time.Until(end)/3, writeTimeout)
-}
-
-// suspend closes all series for their last writes. A restart may continue them.
-func (b *Broadcaster) suspend(ctx context.Context, now time.Time) {
+// endWatchers ends the watchers after what was emitted before.
+func (b *Broadcaster) endWatchers(ctx context.Context) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.draining = ctx
-	b.release(now)
-	clear(b.gates)
-	clear(b.busy)
-	for _, r := range b.rosters {
-		r.next = now
+	all := slices.Collect(maps.Keys(b.watchers))
+	for _, w := range all {
+		b.watchers.remove(w)
 	}
-	var all []*series
-	for _, l := range []*list.List{&b.tab.aged, &b.tab.queue} {
-		for e := l.Front(); e != nil; e = e.Next() {
-			all = append(all, e.Value.(*series))
-		}
-	}
-	for _, s := range all {
-		if s.st.end == going {
-			s.st.end = suspended
-			b.settle(s, now)
-		}
-		if s.trouble != nil && s.waits != nil { // failed series come after the others
-			s.enqueue(&b.tab.queue, false)
-		}
+	b.mu.Unlock()
+	for _, w := range all {
+		await(ctx, w.done)
 	}
 }
 
+// abandon drops the rest and returns it as an error.
 func (b *Broadcaster) abandon(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.abandoned = true
-	left := b.tab.queued() + b.inflight
-	occurrences := b.count.Unsent
-	b.count.drop(DropShutdown, occurrences)
-	b.count.Unsent = 0
-	b.tab = newTable()
+	left, occurrences := b.core.abandon()
 	if left == 0 && occurrences == 0 {
 		return nil
 	}
@@ -177,8 +145,15 @@ func (b *Broadcaster) abandon(ctx context.Context) error {
 	switch {
 	case b.runEnded == nil:
 		cause = errNeverRan
-	case b.lastErr != nil && cause != nil:
-		cause = errors.Join(cause, b.lastErr)
+	case b.core.lastErr != nil && cause != nil:
+		cause = errors.Join(cause, b.core.lastErr)
 	}
 	return &UnsentError{Series: left, Occurrences: occurrences, Cause: cause}
+}
+
+func await(ctx context.Context, ended <-chan struct{}) {
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 }

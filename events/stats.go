@@ -11,9 +11,10 @@ import (
 
 // Reasons of Stats.Dropped.
 const (
-	DropInvalid     = "invalid"
-	DropQueueFull   = "queue_full" // too many series never written
-	DropTableFull   = "table_full" // too many evicted series with their last write to make
+	DropInvalid   = "invalid"
+	DropQueueFull = "queue_full" // too many series never written
+	DropTableFull = "table_full" // too many evicted series with their last write to make
+	// DropRateLimited no longer occurs: an event without a token is counted in a combined series.
 	DropRateLimited = "rate_limited"
 	DropObjectCap   = "object_cap"
 	DropRejected    = "rejected"
@@ -34,11 +35,16 @@ type Stats struct {
 	// Transitions of series: finished, adopted, abandoned (by a killed process), evicted, renewed
 	// (the stored object had expired).
 	Transitions        map[string]int64
-	AnnotationsDropped int64         // those the server would not have taken
-	WatchDropped       int64         // events missed by slow watchers
-	Series             int           // in the table, whatever their phase
-	Queue              int           // series with a call to make
-	GateClosed         time.Duration // for how long nothing will be sent
+	AnnotationsDropped int64 // those the server would not have taken
+	WatchDropped       int64 // events missed by slow watchers
+	Series             int   // in the table, whatever their phase
+	Queue              int   // series with a call to make
+	// GateClosed is for how long nothing will be sent, for trouble of the server as a whole. Trouble
+	// of a namespace or an object closes only that.
+	GateClosed time.Duration
+	// Closed is the number of closed scopes by kind: server (0 or 1), namespace, call (a kind of calls
+	// in a namespace, for a role) and object. Each is tried again by one call at a time.
+	Closed map[string]int
 }
 
 func (c *Stats) drop(reason string, n int64) {
@@ -51,11 +57,17 @@ func (c *Stats) drop(reason string, n int64) {
 func (b *Broadcaster) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.count
+	s := b.core.count
 	for _, by := range []*map[string]int64{&s.Dropped, &s.Rejected, &s.Retries, &s.Calls, &s.Transitions} {
 		*by = maps.Clone(*by)
 	}
-	s.Series, s.Queue, s.GateClosed = b.tab.all, b.tab.queued(), b.gates[scope{}].closed(time.Now())
+	s.Series = b.core.table.all
+	s.Queue = b.core.queue.waiting
+	s.Closed = b.core.queue.closed()
+	server := &b.core.queue.server
+	if server.failing() {
+		s.GateClosed = max(time.Until(server.until), 0)
+	}
 	return s
 }
 
@@ -78,6 +90,9 @@ func (b *Broadcaster) Metrics(yield func(name string, v float64)) {
 		for _, k := range slices.Sorted(maps.Keys(m.by)) {
 			yield(m.prefix+k, float64(m.by[k]))
 		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Closed)) {
+		yield("event_scopes_closed/"+k, float64(s.Closed[k]))
 	}
 	yield("event_series_active", float64(s.Series))
 	yield("event_queue_length", float64(s.Queue))

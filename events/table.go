@@ -23,8 +23,8 @@ const (
 	// AnnotationAtLeast is "true" if the count of a series is a lower bound: a process was killed
 	// while counting.
 	AnnotationAtLeast = annotationPrefix + "at-least"
-	// AnnotationRoster holds the names of a reporter's series, on a single Event. A restarted
-	// reporter finds its series by the roster.
+	// AnnotationRoster holds a reporter's series, on a single Event; what has changed since is in
+	// annotations with a dot and a number behind. A restarted reporter finds its series by them.
 	AnnotationRoster = annotationPrefix + "roster"
 )
 
@@ -40,14 +40,50 @@ type series struct {
 	content content
 	st      state
 
-	known    bool // in table.known: the server has answered
+	// left: an earlier process's series, to be ended. Its key is unknown.
+	left bool
+	// known: the server has answered. Set by settle, once.
+	known bool
+	// inflight: a call is under way.
 	inflight bool
-	seen     uint32   // the roster's shared when the object's content was last known
-	trouble  *trouble // failures since the last success, nil for none
+	// listed: the roster's object holds the series. Set when a roster is written.
+	listed bool
+	// seen is the roster's shared when the object's content was last known.
+	seen uint32
+	// trouble is the record of the failures since the last success, nil for none.
+	trouble *trouble
 
-	waits *list.Element // in its queue, nil if not
-	queue *list.List    // table.queue or table.held
-	age   *list.Element // in table.aged
+	ticket ticket        // in the queue
+	age    *list.Element // in table.aged
+	soon   *list.Element // in table.hurried
+	// in is the bounded part of the table that the series is in, nil for none; before and after are
+	// its neighbours in the share of its namespace. Set by hold.
+	in            *shares
+	before, after *series
+}
+
+// trouble is the record of a series' failures in a row.
+type trouble struct {
+	failures int
+	since    time.Time // the first
+	// blamed counts those between which the server answered something else.
+	blamed int
+	// answers is the queue's at the last failure.
+	answers int64
+}
+
+// fail books a failure.
+func (s *series) fail(now time.Time, answers int64) *trouble {
+	if s.trouble == nil {
+		s.trouble = &trouble{since: now, answers: answers}
+	}
+	t := s.trouble
+	t.failures++
+	if answers > t.answers {
+		t.blamed++
+	}
+	t.answers = answers
+	return t
 }
 
 // content is the stored content of a series besides its key, as of its first occurrence.
@@ -58,16 +94,40 @@ type content struct {
 }
 
 func newSeries(key seriesKey, src source, c content) *series {
-	s := &series{key: key, hash: hash(key), id: key.id(src), pair: key.pair(), content: c}
+	s := &series{
+		key:     key,
+		hash:    hash(key),
+		id:      key.id(src),
+		pair:    key.pair(),
+		content: c,
+	}
 	if key.note != "" {
 		s.notes = key.notes()
 	}
+	s.ticket.owner = s
 	return s
+}
+
+// place is where the next call of a series goes.
+func (s *series) place() place {
+	p := place{
+		namespace: s.content.namespace,
+		kind:      callPatch,
+		object:    objectOf(&s.key.regarding),
+	}
+	if s.st.phase == phaseAbsent {
+		p.kind = callCreate
+	}
+	return p
 }
 
 func (s *series) event(src source, c call) *eventsv1.Event {
 	e := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Name: s.name, Namespace: s.content.namespace, ResourceVersion: c.version},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            s.name,
+			Namespace:       s.content.namespace,
+			ResourceVersion: c.version,
+		},
 		EventTime:           metav1.NewMicroTime(s.st.begun),
 		ReportingController: src.controller,
 		ReportingInstance:   src.instance,
@@ -86,11 +146,17 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 	if c.kind != callPatch { // else the server has them
 		e.Annotations = maps.Clone(s.content.annotations)
 	}
-	if c.state != "" {
-		e.Series = &eventsv1.EventSeries{Count: int32(min(c.count, math.MaxInt32)), LastObservedTime: metav1.NewMicroTime(c.last)}
-		metav1.SetMetaDataAnnotation(&e.ObjectMeta, AnnotationState, c.state)
-		if c.loose {
-			metav1.SetMetaDataAnnotation(&e.ObjectMeta, AnnotationAtLeast, "true")
+	if c.state == "" {
+		return e
+	}
+	metav1.SetMetaDataAnnotation(&e.ObjectMeta, AnnotationState, c.state)
+	if c.loose {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, AnnotationAtLeast, "true")
+	}
+	if !c.mark {
+		e.Series = &eventsv1.EventSeries{
+			Count:            int32(min(c.count, math.MaxInt32)),
+			LastObservedTime: metav1.NewMicroTime(c.last),
 		}
 	}
 	return e
@@ -99,32 +165,33 @@ func (s *series) event(src source, c call) *eventsv1.Event {
 // look returns a stored object's content about its series.
 func look(e *eventsv1.Event) found {
 	f := found{
-		begun: e.EventTime.Time, count: 1, last: e.EventTime.Time, state: e.Annotations[AnnotationState],
-		loose: e.Annotations[AnnotationAtLeast] != "", version: e.ResourceVersion,
+		count:   1,
+		begun:   e.EventTime.Time,
+		last:    e.EventTime.Time,
+		state:   e.Annotations[AnnotationState],
+		loose:   e.Annotations[AnnotationAtLeast] != "",
+		version: e.ResourceVersion,
 	}
 	if e.Series != nil {
-		f.count, f.last = max(int64(e.Series.Count), 1), e.Series.LastObservedTime.Time
+		f.count = max(int64(e.Series.Count), 1)
+		f.last = e.Series.LastObservedTime.Time
 	}
 	return f
 }
 
-// object is the object that a series is about.
-func (s *series) object() objectKey { return objectOf(&s.key.regarding) }
-
 // path identifies the object of a series in a roster.
 func (s *series) path() string { return s.content.namespace + "/" + s.name }
 
-// table holds every series and the lists of waiting series. Guarded by the broadcaster's lock. No
-// function of table blocks.
+// table holds every series, and those with something to do at a time. Guarded by the broadcaster's
+// lock. No function of table blocks.
 type table struct {
-	byKey  map[uint64]*series // those that take occurrences, by the hash of their key
-	all    int                // series in memory
-	known  int                // of these, stored or refused; the others are pending
-	counts map[uint64]int     // series of each pair of objects, and with different notes only, by hash
-	queue  list.List          // those with a call to make: evicted ones, then in the order of emission
-	held   list.List          // those with a call to make, behind a gate
-	aged   list.List          // known ones that take occurrences, the longest quiet first
-	gone   map[seriesID]gone  // evicted series
+	byKey   map[uint64]*series // those that take occurrences, by the hash of their key
+	all     int                // series in memory
+	pending *shares            // of these, neither stored nor refused
+	leaving *shares            // stored ones that take no occurrence, with a last write to make
+	aged    list.List          // known ones that take occurrences, the longest quiet first
+	hurried list.List          // those that are written by a timer, the earliest first
+	gone    map[seriesID]gone  // evicted series
 }
 
 // gone is an evicted series: what its continuation needs.
@@ -135,30 +202,31 @@ type gone struct {
 
 func newTable() table {
 	return table{
-		byKey: map[uint64]*series{}, counts: map[uint64]int{}, gone: map[seriesID]gone{},
+		byKey:   map[uint64]*series{},
+		pending: newShares(),
+		leaving: newShares(),
+		gone:    map[seriesID]gone{},
 	}
 }
 
 // find returns the series of a key, nil for none.
 func (t *table) find(k *seriesKey, hash uint64) *series {
-	if s := t.byKey[hash]; s != nil && s.key == *k {
+	s := t.byKey[hash]
+	if s != nil && s.key == *k {
 		return s
 	}
 	return nil
 }
 
-func (t *table) add(s *series) {
-	t.byKey[s.hash] = s
-	t.count(s, 1)
-}
-
-// count books a series' entry into memory (+1) or removal (-1).
-func (t *table) count(s *series, n int) {
-	t.all += n
-	for _, k := range [...]uint64{s.pair, s.notes} {
-		if t.counts[k] += n; t.counts[k] == 0 {
-			delete(t.counts, k)
-		}
+// share puts a series into the bounded part of the table for its state.
+func (t *table) share(s *series) {
+	switch {
+	case !s.known:
+		s.hold(t.pending)
+	case s.st.end == finished || s.st.end == evicted:
+		s.hold(t.leaving)
+	default:
+		s.hold(nil)
 	}
 }
 
@@ -169,35 +237,6 @@ func (t *table) retire(s *series) {
 	}
 	t.unage(s)
 }
-
-func (t *table) forget(s *series) {
-	t.retire(s)
-	s.dequeue()
-	t.count(s, -1)
-	if s.known {
-		t.known--
-	}
-}
-
-// enqueue puts a series into a queue: at the front before later series.
-func (s *series) enqueue(queue *list.List, front bool) {
-	if s.dequeue(); front {
-		s.waits = queue.PushFront(s)
-	} else {
-		s.waits = queue.PushBack(s)
-	}
-	s.queue = queue
-}
-
-func (s *series) dequeue() {
-	if s.waits != nil {
-		s.queue.Remove(s.waits)
-		s.waits = nil
-	}
-}
-
-// queued returns how many series have a call to make.
-func (t *table) queued() int { return t.queue.Len() + t.held.Len() }
 
 // touch puts a series into its place by age, nearly always the last.
 func (t *table) touch(s *series) {
@@ -218,33 +257,35 @@ func (t *table) unage(s *series) {
 	}
 }
 
-// limiter is a token bucket per hash: burst tokens, and another token every refill. A bucket is
-// stored as the time of being full again. Guarded by the broadcaster's lock.
-type limiter struct {
-	burst int // < 0: no limit
-	size  int
-	full  map[uint64]time.Time
+// hurry lets a timer write a series when its count is due.
+func (t *table) hurry(s *series) {
+	t.unhurry(s)
+	s.soon = t.hurried.PushBack(s)
+	e := s.soon.Prev()
+	for e != nil && e.Value.(*series).st.due.After(s.st.due) {
+		e = e.Prev()
+	}
+	if e == nil {
+		t.hurried.MoveToFront(s.soon)
+	} else {
+		t.hurried.MoveAfter(s.soon, e)
+	}
 }
 
-func (l *limiter) has(key uint64, now time.Time) bool {
-	return l.burst < 0 || l.full[key].Sub(now)+refill <= time.Duration(l.burst)*refill
+func (t *table) unhurry(s *series) {
+	if s.soon != nil {
+		t.hurried.Remove(s.soon)
+		s.soon = nil
+	}
 }
 
-// allow takes a token, if available.
-func (l *limiter) allow(key uint64, now time.Time) bool {
-	if l.burst < 0 || !l.has(key, now) {
-		return l.burst < 0
-	}
-	at := l.full[key]
-	if at.Before(now) {
-		at = now
-	}
-	if len(l.full) >= l.size { // full buckets are removed, then all if too few were full
-		maps.DeleteFunc(l.full, func(_ uint64, at time.Time) bool { return !at.After(now) })
-		if len(l.full) >= l.size/2 {
-			clear(l.full)
+// remember keeps an evicted series for its continuation, one of at most limit.
+func (t *table) remember(s *series, limit int) {
+	for id := range t.gone { // any, to make room
+		if len(t.gone) < limit {
+			break
 		}
+		delete(t.gone, id)
 	}
-	l.full[key] = at.Add(refill)
-	return true
+	t.gone[s.id] = gone{s.name, s.st}
 }

@@ -45,7 +45,7 @@ func stored(server *eventstest.Server) (count int64, ongoing int) {
 func TestRefusedPatchGoesOnCounting(t *testing.T) {
 	for _, minutes := range []int{3, 10} { // of refusal: the heartbeat after it is the next try
 		refused, allowed := strings.Repeat("a×1 1s ", 60*minutes), strings.Repeat("a×1 1s ", 60*(40-minutes))
-		play(t, "start a×1 1s fault "+refused+"mended "+allowed+"6m [calls: create patch! patch patch] [a: Finished ×2401]",
+		play(t, "start a×1 1s fault "+refused+"[calls: create patch!] mended "+allowed+"6m [a: Finished ×2401]",
 			always(apierrors.NewBadRequest("no")), nil)
 	}
 }
@@ -86,8 +86,8 @@ func TestSeriesBehindAGateAreNotScanned(t *testing.T) {
 			t.Errorf("%d series have a call to make", n)
 		}
 		r.mu.Lock()
-		if n := r.tab.queue.Len(); n > 0 {
-			t.Errorf("%d series are looked at for each call", n)
+		if n := r.core.queue.ready.Len(); n > 0 {
+			t.Errorf("%d lanes are looked at for each call", n)
 		}
 		r.mu.Unlock()
 		r.server.SetFault(nil)

@@ -19,10 +19,10 @@ var eventsMetrics = []definition{
 		guidance: "Follows emitted within seconds; a running series within its heartbeat."},
 	{name: "event_recorder_dropped_total", kind: counter, source: "events_dropped/", label: "reason",
 		help:     "Number of events given up, by reason.",
-		guidance: "0. invalid, rejected: a bug of the emitter. queue_full, rate_limited, object_cap: a storm. shutdown: the server was away."},
+		guidance: "0. invalid, rejected: a bug of the emitter. queue_full, object_cap: a storm. shutdown: the server was away."},
 	{name: "event_recorder_calls_total", kind: counter, source: "event_calls/", label: "kind",
 		help:     "Number of calls to the API server, by kind.",
-		guidance: "Three calls a series, four more in its first half hour, and one in 30 minutes."},
+		guidance: "Three calls a series, six more in its first minute, then one in five to thirty minutes."},
 	{name: "event_recorder_retries_total", kind: counter, source: "event_retries/", label: "reason",
 		help:     "Number of calls to the API server to be made again, by the reason of the failure.",
 		guidance: "Rising: the server is overloaded or away; nothing is lost yet."},
@@ -50,6 +50,9 @@ var eventsMetrics = []definition{
 	{name: "event_recorder_gate_closed_seconds", kind: gauge, source: "event_gate_closed_seconds",
 		help:     "Time in seconds for which nothing will be sent, at the API server's request or after its failure.",
 		guidance: "0. Above: at most 30 seconds at a time, or 5 minutes at the server's request."},
+	{name: "event_recorder_closed_scopes", kind: gauge, source: "event_scopes_closed/", label: "scope",
+		help:     "Number of scopes that calls fail in, each tried by one call at a time, by kind: server, namespace, call, object.",
+		guidance: "0. namespace: a webhook or a limit of a tenant. call: a role. Events of other scopes go on."},
 }
 
 // NewEvents registers the metrics of an Event recorder: values is its Metrics method, which scrapes

@@ -56,7 +56,9 @@ type set struct {
 
 // register registers definitions and gauges, or nothing.
 func (s *set) register(registry Registry, definitions []definition, gauges *collector, omitKubelet bool) error {
-	s.counters, s.labelled, s.histograms = make(map[string]*metrics.Counter), make(map[string]*metrics.CounterVec), make(map[string]*metrics.Histogram)
+	s.counters = make(map[string]*metrics.Counter)
+	s.labelled = make(map[string]*metrics.CounterVec)
+	s.histograms = make(map[string]*metrics.Histogram)
 	var done []metrics.Collector
 	fail := func(name string, err error) error {
 		for _, c := range done {
@@ -72,7 +74,12 @@ func (s *set) register(registry Registry, definitions []definition, gauges *coll
 		}
 		switch {
 		case d.kind == histogram:
-			s.histograms[d.source] = metrics.NewHistogram(&metrics.HistogramOpts{Name: name, Help: d.help, Buckets: d.buckets, StabilityLevel: stability})
+			s.histograms[d.source] = metrics.NewHistogram(&metrics.HistogramOpts{
+				Name:           name,
+				Help:           d.help,
+				Buckets:        d.buckets,
+				StabilityLevel: stability,
+			})
 			c = s.histograms[d.source]
 		case d.label != "":
 			s.labelled[d.source] = metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: d.help, StabilityLevel: stability}, d.labels())

@@ -4,15 +4,18 @@
 package metrics_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -68,6 +71,64 @@ func TestEveryGaugeOfPLEGIsServed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// everyPhase is a runtime with a pod of one container in each phase.
+type everyPhase struct{}
+
+func (everyPhase) List(context.Context, pleg.Revision) (pleg.Listing, error) {
+	pod := pleg.Pod{UID: "pod"}
+	for p := range pleg.PhaseRemoved {
+		pod.Items = append(pod.Items, pleg.Item{ID: p.String(), Phase: p})
+	}
+	return pleg.Listing{Pods: []pleg.Pod{pod}, Total: 1}, nil
+}
+
+func (r everyPhase) ListPod(ctx context.Context, _ cache.UID) (pleg.Pod, error) {
+	all, err := r.List(ctx, 0)
+	return all.Pods[0], err
+}
+
+func (everyPhase) Inspect(_ context.Context, pod pleg.Pod) (pleg.Inspection[string], error) {
+	return pleg.Inspection[string]{Status: new(string), Pod: pod}, nil
+}
+
+// TestEveryGaugeAndPhaseIsYielded runs a generator over everyPhase: it must yield each of pleg's
+// gauges, and the metrics a container of each phase.
+func TestEveryGaugeAndPhaseIsYielded(t *testing.T) {
+	names := constants(t, "../pleg", "Gauge")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		generator := must(pleg.New(pleg.Config[string]{Source: everyPhase{}, Cache: cache.New[string](nil)}))(t)
+		done := make(chan error)
+		go func() { done <- generator.Run(ctx) }()
+		synctest.Wait()
+		yielded := make(map[string]float64)
+		generator.Gauges(func(name string, v float64) { yielded[name] = v })
+		for constant, name := range names {
+			if _, ok := yielded[name]; !ok {
+				t.Errorf("the generator does not yield pleg.%s = %q", constant, name)
+			}
+		}
+		m, registry := newMetrics(t, metrics.Options{})
+		m.SetGauges(generator.Gauges)
+		served := 0.
+		for _, family := range must(registry.Gather())(t) {
+			if family.GetName() != "kubelet_running_containers" {
+				continue
+			}
+			for _, metric := range family.Metric {
+				served += metric.Gauge.GetValue()
+			}
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if want := float64(pleg.PhaseRemoved); served != want {
+			t.Errorf("%v containers are served, want one in each of %v phases", served, want)
+		}
+	})
 }
 
 // TestEveryPulledNameIsServed yields each name of the CRI client and of the recorder of Events,

@@ -71,7 +71,7 @@ func (d *deck) act() {
 			switch a.kind {
 			case actList:
 				d.core.lists.inflight = false
-				d.core.sched.ended = d.now
+				d.core.trust.sched.ended = d.now
 			case actInspect:
 				d.now++
 				d.onInspected(&inspected[benchStatus]{uid: a.uid, began: a.at, status: &benchStatus{}, shows: a.read.ref}, d.now)
@@ -172,7 +172,7 @@ func BenchmarkApply(b *testing.B) {
 func claimOf(p *Pod, n int, phase Phase) Claim[benchStatus] {
 	return Claim[benchStatus]{
 		Pod: p.UID, Item: Item{ID: p.Items[1+n].ID, Phase: phase}, Payload: p.Items, CreatedAt: time.Unix(1, 0),
-		Status: func() (*benchStatus, error) { return &benchStatus{}, nil },
+		Status: func(*benchStatus) (*benchStatus, error) { return &benchStatus{}, nil },
 	}
 }
 
@@ -260,14 +260,14 @@ func BenchmarkDemand(b *testing.B) {
 	for _, waiters := range []int{1, 10} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
 			d := newDeck(5000)
-			demand := make(map[cache.UID]time.Time, waiters)
+			demand := make(map[cache.UID]cache.Demand, waiters)
 			var result inspected[benchStatus] // the child's, which is not what is measured
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
 				clear(demand)
 				for range waiters {
-					demand[d.pods[i%len(d.pods)].UID] = d.core.clock.time(d.now)
+					demand[d.pods[i%len(d.pods)].UID] = cache.Demand{Phases: d.core.clock.time(d.now)}
 					i++
 				}
 				d.now++
@@ -310,4 +310,18 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/containers, "B/container")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkClaimOfManyIDs claims as many IDs of a pod as the core takes in, by a single payload.
+func BenchmarkClaimOfManyIDs(b *testing.B) {
+	for _, ids := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("ids=%d", ids), func(b *testing.B) {
+			claims := claimsOf("00", ids)
+			d := newDeck(1)
+			for b.Loop() {
+				d.claims(claims, d.now)
+				d.core.resolve(d.core.pods["00"], d.now.add(time.Minute), nil)
+			}
+		})
+	}
 }

@@ -16,15 +16,21 @@ import (
 type Config[S any] struct {
 	// Source reads the runtime. Required.
 	Source Source[S]
-	// Stream is the runtime's event stream. Without a stream the generator is generic, and polls at
-	// RelistBase for ever.
+	// Stream is the runtime's event stream. Without a stream the generator is generic, and polls
+	// at RelistBase for ever.
 	Stream Stream[S]
-	// Cache takes the pod statuses. Required. The generator must be its only writer while it runs.
+	// Cache takes the pod statuses. Required. The generator must be its only writer while it
+	// runs.
 	Cache *cache.Cache[S]
-	// Merge, when set, may replace a new status before the write, given the status in the cache (nil
-	// if none), to keep data forgotten early by the runtime (pod IPs after teardown). The loop calls
-	// Merge, which must not block or change prev.
+	// Merge, when set, may replace a new status before the write, given the status in the cache
+	// (nil if none), to keep data forgotten early by the runtime (pod IPs after teardown). The
+	// loop calls Merge, which must not block or change prev.
 	Merge func(prev, next *S) *S
+	// Same, when set, reports whether two statuses of a pod are the same beside their phases,
+	// whatever the order of maps in them. A read that finds another content, with no phase
+	// changed, costs Watch a PodSync, and is counted unless a call of the agent's own explains
+	// it. The loop calls Same. Without Same, changes of content are stored, and nobody is told.
+	Same func(a, b *S) bool
 	// Recorder takes the generator's own reports (Kubernetes Events). Nil discards them.
 	Recorder Recorder
 	// Metrics takes counts and timings. Nil discards them.
@@ -33,58 +39,74 @@ type Config[S any] struct {
 	// time.Now. Nothing else reads the clock.
 	WallClock func() time.Time
 
-	// RelistBase is the time from the end of a relist to the next before trust is earned, and always
-	// without a stream. Default 1s.
+	// RelistBase is the time from the end of a relist to the next before trust is earned, and
+	// always without a stream. Default 1s.
 	RelistBase time.Duration
 	// RelistMax bounds the relist period earned by a stream. Default 300s.
 	RelistMax time.Duration
 	// RelistTimeout bounds a list of the whole runtime. Default 2m.
 	RelistTimeout time.Duration
-	// RelistSlow is how long a list of everything may take before it is reported as slow. Default 5s.
+	// RelistSlow is how long a list of everything may take before it is reported as slow. Default
+	// 5s.
 	RelistSlow time.Duration
-	// RelistThreshold is how late a due relist may finish before Health reports a failure. Default 3m.
+	// RelistThreshold is how late a due relist may finish before Health reports a failure.
+	// Default 3m.
 	RelistThreshold time.Duration
-	// Grace is how long a claim and a read may contradict each other before the read is believed, and
-	// how long a change found by a read waits for its claim before it counts as missed. Default 2s.
+	// Grace is how long a claim and a read may contradict each other before the read is believed,
+	// and how long a change found by a read waits for its claim before it counts as missed.
+	// Default 2s.
 	Grace time.Duration
-	// TellsCalls means: the agent reports every call of its own (Generator.Calling), and nobody else
-	// makes sandboxes or containers in its pods. A pod with all IDs known is then read by their
-	// statuses, without a list: an ID made by somebody else all the same is found by its event, or by
-	// the next list of everything, and not by a waiter in GetNewerThan.
+	// TellsCalls means: the agent reports every call of its own (Generator.Calling), and nobody
+	// else makes sandboxes or containers in its pods. A pod with all IDs known is then read by
+	// their statuses, without a list: an ID made by somebody else all the same is found by its
+	// event, or by the next list of everything, and not by a waiter in GetNewerThan.
 	TellsCalls bool
-	// CallSettle is how long changes by the agent's own calls, and claims of a pod with such a call
-	// under way, wait for one read of all: calls come in bursts, and the runtime announces each.
-	// Waiters in GetNewerThan do not wait for CallSettle. At most RelistBase. Default a fiftieth of
-	// RelistBase, 20ms: polling would see the change some fifty times later.
+	// CallSettle is how long changes by the agent's own calls, and claims of a pod with such a
+	// call under way, wait for one read of all: calls come in bursts, and the runtime announces
+	// each. Waiters in GetNewerThan do not wait for CallSettle. At most RelistBase. Default a
+	// fiftieth of RelistBase, 20ms: polling would see the change some fifty times later.
 	CallSettle time.Duration
-	// InspectWorkers bounds the per-pod reads in flight and begun less than a tenth of RelistBase ago.
-	// Older ones hang, and hold up no other pod: up to eight times as many may begin while reads hang,
-	// and a hundred and twenty-eight times as many be in flight. Default 8.
+	// InspectWorkers bounds the per-pod reads in flight on a runtime that answers, however
+	// slowly; a few probes apart, which begin while no read ends. Reads that hang, because others
+	// begun later have ended, do not count: up to eight times as many may begin beside them, and
+	// a hundred and twenty-eight times as many be in flight. As many more are for pods whose last
+	// read failed. Default 8.
 	InspectWorkers int
 	// InspectTimeout bounds a per-pod read. Default 30s.
 	InspectTimeout time.Duration
-	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again, doubling
-	// with each failure. Defaults 1s, 32s.
+	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again,
+	// doubling with each failure. Defaults 1s, 32s.
 	RetryBase time.Duration
 	RetryMax  time.Duration
 	// RereadBase is the first delay before the next read of a pod in teardown, or of a pod in
-	// disagreement with a claim, doubling up to RelistMax. Default 1ms: about as long as containerd
-	// still lists a sandbox after its DELETED.
+	// disagreement with a claim, doubling up to RelistMax. Default 1ms: about as long as
+	// containerd still lists a sandbox after its DELETED.
 	RereadBase time.Duration
-	// SweepAt is the number of pods wanting a read at which a list of everything is made instead: at
-	// once if waiters want so many, else RelistBase after the last list at the earliest. Default 16.
+	// EndSettle is how long after the end of a container, or after a payload was stored, all
+	// statuses of the pod are read once more: runtimes learn the reason of an end late, or
+	// correct an exit code. Default 1s; negative means never.
+	EndSettle time.Duration
+	// Reread is the time in which the statuses of every pod are read again in the background,
+	// evenly spread: no event announces a changed limit or address. After a reconnect every
+	// status is read again at once, twenty a second. Default 10m; negative means neither.
+	Reread time.Duration
+	// SweepAt is the number of pods wanting a read at which a list of everything is made instead:
+	// at once if waiters want so many, else RelistBase after the last list at the earliest.
+	// Default 16.
 	SweepAt int
-	// Capacity is the size of the Watch channel. Default 1000.
+	// Capacity is the size of the Watch channel, whose memory is taken at once. At most 1<<24.
+	// Default 1000.
 	Capacity int
-	// OwedMax bounds the pods gone but still owed a PodSync because Watch is not read. Default 65536.
+	// OwedMax bounds the pods gone but still owed a PodSync because Watch is not read. Default
+	// 65536.
 	OwedMax int
-	// MailboxMax bounds the IDs whose claims wait for the loop; beyond the bound claims are discarded
-	// and counted, and a list of everything, at least RelistBase after the last, replaces them.
-	// Default 65536.
+	// MailboxMax bounds the IDs whose claims wait for the loop; beyond the bound claims are
+	// discarded and counted, and a list of everything, at least RelistBase after the last,
+	// replaces them. Default 65536.
 	MailboxMax int
 	// UnconfirmedMax bounds the claimed IDs not yet shown by a read, and the own calls under way;
-	// beyond the bound claims are discarded likewise, and calls are counted as DiscardedAcks. Default
-	// 4096.
+	// beyond the bound claims are discarded likewise, and calls are counted as DiscardedAcks.
+	// Default 4096.
 	UnconfirmedMax int
 	// ReconnectBase, ReconnectMax and ReconnectSteady shape the delay before the stream is opened
 	// again: at once, then ReconnectBase, doubling to ReconnectMax, then ReconnectSteady for ever
@@ -95,7 +117,8 @@ type Config[S any] struct {
 	// Jitter is the fraction by which every reconnect delay is lengthened at random. Default 0.1;
 	// negative means none.
 	Jitter float64
-	// StableAfter is how long a stream must last for the reconnect delay to start over. Default 1m.
+	// StableAfter is how long a stream must last for the reconnect delay to start over. Default
+	// 1m.
 	StableAfter time.Duration
 	// Settle is how long a silent stream must last to count as connected. Default 1s.
 	Settle time.Duration
@@ -107,19 +130,28 @@ type Config[S any] struct {
 type limits struct {
 	Streams                                          bool // there is a stream
 	TellsCalls                                       bool
+	LateCall                                         time.Duration
 	RelistBase, RelistMax, RelistSlow                time.Duration
 	Grace, CallSettle, RetryBase, RetryMax           time.Duration
-	RereadBase                                       time.Duration
+	RereadBase, EndSettle, Reread                    time.Duration
 	InspectWorkers, SweepAt, OwedMax, UnconfirmedMax int
 }
+
+// LateCall is how long a call that its caller has given up may still take effect in the runtime:
+// a sandbox or a container may appear, or start, that no call has reported. Until then no pod of
+// such a call is read by its known IDs alone, and no list of such a pod is served from memory
+// (embed/ledger).
+const LateCall = 10 * time.Minute
 
 // limits returns the core's part.
 func (c *Config[S]) limits() limits {
 	return limits{
 		Streams:    c.Stream != nil,
 		TellsCalls: c.TellsCalls,
+		LateCall:   LateCall,
 		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistSlow: c.RelistSlow,
 		Grace: c.Grace, CallSettle: c.CallSettle, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
+		EndSettle: c.EndSettle, Reread: c.Reread,
 		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, UnconfirmedMax: c.UnconfirmedMax,
 	}
 }
@@ -144,6 +176,8 @@ const (
 	defaultRetryBase       = time.Second
 	defaultRetryMax        = 32 * time.Second
 	defaultRereadBase      = time.Millisecond
+	defaultEndSettle       = time.Second
+	defaultReread          = 10 * time.Minute
 	defaultSweepAt         = 16
 	defaultCapacity        = 1000
 	defaultOwedMax         = 65536
@@ -155,6 +189,14 @@ const (
 	defaultJitter          = 0.1
 	defaultStableAfter     = time.Minute
 	defaultSettle          = time.Second
+)
+
+// The bounds of the counts. Memory for Capacity and for the results of InspectWorkers is taken at
+// once; sums and small multiples of all counts must fit into 32 bits.
+const (
+	workersMost  = 1 << 12
+	capacityMost = 1 << 24
+	countMost    = 1 << 28
 )
 
 func orDefault[T int | time.Duration](v *T, d T) {
@@ -177,6 +219,8 @@ func (c Config[S]) withDefaults() Config[S] {
 	orDefault(&c.RetryBase, defaultRetryBase)
 	orDefault(&c.RetryMax, max(defaultRetryMax, c.RetryBase))
 	orDefault(&c.RereadBase, defaultRereadBase)
+	orDefault(&c.EndSettle, defaultEndSettle)
+	orDefault(&c.Reread, defaultReread)
 	orDefault(&c.SweepAt, defaultSweepAt)
 	orDefault(&c.Capacity, defaultCapacity)
 	orDefault(&c.OwedMax, defaultOwedMax)
@@ -205,7 +249,8 @@ func (c Config[S]) withDefaults() Config[S] {
 	return c
 }
 
-// validate reports every unworkable field of a configuration, defaults included, by name and value.
+// validate reports every unworkable field of a configuration, defaults included, by name and
+// value.
 func (c Config[S]) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pleg: Config."+format, args...)) }
@@ -229,14 +274,21 @@ func (c Config[S]) validate() error {
 		}
 	}
 	for _, n := range []struct {
-		name string
-		v    int
+		name    string
+		v, most int
 	}{
-		{"InspectWorkers", c.InspectWorkers}, {"SweepAt", c.SweepAt}, {"Capacity", c.Capacity}, {"OwedMax", c.OwedMax},
-		{"MailboxMax", c.MailboxMax}, {"UnconfirmedMax", c.UnconfirmedMax},
+		{"InspectWorkers", c.InspectWorkers, workersMost},
+		{"SweepAt", c.SweepAt, countMost},
+		{"Capacity", c.Capacity, capacityMost},
+		{"OwedMax", c.OwedMax, countMost},
+		{"MailboxMax", c.MailboxMax, countMost},
+		{"UnconfirmedMax", c.UnconfirmedMax, countMost},
 	} {
 		if n.v < 0 {
 			bad("%s is %d: it must not be negative (zero means the default)", n.name, n.v)
+		}
+		if n.v > n.most {
+			bad("%s is %d: it must be at most %d", n.name, n.v, n.most)
 		}
 	}
 	if c.RelistMax < c.RelistBase {
@@ -257,24 +309,24 @@ func (c Config[S]) validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder takes the generator's reports about itself, for Kubernetes Events. Record is called from
-// the generator's loop and must not block.
+// Recorder takes the generator's reports about itself, for Kubernetes Events. Record is called
+// from the generator's loop and must not block.
 type Recorder interface {
 	Record(Report)
 }
 
-// Report is news for an operator. A report is about the node unless Pod is set. Reports of a reason
-// repeat while the condition lasts, ever more rarely.
+// Report is news for an operator. A report is about the node unless Pod is set. Reports of a
+// reason repeat while the condition lasts, ever more rarely.
 type Report struct {
 	Reason  Reason
 	Action  string
 	Warning bool
 	Note    string
 	Pod     *PodRef
-	// Held is the number of occurrences, unreported, since the last report of the reason: a lasting
-	// condition of the node is reported at once, and then after 10 s, 40 s, 160 s and every ten
-	// minutes. If the condition does not come up again, a held report is made when the pause is over,
-	// with its age at the end of the note.
+	// Held is the number of occurrences, unreported, since the last report of the reason: a
+	// lasting condition of the node is reported at once, and then after 10 s, 40 s, 160 s and
+	// every ten minutes. If the condition does not come up again, a held report is made when the
+	// pause is over, with its age at the end of the note.
 	Held int
 }
 
@@ -289,8 +341,8 @@ type PodRef struct {
 type Reason string
 
 const (
-	// ReasonStreamLost: a connected stream ended, or hung and was ended; the generator polls at the
-	// base period. The note says why.
+	// ReasonStreamLost: a connected stream ended, or hung and was ended; the generator polls at
+	// the base period. The note says why.
 	ReasonStreamLost Reason = "ContainerEventStreamLost"
 	// ReasonStreamRestored: the stream is connected again.
 	ReasonStreamRestored Reason = "ContainerEventStreamRestored"
@@ -298,10 +350,11 @@ const (
 	ReasonStreamUnsupported Reason = "ContainerEventStreamUnsupported"
 	// ReasonEventsMissed: a read found changes without an event. The note names the first.
 	ReasonEventsMissed Reason = "ContainerEventsMissed"
-	// ReasonEventsOverruled: a read took back claims of the stream. The note names the first pod and
-	// ID; one report in ten seconds at most.
+	// ReasonEventsOverruled: a read took back claims of the stream. The note names the first pod
+	// and ID; one report in ten seconds at most.
 	ReasonEventsOverruled Reason = "ContainerEventsOverruled"
-	// ReasonChangesUnheard: lists found changes while the stream was down. The note names the first.
+	// ReasonChangesUnheard: lists found changes while the stream was down. The note names the
+	// first.
 	ReasonChangesUnheard Reason = "ContainerChangesUnheard"
 	// ReasonRelistHangs: a list of everything has been under way for longer than RelistSlow.
 	ReasonRelistHangs Reason = "RelistHangs"

@@ -95,9 +95,9 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 	now := instant(1)
 	var periods []int
 	for range 11 {
-		s.asked, s.askedNow = never, false
-		s.ended = now
-		s.trust(now)
+		s.begun()
+		s.finished(now)
+		s.lengthen(now)
 		periods = append(periods, int(s.period/time.Second))
 		now = s.due()
 	}
@@ -105,7 +105,7 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 		t.Errorf("periods %v, want %v", periods, want)
 	}
 	s.ended = now
-	s.distrust(now)
+	s.reset(now)
 	if due := s.due(); due != now.add(time.Second) {
 		t.Errorf("after a missed event the next relist is due in %v, want a base period", due.sub(now))
 	}
@@ -113,7 +113,7 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 	for range 100 {
 		now = now.add(time.Millisecond)
 		s.ended = now
-		s.trust(now)
+		s.lengthen(now)
 	}
 	if s.period != time.Second {
 		t.Errorf("100 relists in 100 ms raised the period to %v", s.period)
@@ -125,16 +125,16 @@ func TestScheduleServesWhoAsks(t *testing.T) {
 	now := instant(1e9)
 	s.ended = now
 	s.period = 64 * time.Second
-	s.ask(now.add(10*time.Millisecond), false)
+	s.ask(now.add(10 * time.Millisecond))
 	if due := s.due(); due != now.add(time.Second) {
 		t.Errorf("due in %v, want the base period", due.sub(now))
 	}
-	s.ask(now.add(20*time.Millisecond), true)
+	s.askAtOnce(now.add(20 * time.Millisecond))
 	if due := s.due(); due > now.add(20*time.Millisecond) {
 		t.Errorf("due in %v, want at once", due.sub(now))
 	}
-	s.asked, s.askedNow = never, false
-	s.ended = now.add(30 * time.Millisecond)
+	s.begun()
+	s.finished(now.add(30 * time.Millisecond))
 	if due := s.due(); due != now.add(64*time.Second+30*time.Millisecond) {
 		t.Errorf("due in %v, want a period", due.sub(now))
 	}

@@ -7,10 +7,10 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -24,55 +24,60 @@ type core[S any] struct {
 	clock  clock
 	random rand.PCG
 
-	pods      map[cache.UID]*pod
-	index     map[string]*item
-	early     map[reportKey]expectation // of unknown IDs: removals, and those without a pod
-	gone      map[string]*item          // removed IDs whose claim may still come
-	calls     map[uint64]*pod           // own calls under way
-	calling   bool                      // an own call without room is under way
-	uncertain instant                   // a call without room, or a claim of no pod, may have made IDs until then
-	expected  int                       // expectations of all pods
-	phases    [2][PhaseRemoved]int      // items by kind and phase
-	running   int                       // pods with a ready sandbox
-	marks     uint64                    // comparisons made; see item.mark
+	records
+	evidence  evidence
+	calls     map[uint64]*pod // own calls under way
+	untracked bool            // an own call without room is under way
+	uncertain instant         // a call without room, or a claim of no pod, may have made IDs until then
 
-	conn        conn
-	connCfg     connConfig
-	eventsSince instant // since when the runtime is known to have events; 0 if not
-	lastClaim   instant // when a claim last came
-	lastDiscard instant // when a claim was last discarded
-	mute        muteStream
+	conn    conn
+	connCfg connConfig
+	trust   trust
+	reports reporter
 
-	sched    schedule
 	lists    lists
 	rounds   []round
 	dirty    map[*pod]struct{} // pods in need of a read; all others are as listed
 	differ   map[*pod]struct{} // pods different from the last list
-	queue    fifo[*pod]        // pods to be read now, first in, first out
+	lanes    [lanes]lane[*pod] // pods to be read now
 	later    laterHeap
 	inflight map[*pod]*flight
+	peeks    peeks
 	ticked   instant
 	pruned   instant
 	deleted  bool    // the cache holds tombstones
 	floor    instant // the cache may refuse writes from before for a pod without a record
 
-	candidates fifo[candidate]
-	overruled  instant  // when a claim was last overruled: a list begun before gives no credit
-	refuted    findings // the claims overruled in this turn
-	paces      []pace
-
-	todo  todo[S]
-	count counters
+	snapshot Stats // the memory of stats
+	rota     rota
+	cache    *cache.Cache[S] // read only: the status that a payload builds on
+	todo     todo[S]
+	count    counters
 }
 
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
-	return &core[S]{
-		cfg: cfg.limits(), clock: clk, random: *rand.NewPCG(seed, seed),
-		pods: make(map[cache.UID]*pod), index: make(map[string]*item), early: make(map[reportKey]expectation),
-		gone: make(map[string]*item), calls: make(map[uint64]*pod),
-		dirty: make(map[*pod]struct{}), differ: make(map[*pod]struct{}), inflight: make(map[*pod]*flight),
-		conn: conn{deadline: never}, connCfg: cfg.conn(), sched: newSchedule(cfg.RelistBase, cfg.RelistMax),
+	limits := cfg.limits()
+	c := &core[S]{
+		cfg:      limits,
+		clock:    clk,
+		random:   *rand.NewPCG(seed, seed),
+		records:  newRecords(),
+		evidence: newEvidence(&limits),
+		calls:    make(map[uint64]*pod),
+		dirty:    make(map[*pod]struct{}),
+		differ:   make(map[*pod]struct{}),
+		inflight: make(map[*pod]*flight),
+		conn:     conn{deadline: never},
+		connCfg:  cfg.conn(),
+		cache:    cfg.Cache,
+		trust:    newTrust(&limits),
+		peeks:    peeks{of: make(map[cache.UID]*peeking)},
 	}
+	for i := range c.lanes {
+		c.lanes[i].workers = limits.InspectWorkers
+	}
+	c.peeks.lane.workers = limits.InspectWorkers
+	return c
 }
 
 // inputKind is the kind of an input.
@@ -90,22 +95,24 @@ const (
 	inputRequest                    // an embedder's request
 	inputOverflow                   // Watch has begun to overflow
 	inputRefused                    // the cache has refused a write
+	inputChanged                    // a status differs from the one before beside its phases
 )
 
 // input is a message to the core with its data. A core depends only on its inputs and their times.
 type input[S any] struct {
 	kind      inputKind
-	in        connInput               // inputEnded: the kind of end
-	held      []cache.UID             // inputStart
-	claims    *batch[S]               // inputClaims; not kept by the core
-	acks      []ack                   // inputAcks; not kept by the core
-	lost      lostCalls               // inputAcks: the calls without room
-	listed    *listedAll              // inputListed
-	inspected *inspected[S]           // inputInspected
-	ended     error                   // inputEnded
-	demand    map[cache.UID]time.Time // inputDemand
-	request   request                 // inputRequest
-	refused   refusal                 // inputRefused
+	in        connInput                  // inputEnded: the kind of end
+	held      []cache.UID                // inputStart
+	claims    *batch[S]                  // inputClaims; not kept by the core
+	acks      []ack                      // inputAcks; not kept by the core
+	lost      lostCalls                  // inputAcks: the calls without room
+	listed    *listedAll                 // inputListed
+	inspected *inspected[S]              // inputInspected
+	ended     error                      // inputEnded
+	demand    map[cache.UID]cache.Demand // inputDemand
+	request   request                    // inputRequest
+	refused   refusal                    // inputRefused
+	changed   contentChange              // inputChanged
 }
 
 // apply feeds an input to the core. Now never decreases.
@@ -113,11 +120,11 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	switch in.kind {
 	case inputStart:
 		for _, uid := range in.held {
-			c.ensure(uid).entry = foreignEntry
+			c.becomeForeign(c.ensure(uid), 0)
 		}
 		c.lists.finished = now
 		if c.cfg.Streams {
-			c.step(inOpen, nil, now)
+			c.stepStream(inOpen, nil, now)
 		}
 	case inputTick:
 		c.tick(now)
@@ -128,9 +135,13 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	case inputListed:
 		c.onListed(in.listed, now)
 	case inputInspected:
-		c.onInspected(in.inspected, now)
+		if in.inspected.peek {
+			c.onPeeked(in.inspected, now)
+		} else {
+			c.onInspected(in.inspected, now)
+		}
 	case inputEnded:
-		c.step(in.in, in.ended, now)
+		c.stepStream(in.in, in.ended, now)
 	case inputDemand:
 		uids := make([]cache.UID, 0, len(in.demand)) // an iterator would cost a waiter four allocations
 		for uid := range in.demand {
@@ -138,30 +149,22 @@ func (c *core[S]) apply(in *input[S], now instant) {
 		}
 		slices.Sort(uids)
 		for _, uid := range uids {
-			c.wantRead(uid, c.clock.instant(in.demand[uid]), now)
+			c.onDemand(uid, in.demand[uid], now)
 		}
 	case inputRequest:
 		c.onRequest(in.request, now)
 	case inputOverflow:
-		c.reportPaced(Report{
+		c.report(Report{
 			Reason: ReasonWatchOverflow, Action: "Coalesce", Warning: true,
 			Note: "pod lifecycle events are not being read fast enough; pods are owed one PodSync each",
 		}, now)
+	case inputChanged:
+		c.onChanged(in.changed, now)
 	case inputRefused:
 		p := c.ensure(in.refused.uid)
-		p.entry, p.asOf = foreignEntry, max(p.asOf, in.refused.has)
+		c.becomeForeign(p, in.refused.has)
 		c.wantRead(p.uid, in.refused.has, now)
 	}
-}
-
-// ensure returns the record of a pod, made if there is none.
-func (c *core[S]) ensure(uid cache.UID) *pod {
-	p := c.pods[uid]
-	if p == nil {
-		p = &pod{uid: uid}
-		c.pods[uid] = p
-	}
-	return p
 }
 
 // asOf returns the cache's AsOf for the pod.
@@ -171,6 +174,19 @@ func (c *core[S]) asOf(p *pod) instant { return max(p.asOf, c.lists.global) }
 type request struct {
 	uid     cache.UID
 	inspect bool
+}
+
+// compare orders requests by pod, those for a read of statuses last.
+func (r request) compare(s request) int {
+	switch {
+	case r.uid != s.uid:
+		return strings.Compare(string(r.uid), string(s.uid))
+	case r.inspect == s.inspect:
+		return 0
+	case s.inspect:
+		return -1
+	}
+	return 1
 }
 
 func (c *core[S]) onRequest(r request, now instant) {
@@ -183,11 +199,43 @@ func (c *core[S]) onRequest(r request, now instant) {
 	c.wantRead(r.uid, now, now)
 }
 
+// onDemand demands the reads that the waiters of a pod ask for.
+func (c *core[S]) onDemand(uid cache.UID, d cache.Demand, now instant) {
+	if !d.Phases.IsZero() {
+		c.wantRead(uid, c.clock.instant(d.Phases), now)
+	}
+	if !d.Content.IsZero() {
+		c.wantContent(uid, c.clock.instant(d.Content), now)
+	}
+}
+
+// wantContent demands a read of all statuses of the pod, begun after t.
+func (c *core[S]) wantContent(uid cache.UID, t, now instant) {
+	if uid == "" {
+		c.trust.sched.askAtOnce(now)
+		return
+	}
+	p := c.ensure(uid)
+	if p.entry == noEntry {
+		t = max(t, p.asOf) // the cache may have pruned the tombstone
+	}
+	p.content = max(p.content, t)
+	c.review(p, now)
+}
+
+// readAt returns the cache's ReadAt for the pod, or an earlier time.
+func (c *core[S]) readAt(p *pod) instant {
+	if p.entry == noEntry {
+		return c.asOf(p)
+	}
+	return p.read
+}
+
 // wantRead demands a read of the pod, begun after t. No runtime has a pod without a UID: a list of
 // everything covers the question.
 func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
 	if uid == "" {
-		c.sched.ask(now, true)
+		c.trust.sched.askAtOnce(now)
 		return
 	}
 	p := c.ensure(uid)
@@ -201,11 +249,13 @@ func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
 // tick does everything due.
 func (c *core[S]) tick(now instant) {
 	c.ticked = now
-	c.step(inTick, nil, now)
+	c.stepStream(inTick, nil, now)
 	c.settle(now)
-	c.reportHeld(now)
-	c.lookHanging(now)
-	if !c.lists.inflight && now >= c.sched.due() {
+	for _, r := range c.reports.dueReports(now) {
+		c.todo.report(r)
+	}
+	c.reportHanging(now)
+	if !c.lists.inflight && now >= c.trust.sched.due() {
 		c.list(now)
 	}
 	for c.later.Len() > 0 && c.later[0].at <= now {
@@ -215,23 +265,74 @@ func (c *core[S]) tick(now instant) {
 			c.review(p, now)
 		}
 	}
+	c.reread(now)
 	c.dispatch(now)
+	c.tickPeeks(now)
 	c.housekeep(now)
 }
 
 // deadline returns when tick has something to do next.
 func (c *core[S]) deadline() instant {
-	d := min(c.conn.deadline, c.nextWorker(), c.reportsDue())
+	d := min(c.conn.deadline, c.nextWorker(), c.reports.due(), c.listHangs(), c.trust.due(), c.rota.due(c.cfg.Reread), c.nextPeek())
 	if !c.lists.inflight {
-		d = min(d, c.sched.due())
+		d = min(d, c.trust.sched.due())
 	}
 	if c.later.Len() > 0 {
 		d = min(d, c.later[0].at)
 	}
-	if e, ok := c.candidates.front(); ok {
-		d = min(d, e.deadline)
-	}
 	return d
+}
+
+// settle judges the changes that reads have found, and carries out the verdict.
+func (c *core[S]) settle(now instant) {
+	v := c.trust.settle(c.upSince(), now)
+	for _, e := range v.settled {
+		if e.phase == PhaseRemoved {
+			c.judged(e.of.(*item))
+		}
+	}
+	c.count[countMissedStarts] += v.starts
+	c.count[countMissedExits] += v.exits
+	c.count[countMissedUnknowns] += v.unknowns
+	c.count[countMissedCreations] += v.creations
+	c.count[countMissedRemovals] += v.removals
+	c.count[countUnheard] += v.unheard
+	for _, r := range v.reports {
+		c.report(r, now)
+	}
+	if v.mute {
+		c.todo.do(action[S]{kind: actCut})
+	}
+}
+
+// report makes a report about the node, if the pace of its reason allows.
+func (c *core[S]) report(r Report, now instant) {
+	if made, ok := c.reports.admit(r, now); ok {
+		c.todo.report(made)
+	}
+}
+
+// listHangs returns when the list under way is to be reported as hung; never if that was done.
+func (c *core[S]) listHangs() instant {
+	if !c.lists.inflight || c.reports.seen(ReasonRelistHangs) > c.lists.began {
+		return never
+	}
+	return c.lists.began.add(c.cfg.RelistSlow).next()
+}
+
+// reportHanging reports, once, that the list under way hangs: its timeout may be minutes away, and
+// nothing else reports the hang until then.
+func (c *core[S]) reportHanging(now instant) {
+	if now < c.listHangs() {
+		return
+	}
+	hung := now.sub(c.lists.began).Round(time.Millisecond)
+	c.report(Report{
+		Reason:  ReasonRelistHangs,
+		Action:  "Relist",
+		Warning: true,
+		Note:    fmt.Sprintf("a list of the runtime has not been answered for %v; %s", hung, c.withoutLists()),
+	}, now)
 }
 
 // housekeep bounds the memory of gone pods and IDs.
@@ -247,13 +348,14 @@ func (c *core[S]) housekeep(now instant) {
 	for _, f := range c.inflight {
 		oldest = min(oldest, f.began)
 	}
+	oldest = min(oldest, c.peeks.oldest())
 	if c.deleted {
-		c.deleted, c.floor = oldest < now, max(c.floor, oldest)
+		c.deleted = oldest < now
+		c.floor = max(c.floor, oldest)
 		c.todo.do(action[S]{kind: actPrune, at: oldest})
 	}
-	maps.DeleteFunc(c.early, func(_ reportKey, e expectation) bool {
-		return e.at.add(c.cfg.Grace) < oldest && (e.phase == PhaseRemoved || e.at < c.lists.global)
-	})
+	c.records.prune(now)
+	c.evidence.prune(pruning{oldest: oldest, global: c.lists.global})
 	c.todo.do(action[S]{kind: actDropOldest, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
 }
 
@@ -277,31 +379,29 @@ func (c *core[S]) checkInvariants(now instant) error {
 	for _, e := range c.later {
 		later[e.pod] = later[e.pod] || e.at == e.pod.later
 	}
-	for p := range c.queue.all() {
-		check(!queued[p], "pod %q is queued twice", p.uid)
-		queued[p] = true
+	under := 0
+	for i := range c.lanes {
+		for _, w := range c.lanes[i].waiting {
+			check(!queued[w.pod], "pod %q is queued twice", w.pod.uid)
+			check(w.since == w.pod.since && w.since > 0, "pod %q waits since %d, queued since %d", w.pod.uid, w.pod.since, w.since)
+			queued[w.pod] = true
+		}
+		check(len(c.lanes[i].begins) <= allReads*c.cfg.InspectWorkers, "%d reads under way", len(c.lanes[i].begins))
+		under += len(c.lanes[i].begins)
 	}
-	var phases [2][PhaseRemoved]int
-	ids, expected, calls, running := 0, 0, 0, 0
+	expected := 0
+	calls := 0
 	for uid, p := range c.pods {
 		if err := c.checkPod(uid, p, later[p], queued[p], now); err != nil {
 			errs = append(errs, fmt.Errorf("pod %q: %w", uid, err))
 		}
-		for _, x := range p.items {
-			phases[x.kind][x.phase]++
-		}
-		if p.ready > 0 {
-			running++
-		}
-		ids, expected, calls = ids+len(p.items), expected+len(p.expected), calls+int(p.calls)
+		expected += p.expected.len()
+		calls += int(p.calls)
 	}
-	check(ids >= len(c.index), "%d IDs in pods, %d in the index", ids, len(c.index))
-	check(expected == c.expected, "%d expectations in pods, %d counted", expected, c.expected)
+	check(expected == c.evidence.expected, "%d expectations in pods, %d counted", expected, c.evidence.expected)
 	check(calls == len(c.calls), "%d own calls in pods, %d known", calls, len(c.calls))
-	check(phases == c.phases && running == c.running, "items %v and %d running pods, counted %v and %d", phases, running, c.phases, c.running)
-	for id, x := range c.index {
-		check(x.id == id && c.pods[x.pod.uid] == x.pod, "ID %q is filed as %q, of pod %q", x.id, id, x.pod.uid)
-	}
+	c.records.check(check)
+	c.trust.check(check, now)
 	for _, set := range []map[*pod]struct{}{c.dirty, c.differ} {
 		for p := range set {
 			check(c.pods[p.uid] == p, "pod %q is dirty, or differs, and is forgotten", p.uid)
@@ -311,7 +411,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 		check(c.pods[p.uid] == p && p.reading, "pod %q is being read, and forgotten", p.uid)
 		check(0 < f.began && f.began <= f.started && f.started <= now, "the read of pod %q began %d, was started %d, now %d", p.uid, f.began, f.started, now)
 	}
-	check(len(c.inflight) <= allReads*c.cfg.InspectWorkers, "%d reads under way", len(c.inflight))
+	check(len(c.inflight) == under, "%d reads under way, %d of them limited", len(c.inflight), under)
 	l := &c.lists
 	check(l.global <= l.applied && l.applied <= l.began && l.began <= now, "global time %d, list applied %d, begun %d, now %d", l.global, l.applied, l.began, now)
 	for _, r := range c.rounds {
@@ -320,10 +420,8 @@ func (c *core[S]) checkInvariants(now instant) error {
 			check(c.pods[p.uid] == p && p.asOf < r.began, "the list of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)
 		}
 	}
-	s := &c.sched
-	check(s.base <= s.period && s.period <= s.max && s.ended <= now && s.raised <= now, "schedule %+v at %d", *s, now)
-	check(c.connected() || s.period == s.base, "the stream is down, and the period is %v", s.period)
-	check(c.refuted.n == 0, "refuted claims are not settled: %v", c.refuted)
+	period := c.trust.sched.period
+	check(c.connected() || period == c.trust.sched.base, "the stream is down, and the period is %v", period)
 	check(c.deadline() > now, "the next tick is due at %d, and this one was at %d: the loop would spin", c.deadline(), now)
 	return errors.Join(errs...)
 }
@@ -343,15 +441,24 @@ func (c *core[S]) checkPod(uid cache.UID, p *pod, later, queued bool, now instan
 		{dirty && !p.reading && !p.queued && !later, "needs a read that nobody will make"},
 		{later != (p.later != 0) || queued != p.queued || reading != p.reading, "is not where its record says"},
 		{differs != p.differs() || p.agreed > p.listedAt, "differs from the last list, or does not, against its record"},
-		{max(p.asOf, p.listedAt, p.visited, p.force, p.forced, p.readEnd) > now, "has an instant in the future"},
-		{p.entry == failedEntry && p.retry.step == 0, "has failed without a delay"},
+		{max(p.asOf, p.listedAt, p.visited, p.force, p.forced, p.readEnd, p.read) > now, "has an instant in the future"},
+		{p.entry == failedEntry && !p.partial() && p.retry.step == 0, "has failed without a delay"},
 		{p.entry == noEntry && len(p.items) > 0, "has no status, which shows IDs"},
 		{p.calls < 0 || p.creating < 0 || p.creating > p.calls, "has fewer calls than none"},
-		{next == never && len(p.items)+len(p.expected) == 0 && p.entry == noEntry && !reading && p.calls == 0 && !differs && !queued, "is remembered for nothing"},
+		{next == never && p.empty(), "is remembered for nothing"},
 	} {
 		if wrong.is {
 			return fmt.Errorf("%s: %+v", wrong.what, *p)
 		}
+	}
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		if p.expected.get(e.id, e.cause) != e {
+			return fmt.Errorf("expectation %+v is not found", *e)
+		}
+	}
+	if n, at := p.expected.len(), p.expected.at; (n > manyIDs) != (at != nil) || at != nil && len(at) != n {
+		return fmt.Errorf("%d expectations, %d of them indexed", n, len(at))
 	}
 	for _, x := range p.items {
 		if x.pod != p || x.id == "" || c.find(p, 0, x.id) != x || c.index[x.id] == nil || x.phase > PhaseExited || x.shown != x.phase && x.shown != PhaseUnknown {

@@ -37,14 +37,18 @@ const (
 type action[S any] struct {
 	kind     actionKind
 	replaces bool // actStore: the cache has a status of the pod, to be given to Merge
+	silent   bool // actStore: no phase has changed
+	excused  bool // actStore: a change of content has a reason of the agent's own
 	n        int32
 	uid      cache.UID
 	at       instant       // begin of the read in question
-	before   instant       // actList: begin of the previous list; 0 for the first
+	content  instant       // actStore, actFail: begin of the last read of all statuses
+	before   instant       // actList: begin of the previous list; actStore: of the previous read of all statuses; 0 if none
+	looked   instant       // actStore: begin of the peek; 0 if the status is not a peek's
 	since    Revision      // actList
 	took     time.Duration // actListLasted
-	status   *S            // actStore
-	err      error         // actFail
+	status   *S            // actStore; nil if only the error is stored
+	err      error         // actFail; actStore: of the items that could not be read
 	read     *podRead      // actInspect
 	report   *Report       // actReport
 }
@@ -55,6 +59,7 @@ type podRead struct {
 	listed bool   // ref.Items stands for a list of the pod, and the statuses are wanted
 	builds bool   // the read may build on the status in the cache; else all statuses must be read
 	have   []Item // the items of that status: if they are unchanged, no statuses are needed
+	peek   bool   // the IDs need not be all of the pod: see peeks
 }
 
 // todo is the list of actions, in order. The core owns it until an executor carries it out, before
@@ -126,7 +131,15 @@ type executor[S any] struct {
 	owed, discarded int      // events turned into a PodSync owed, and PodSyncs dropped, since the start
 	overflowed      bool     // Watch has begun to overflow
 	refused         []refusal
+	changed         []contentChange
 	mistakes        int // writes wrongly refused by the cache, since the start
+}
+
+// contentChange is a status stored that differs from the one before beside its phases.
+type contentChange struct {
+	uid     cache.UID
+	since   instant // begin of the read without the change
+	excused bool    // the change has a reason of the agent's own
 }
 
 // refusal is a write refused by the cache for an entry as of a later time.
@@ -160,7 +173,7 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 		case actStore:
 			e.store(a)
 		case actFail:
-			e.noteRefusal(e.cfg.Cache.Set(a.uid, nil, a.err, e.clock.time(a.at)), a)
+			e.noteRefusal(e.cfg.Cache.SetLooked(a.uid, nil, a.err, e.looks(a)), a)
 		case actDelete:
 			e.noteRefusal(e.cfg.Cache.Delete(a.uid, e.clock.time(a.at)), a)
 		case actObserve:
@@ -190,7 +203,7 @@ func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 // store puts a status into the cache, after Merge.
 func (e *executor[S]) store(a *action[S]) {
 	status := a.status
-	if e.cfg.Merge != nil {
+	if e.cfg.Merge != nil && status != nil {
 		var prev *S
 		if a.replaces {
 			prev, _ = e.cfg.Cache.Get(a.uid)
@@ -199,7 +212,28 @@ func (e *executor[S]) store(a *action[S]) {
 			status = merged
 		}
 	}
-	e.noteRefusal(e.cfg.Cache.Set(a.uid, status, nil, e.clock.time(a.at)), a)
+	if e.cfg.Same != nil && a.silent && a.replaces && a.err == nil {
+		prev, err := e.cfg.Cache.Get(a.uid)
+		if err == nil && !e.cfg.Same(prev, status) {
+			e.changed = append(e.changed, contentChange{uid: a.uid, since: a.before, excused: a.excused})
+		}
+	}
+	e.noteRefusal(e.cfg.Cache.SetLooked(a.uid, status, a.err, e.looks(a)), a)
+}
+
+// looks returns the times of a write.
+func (e *executor[S]) looks(a *action[S]) cache.Looks {
+	looks := cache.Looks{At: e.clock.time(a.at), Read: e.clock.time(a.content)}
+	if a.looked != 0 {
+		looks.Began = e.clock.time(a.looked)
+	}
+	if a.at < firstInstant { // no look of this generator has shown all of the pod
+		looks.At = e.cfg.Cache.AsOf(a.uid)
+	}
+	if a.content < firstInstant {
+		looks.Read = time.Time{}
+	}
+	return looks
 }
 
 // noteRefusal notes a write refused by the cache.
@@ -232,7 +266,9 @@ func (e *executor[S]) dropOldest(limit int) {
 }
 
 // owesFeedback reports whether the core must hear of an outcome.
-func (e *executor[S]) owesFeedback() bool { return e.overflowed || len(e.refused) > 0 }
+func (e *executor[S]) owesFeedback() bool {
+	return e.overflowed || len(e.refused) > 0 || len(e.changed) > 0
+}
 
 // feedback returns the next outcome for the core. There must be one.
 func (e *executor[S]) feedback() input[S] {
@@ -241,35 +277,28 @@ func (e *executor[S]) feedback() input[S] {
 		e.refused = e.refused[:n-1]
 		return in
 	}
+	if n := len(e.changed); n > 0 {
+		in := input[S]{kind: inputChanged, changed: e.changed[n-1]}
+		e.changed = e.changed[:n-1]
+		return in
+	}
 	e.overflowed = false
 	return input[S]{kind: inputOverflow}
 }
 
 // count gives Metrics the core's counts since the last call.
 func (e *executor[S]) count(n *counters) {
-	o := &e.counted
-	if *n == *o {
+	if *n == e.counted {
 		return
 	}
-	e.add(MetricClaims, n.claims-o.claims)
-	e.add(MetricStaleClaims, n.stale-o.stale)
-	e.add(MetricReplayedClaims, n.replayed-o.replayed)
-	e.add(MetricDiscardedClaims, n.dropped-o.dropped)
-	e.add(MetricAcks, n.acks-o.acks)
-	e.add(MetricDiscardedAcks, n.acksLost-o.acksLost)
-	e.add(MetricOverruledClaims, n.overruled-o.overruled)
-	e.add(MetricInspections, n.inspections-o.inspections)
-	e.add(MetricInspectionErrors, n.inspectErrors-o.inspectErrors)
-	e.add(MetricRelists, n.relists-o.relists)
-	e.add(MetricRelistErrors, n.relistErrors-o.relistErrors)
-	e.add(MetricRegressions, n.regressions-o.regressions)
-	e.add(MetricMissedEvents, n.missed-o.missed)
-	e.add(MetricMissedCreations, n.missedCreations-o.missedCreations)
-	e.add(MetricMissedRemovals, n.missedRemovals-o.missedRemovals)
-	e.add(MetricUnheardChanges, n.unheard-o.unheard)
-	e.add(MetricConnects, n.connects-o.connects)
-	e.add(MetricConnectErrors, n.connectErrors-o.connectErrors)
-	*o = *n
+	for k := range n {
+		if metric := counterTable[k].metric; metric != "" {
+			e.add(metric, n[k]-e.counted[k])
+		}
+	}
+	missed := func(n *counters) int { return n[countMissedStarts] + n[countMissedExits] }
+	e.add(MetricMissedEvents, missed(n)-missed(&e.counted))
+	e.counted = *n
 }
 
 func (e *executor[S]) add(name string, n int) {
@@ -282,6 +311,9 @@ func (e *executor[S]) add(name string, n int) {
 func (e *executor[S]) check(c *core[S]) error {
 	var errs []error
 	for uid, p := range c.pods {
+		if read := e.cfg.Cache.ReadAt(uid); p.read >= firstInstant && (p.entry == statusEntry || p.entry == failedEntry) && read.Before(e.clock.time(p.read)) {
+			errs = append(errs, fmt.Errorf("pod %q was read at %v in the cache, and at %v in its record", uid, read, e.clock.time(p.read)))
+		}
 		if has, want := e.cfg.Cache.AsOf(uid), e.clock.time(c.asOf(p)); p.entry != noEntry && !has.Equal(want) && c.asOf(p) != 0 {
 			errs = append(errs, fmt.Errorf("pod %q is as of %v in the cache, and %v in its record", uid, has, want))
 		}

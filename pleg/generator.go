@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// Generator generates pod lifecycle events and keeps a cache of pod statuses. Make one with [New].
+// Generator generates pod lifecycle events and keeps a cache of pod statuses. Make one with
+// [New].
 type Generator[S any] struct {
 	cfg   Config[S] // with defaults; read only
 	clock clock
@@ -34,7 +37,8 @@ type Generator[S any] struct {
 	snapshot snapshot
 }
 
-// New checks the configuration and returns a generator for Run; errors name every unworkable field.
+// New checks the configuration and returns a generator for Run; errors name every unworkable
+// field.
 func New[S any](cfg Config[S]) (*Generator[S], error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -59,18 +63,19 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 }
 
 // Watch returns the channel of pod lifecycle events, of size Config.Capacity, closed when Run
-// returns. A reader that falls behind loses detail, never news: pods whose events found the channel
-// full are owed one PodSync each, delivered as soon as there is room.
+// returns. A reader that falls behind loses detail, never news: pods whose events found the
+// channel full are owed one PodSync each, delivered as soon as there is room.
 func (g *Generator[S]) Watch() <-chan Event { return g.exec.out.ch }
 
 // HasSynced reports whether the cache holds the whole runtime: a list of everything has been
-// applied, and the status of each of its pods was read, or the error recorded. Once true, always
-// true. Safe for concurrent use.
+// applied, and the status of each of its pods was read as far as it can be read, with an error
+// beside the status of the others: Stats counts them as UnreadPods. Once true, always true. Safe
+// for concurrent use.
 func (g *Generator[S]) HasSynced() bool { return !g.Stats().GlobalTime.IsZero() }
 
 // RequestRelist requests a read of the pod now, whatever the relist period is; an empty UID
-// requests a list of everything. It does not wait: use the cache's GetNewerThan for that. Safe for
-// concurrent use; without effect when Run is over.
+// requests a list of everything. It does not wait: use the cache's GetNewerThan for that. Safe
+// for concurrent use; without effect when Run is over.
 func (g *Generator[S]) RequestRelist(uid cache.UID) { g.request(request{uid: uid}) }
 
 // RequestReinspect requests a read of the pod's statuses, even if no phase has changed: now, or a
@@ -90,18 +95,18 @@ func (g *Generator[S]) request(r request) {
 	}
 }
 
-// takeRequests returns the requests since the last call.
-func (g *Generator[S]) takeRequests() map[request]struct{} {
+// takeRequests returns the requests since the last call, in order of their pods.
+func (g *Generator[S]) takeRequests() []request {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	taken := g.requests
 	g.requests = make(map[request]struct{})
-	return taken
+	g.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(taken), request.compare)
 }
 
 // Run generates events until ctx ends, and returns nil once everything it started has ended. A
-// generator runs once; a second call returns [ErrAlreadyRun]. The calls of Source and Stream get a
-// context that ends with ctx.
+// generator runs once; a second call returns [ErrAlreadyRun]. The calls of Source and Stream get
+// a context that ends with ctx.
 func (g *Generator[S]) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.ran {
@@ -126,9 +131,9 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 }
 
 // loop is the goroutine that owns the core and the executor, and so the only writer of the cache
-// and of Watch. Everything that may block on an RPC is a child, touches no shared state, and sends
-// its result back: one child for the stream, one for the list of everything, and at most
-// allReads × InspectWorkers for reads of single pods.
+// and of Watch. Everything that may block on an RPC is a child, touches no shared state, and
+// sends its result back: one child for the stream, one for the list of everything, and at most
+// (lanes + 1) × allReads × InspectWorkers for reads of single pods and peeks.
 type loop[S any] struct {
 	g        *Generator[S]
 	core     *core[S]
@@ -138,7 +143,7 @@ type loop[S any] struct {
 	children sync.WaitGroup
 
 	listed    chan *listedAll    // capacity 1: one list at a time, so sending never blocks
-	inspected chan *inspected[S] // capacity allReads × InspectWorkers, likewise
+	inspected chan *inspected[S] // capacity: reads at once, of all lanes, likewise
 	ended     chan error         // capacity 1: one stream at a time
 	cut       context.CancelFunc // ends the stream; nil before the first
 	batch     batch[S]
@@ -146,27 +151,27 @@ type loop[S any] struct {
 	state     StreamState // last logged
 	openError string      // why the stream could not be opened, as last logged
 	reports   int         // made so far
-	step      func()      // in tests: runs between the steps of a turn
+	pause     func()      // in tests: runs between the steps of a turn
 }
 
 func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 	l := &loop[S]{
 		g: g, core: g.core, exec: g.exec, ctx: ctx, log: klog.FromContext(ctx).WithName("pleg"),
 		listed:    make(chan *listedAll, 1),
-		inspected: make(chan *inspected[S], allReads*g.cfg.InspectWorkers),
+		inspected: make(chan *inspected[S], (lanes+1)*allReads*g.cfg.InspectWorkers),
 		ended:     make(chan error, 1),
-		step:      func() {},
+		pause:     func() {},
 	}
 	if o, ok := g.cfg.Metrics.(stepObserver); ok {
-		l.step = o.BetweenSteps
+		l.pause = o.BetweenSteps
 	}
 	l.exec.child, l.exec.record = l.child, l.record
 	return l
 }
 
-// stepObserver is an optional interface of Config.Metrics, besides [Metrics], for tests: others may
-// act while BetweenSteps runs, which the loop calls after the acks are taken, before it waits, and
-// between the choice of an input and its application.
+// stepObserver is an optional interface of Config.Metrics, besides [Metrics], for tests: others
+// may act while BetweenSteps runs, which the loop calls after the acks are taken, before it
+// waits, and between the choice of an input and its application.
 type stepObserver interface{ BetweenSteps() }
 
 // run turns until ctx ends.
@@ -178,11 +183,11 @@ func (l *loop[S]) run() {
 	for l.ctx.Err() == nil {
 		now := l.g.clock.now()
 		l.takeAcks(now)
-		l.step()
+		l.pause()
 		l.applyAt(&input[S]{kind: inputTick}, now)
 		l.check(now)
 		l.publish()
-		l.step()
+		l.pause()
 		var owed chan<- Event
 		var next Event
 		if out := &l.exec.out; len(out.owed) > 0 {
@@ -211,7 +216,7 @@ func (l *loop[S]) run() {
 			l.takeAcks(l.g.clock.now()) // a waiter has seen its own calls return
 			l.apply(&input[S]{kind: inputDemand, demand: demand})
 		case <-l.g.wake:
-			for r := range l.g.takeRequests() {
+			for _, r := range l.g.takeRequests() {
 				l.apply(&input[S]{kind: inputRequest, request: r})
 			}
 		case owed <- next:
@@ -220,10 +225,11 @@ func (l *loop[S]) run() {
 	}
 }
 
-// apply feeds an input to the core, and then the outcome of the actions. After the end of ctx there
-// are no more inputs: a call that fails with ctx tells nothing of the runtime.
+// apply feeds an input to the core, and then the outcome of the actions. After the end of ctx
+// there are no more inputs: a call that fails with ctx tells nothing of the runtime.
 func (l *loop[S]) apply(in *input[S]) {
-	if l.step(); l.ctx.Err() == nil {
+	l.pause()
+	if l.ctx.Err() == nil {
 		l.applyAt(in, l.g.clock.now())
 	}
 }
@@ -256,11 +262,12 @@ func (l *loop[S]) check(now instant) {
 	}
 }
 
-// takeAcks applies the acks from before a turn, ahead of everything else: later acks are later than
-// the reads that begin in this turn.
+// takeAcks applies the acks from before a turn, ahead of everything else: later acks are later
+// than the reads that begin in this turn.
 func (l *loop[S]) takeAcks(now instant) {
 	acks, lost := l.g.acks.take(l.acks, now)
-	if l.acks = acks; lost.some || len(acks) > 0 {
+	l.acks = acks
+	if lost.some || len(acks) > 0 {
 		l.applyAt(&input[S]{kind: inputAcks, acks: acks, lost: lost}, now)
 	}
 }
@@ -354,7 +361,8 @@ func (l *loop[S]) stream(ctx context.Context) {
 		}
 		replayed := false
 		if at, now := claim.CreatedAt, cfg.WallClock(); !at.IsZero() {
-			if replayed = at.Before(opened) || at.After(now); !replayed {
+			replayed = at.Before(opened) || at.After(now)
+			if !replayed {
 				cfg.Metrics.Observe(MetricLatency, now.Sub(at))
 			}
 		}
@@ -375,7 +383,7 @@ func (l *loop[S]) list(began instant, since Revision) {
 // differs from the cache. Prev is the status in the cache if the read may build on it, else nil.
 func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *S) {
 	start := time.Now()
-	r := &inspected[S]{uid: a.ref.UID, began: began}
+	r := &inspected[S]{uid: a.ref.UID, began: began, peek: a.peek}
 	pod := a.ref
 	if !a.listed {
 		var listing Pod
@@ -389,17 +397,32 @@ func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *
 	}
 	if r.err == nil && len(pod.Items) > 0 && (a.listed || prev == nil || !sameItems(pod.Items, a.have)) {
 		var got Inspection[S]
-		if got, r.err = l.statuses(ctx, pod, prev); r.err == nil {
-			r.status, r.shows = got.Status, got.Pod
-			if got.Status == nil {
-				r.err = errNilStatus
-			}
-		}
+		got, r.err = l.statuses(ctx, pod, prev)
+		r.take(pod, got)
 	} else if r.listing == nil && r.err == nil {
 		r.listing = &Pod{UID: a.ref.UID}
 	}
 	l.g.cfg.Metrics.Observe(MetricInspectionDuration, time.Since(start))
 	l.inspected <- r
+}
+
+// take takes the statuses read of the items asked for, as far as they could be read. If none
+// could, the items stand as asked for.
+func (r *inspected[S]) take(asked Pod, got Inspection[S]) {
+	r.status = got.Status
+	r.shows = got.Pod
+	r.unread = got.Unread
+	if got.Status != nil {
+		return
+	}
+	if r.err == nil {
+		r.err = errNilStatus
+	}
+	r.shows = asked
+	r.unread = make([]string, 0, len(asked.Items))
+	for _, it := range asked.Items {
+		r.unread = append(r.unread, it.ID)
+	}
 }
 
 // statuses reads a pod's statuses, at least those that differ from prev's.
@@ -418,14 +441,16 @@ func (l *loop[S]) publish() {
 	s := snapshot{running: true, stats: c.stats(), finished: c.lists.finished, listErr: c.lists.err}
 	s.stats.Owed, s.stats.OwedPods, s.stats.DiscardedEvents = l.exec.owed, len(l.exec.out.owed), l.exec.discarded
 	l.g.mu.Lock()
-	if s.fell = l.g.snapshot.fell; s.stats.RelistPeriod < l.g.snapshot.stats.RelistPeriod {
+	s.fell = l.g.snapshot.fell
+	if s.stats.RelistPeriod < l.g.snapshot.stats.RelistPeriod {
 		s.fell = min(l.g.clock.now(), s.finished.add(l.g.snapshot.stats.RelistPeriod)) // a list was due then
 	}
 	l.g.snapshot = s
 	l.g.mu.Unlock()
 	if l.state != c.conn.state {
 		l.log.V(4).Info("Container event stream changed state", "from", l.state, "to", c.conn.state, "attempts", c.conn.attempts)
-		if l.state = c.conn.state; l.state == StreamConnected {
+		l.state = c.conn.state
+		if l.state == StreamConnected {
 			l.openError = ""
 		}
 	}

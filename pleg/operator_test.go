@@ -308,20 +308,22 @@ func TestReportsArePaced(t *testing.T) {
 		{"again after ten minutes of rest", func(s int) bool { return s == 0 || s == 1200 || s == 1210 }, nil, []string{"0: 1×", "1200: 1×", "1210: 1×"}},
 		{"again before the loop turns", func(s int) bool { return s < 2 || s == 3600 }, func(s int) bool { return s > 0 && s < 3600 }, []string{"0: 1×", "3600: 2×"}},
 	} {
-		c := newCore(&Config[status]{}, clock{}, 1)
+		var paced reporter
 		var got []string
 		for s := range 2 * 3600 {
 			now := instant(1).add(time.Duration(s) * time.Second)
+			var made []Report
 			if tc.comes(s) {
-				c.reportPaced(Report{Reason: ReasonRelistFailed}, now)
+				if r, ok := paced.admit(Report{Reason: ReasonRelistFailed}, now); ok {
+					made = append(made, r)
+				}
 			}
 			if tc.stalled == nil || !tc.stalled(s) {
-				c.reportHeld(now)
+				made = append(made, paced.dueReports(now)...)
 			}
-			for _, a := range c.todo.actions {
-				got = append(got, fmt.Sprintf("%d: %d×%s", s, 1+a.report.Held, a.report.Note))
+			for _, r := range made {
+				got = append(got, fmt.Sprintf("%d: %d×%s", s, 1+r.Held, r.Note))
 			}
-			c.todo.actions = nil
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: reported\n%q, want\n%q", tc.name, got, tc.want)

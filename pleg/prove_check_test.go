@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -161,7 +162,7 @@ func (v *prover) hearEvent(e *Event, shown *proveView) {
 		if d.ever&unless != 0 {
 			v.fail("EVENTS: %s of %s after %03b", e.Type, l.id, d.ever)
 		}
-		if !ok {
+		if _, err := v.cfg.Cache.Get(l.pod); !ok && err == nil { // beside an error stands an older status
 			v.fail("WATCH BEFORE CACHE: %s of %s, and the cache shows %v", e.Type, l.id, shown[i])
 		}
 		d.ever |= sent
@@ -201,7 +202,7 @@ func (v *prover) drain() {
 		}
 		v.do(&m)
 	}
-	if v.core.mute.ending {
+	if v.core.trust.mute.ending {
 		v.do(&proveMove{kind: moveStreamEnds})
 	}
 	if w.opening {
@@ -221,6 +222,10 @@ func (v *prover) drain() {
 	}
 	v.input(input[proveStatus]{kind: inputRequest})
 	v.settle("after a list")
+	if v.core.lists.doubted { // it lost more than it kept, and is made again
+		v.input(input[proveStatus]{kind: inputRequest})
+		v.settle("after two lists")
+	}
 	for i := range v.sc.lives {
 		if shown := v.view()[i]; shown != v.truth(i) {
 			v.fail("UNSETTLED: %s is %v, and the cache shows %v after a list", v.sc.lives[i].id, v.truth(i), shown)
@@ -299,7 +304,8 @@ func (v *prover) checkForgotten() {
 		v.finish("after the end")
 	}
 	c := v.core
-	if n := len(c.pods) + len(c.index) + len(c.early) + len(c.gone) + len(c.calls); n > 0 || v.cfg.Cache.Len() > 0 {
+	maps.DeleteFunc(c.gone, func(_ string, g removal) bool { return !g.open }) // remembered for a minute
+	if n := len(c.pods) + len(c.index) + len(c.evidence.early) + len(c.gone) + len(c.calls); n > 0 || v.cfg.Cache.Len() > 0 {
 		v.fail("REMEMBERED: %d records, and %d pods in the cache, of which nothing is left", n, v.cfg.Cache.Len())
 	}
 }

@@ -78,6 +78,19 @@ func (k *proveCodec) coder(t reflect.Type, class instantClass) *coder {
 			e.at, e.class = append(e.at, *(*instant)(p)), append(e.class, class)
 		}
 		c.dec = func(d *decoder, p unsafe.Pointer) { *(*instant)(p), d.at = d.at[0], d.at[1:] }
+	case reflect.TypeFor[subject](): // always an item
+		to := k.coder(reflect.TypeFor[*item](), class)
+		c.enc = func(e *encoder, p unsafe.Pointer) {
+			x, _ := (*(*subject)(p)).(*item)
+			to.enc(e, unsafe.Pointer(&x))
+		}
+		c.dec = func(d *decoder, p unsafe.Pointer) {
+			var x *item
+			to.dec(d, unsafe.Pointer(&x))
+			if x != nil {
+				*(*subject)(p) = x
+			}
+		}
 	case reflect.TypeFor[error]():
 		c.enc = func(e *encoder, p unsafe.Pointer) { e.bool(*(*error)(p) != nil) }
 		c.dec = func(d *decoder, p unsafe.Pointer) {
@@ -91,6 +104,8 @@ func (k *proveCodec) coder(t reflect.Type, class instantClass) *coder {
 		mapCoder[uint64, *pod](k, c, class, cmp.Compare)
 	case reflect.TypeFor[map[string]*item]():
 		mapCoder[string, *item](k, c, class, cmp.Compare)
+	case reflect.TypeFor[map[string]removal]():
+		mapCoder[string, removal](k, c, class, cmp.Compare)
 	case reflect.TypeFor[map[reportKey]expectation]():
 		mapCoder[reportKey, expectation](k, c, class, func(a, b reportKey) int {
 			return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause))
@@ -342,7 +357,37 @@ func (v *prover) load(b []byte) {
 	v.codec.core.dec(&d, unsafe.Pointer(v.core))
 	v.w = proveWorld{}
 	v.codec.world.dec(&d, unsafe.Pointer(&v.w))
+	v.fillLanes()
 	v.unpack()
+	v.core.cache = v.cfg.Cache
+}
+
+// fillLanes fills the lanes from the records of the pods. What a limiter has seen of the times of
+// reads is no part of a state: a search knows no times.
+func (v *prover) fillLanes() {
+	c := v.core
+	for i := range c.lanes {
+		c.lanes[i].workers = v.cfg.InspectWorkers
+	}
+	pods := slices.SortedFunc(maps.Values(c.pods), byUID)
+	for _, p := range pods {
+		if p.queued {
+			c.lanes[p.lane()].push(waiter[*pod]{p, p.since})
+		}
+	}
+	began := slices.SortedFunc(maps.Values(c.inflight), func(a, b *flight) int { return cmp.Compare(a.started, b.started) })
+	for _, f := range began {
+		c.lanes[f.lane].begin(f.started)
+	}
+	v.forgetTimes()
+}
+
+// forgetTimes takes out of the limiters what they have seen of times.
+func (v *prover) forgetTimes() {
+	for i := range v.core.lanes {
+		l := &v.core.lanes[i]
+		l.limiter = limiter{workers: l.workers, begins: l.begins, quiet: v.w.now}
+	}
 }
 
 // pack takes the cache into the world.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -371,7 +370,7 @@ func (v *prover) do(m *proveMove) {
 
 // demand is the demand of the waiter.
 func (v *prover) demand() input[proveStatus] {
-	return input[proveStatus]{kind: inputDemand, demand: map[cache.UID]time.Time{"p": v.clk.time(v.w.since)}}
+	return input[proveStatus]{kind: inputDemand, demand: map[cache.UID]cache.Demand{"p": {Phases: v.clk.time(v.w.since)}}}
 }
 
 // advance brings an ID to its next stage.
@@ -394,7 +393,7 @@ func (v *prover) claim(m *proveMove) {
 	if m.payload {
 		pc.payload = v.seen(m, l.pod, true)
 		status := proveStatus(pc.payload)
-		pc.status = func() (*proveStatus, error) { return &status, nil }
+		pc.status = func(*proveStatus) (*proveStatus, error) { return &status, nil }
 	}
 	switch leaving := d.stage == l.leaving(); {
 	case m.nameless: // a list finds the pod
@@ -449,6 +448,7 @@ func (v *prover) endList(m *proveMove) {
 			res.listing.Gone = append(res.listing.Gone, uid)
 		}
 	}
+	before := w.ids
 	for i := range v.sc.lives {
 		d := &w.ids[i]
 		d.heard = d.heard || d.stage != v.sc.lives[i].leaving() && m.sees[i].listing == v.truth(i)
@@ -457,6 +457,11 @@ func (v *prover) endList(m *proveMove) {
 		}
 	}
 	v.input(input[proveStatus]{kind: inputListed, listed: res})
+	if v.core.lists.doubted { // the next list tells
+		for i := range v.sc.lives {
+			w.ids[i].heard = before[i].heard
+		}
+	}
 }
 
 // endRead ends the read of a pod as the loop's child does: with the statuses if the pod has
@@ -475,6 +480,9 @@ func (v *prover) endRead(m *proveMove) {
 	switch {
 	case m.kind != moveReadEnds:
 		res.err = errProve
+		if m.kind == moveReadFails || r.listed {
+			res.take(Pod{UID: r.uid, Items: items}, Inspection[proveStatus]{})
+		}
 	case len(items) > 0 && (r.listed || !r.builds || !sameItems(items, r.have)):
 		status := proveStatus(v.seen(m, r.uid, false))
 		res.status, res.shows = &status, Pod{UID: r.uid, Items: status}
@@ -530,6 +538,8 @@ func (v *prover) work(call *proveCall) {
 func (v *prover) restart() {
 	w := &v.w
 	v.core = newCore(&v.cfg, v.clk, 1)
+	v.core.peeks.of = nil // none
+	v.core.cfg = v.template.cfg
 	v.exec.counted = counters{}
 	w.list, w.reads, w.listed = nil, nil, noView
 	for i := range w.ids {

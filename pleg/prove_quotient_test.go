@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,11 +35,11 @@ func (sc *proveScope) classes() map[string]instantClass {
 	classes := map[string]instantClass{
 		"pod.agreed": marks, "pod.visited": marks, "pod.readEnd": marks, "pod.force": demands, "pod.forced": dated,
 		"pod.want": demands, "pod.due": demands, "pod.notBefore": timers, "pod.later": timers, "pod.hold": timers, "pod.unlisted": timers,
-		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "candidate.deadline": timers, "core.uncertain": timers,
+		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "change.deadline": timers, "core.uncertain": timers,
 		"expectation.at": dated, "flight.started": ordered, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
-		"pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
+		"pod.since": marks, "pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
 		"round.began": ordered, "proveLook.at": ordered, "core.floor": marks, "proveTomb.at": marks, "proveWorld.floor": marks,
-		"proveWorld.since": demands, "proveCall.began": marks, "core.lastClaim": marks,
+		"proveWorld.since": demands, "proveCall.began": marks, "trust.lastClaim": marks,
 	}
 	if sc.payloads { // payloads are as of asOf
 		classes["pod.asOf"], classes["proveEntry.at"] = ordered, ordered
@@ -50,26 +51,28 @@ func (sc *proveScope) classes() map[string]instantClass {
 		classes["lists.global"], classes["proveWorld.global"], classes["round.began"] = begins, begins, begins
 	}
 	if sc.scarce { // the order in which pods come up, and how long workers have been busy
-		classes["pod.later"], classes["laterEntry.at"], classes["flight.started"] = begins, begins, begins
+		classes["pod.later"], classes["laterEntry.at"], classes["flight.started"], classes["pod.since"] = begins, begins, begins, begins
 	}
 	for _, name := range []string{"pod.asOf", "proveEntry.at", "pod.agreed", "lists.applied"} {
-		if sc.judged() { // see core.addCandidate and core.settle
+		if sc.judged() { // see trust.note and trust.settle
 			delete(classes, name)
 		}
 	}
 	if !sc.judged() {
-		classes["conn.connected"], classes["core.eventsSince"] = marks, marks
+		classes["conn.connected"], classes["trust.eventsSince"] = marks, marks
 	}
 	return classes
 }
 
 // proveConstant are the fields that a search never changes, or on which nothing depends: counts,
-// reports, and marks that are used up within one input. They are no part of a state.
+// reports, and marks that are used up within one input. They are no part of a state. The search has
+// no peeks: they begin seconds after a list, and the histories of internal/simulate have them.
 var proveConstant = map[string]bool{
 	"core.cfg": true, "core.clock": true, "core.random": true, "core.connCfg": true, "core.todo": true, "core.count": true,
-	"core.marks": true, "core.ticked": true, "core.pruned": true, "core.paces": true, "core.refuted": true, "core.overruled": true,
-	"lists.finished": true,
-	"item.mark":      true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
+	"core.ticked": true, "core.pruned": true, "core.reports": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
+	"lists.finished": true, "core.peeks": true, "core.lanes": true, "pod.read": true, "pod.content": true, "pod.late": true, "pod.settling": true, "pod.called": true, "pod.onRota": true,
+	"pod.excused": true, "pod.readBefore": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
+	"item.mark": true, "records.marks": true, "records.moves": true, "evidence.grace": true, "evidence.most": true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
 	"schedule.raised": true, "proveCall.began": true,
 }
 
@@ -219,15 +222,15 @@ func (v *prover) normalize() {
 		c.lists.began = v.w.now
 	}
 	if c.lists.inflight {
-		c.sched.ended = 1
-	} else if c.sched.ended < w.now {
-		c.sched.ended = v.since(c.sched.ended)
+		c.trust.sched.ended = 1
+	} else if c.trust.sched.ended < w.now {
+		c.trust.sched.ended = v.since(c.trust.sched.ended)
 	}
-	if c.sched.asked != never {
-		c.sched.asked = 1
+	if c.trust.sched.asked != never {
+		c.trust.sched.asked = 1
 	}
-	if !sc.lists && !c.sched.askedNow {
-		c.sched.asked = never
+	if !sc.lists && !c.trust.sched.askedNow {
+		c.trust.sched.asked = never
 	}
 	for _, floor := range []*instant{&c.floor, &w.floor} {
 		if *floor <= oldest {
@@ -237,15 +240,14 @@ func (v *prover) normalize() {
 	if !sc.knows || c.uncertain < c.lists.applied {
 		c.uncertain = 0
 	}
-	for id, e := range c.early {
+	for id, e := range c.evidence.early {
 		old := v.expected(e, oldest)
 		if sc.nameless && old.at < c.lists.global && c.lists.global <= e.at { // see core.housekeep
 			old.at = c.lists.global
 		}
-		c.early[id] = old
+		c.evidence.early[id] = old
 	}
 	v.normalizeTrust()
-	c.queue.items, c.queue.head = c.queue.items[c.queue.head:], 0
 	c.later = c.later[:0]
 	for _, p := range c.pods {
 		v.normalizePod(p, oldest)
@@ -290,14 +292,15 @@ func (v *prover) expected(e expectation, oldest instant) expectation {
 func (v *prover) normalizeTrust() {
 	c := v.core
 	c.conn.attempts = min(c.conn.attempts, maxRestartEOFs)
-	c.candidates.items, c.candidates.head = c.candidates.items[c.candidates.head:], 0
+	c.trust.open.items, c.trust.open.head = c.trust.open.items[c.trust.open.head:], 0
 	judged := v.sc.judged()
-	c.candidates.keep(func(e candidate) bool { // there is one period, so credit has no effect
-		return e.item != nil && (judged || e.phase == PhaseRemoved && c.gone[e.item.id] == e.item)
+	maps.DeleteFunc(c.gone, func(_ string, g removal) bool { return !g.open }) // no ID of a search returns
+	c.trust.open.keep(func(e change) bool {                                    // there is one period, so credit has no effect
+		return e.of != nil && (judged || e.phase == PhaseRemoved && c.gone[e.of.(*item).id].of == e.of)
 	})
-	for i := range c.candidates.items {
-		e := &c.candidates.items[i]
-		if x := e.item; e.phase == PhaseRemoved || c.index[x.id] != x {
+	for i := range c.trust.open.items {
+		e := &c.trust.open.items[i]
+		if x := e.of.(*item); e.phase == PhaseRemoved || c.index[x.id] != x {
 			*x = item{id: x.id, pod: x.pod, kind: x.kind, claimed: x.claimed}
 			if c.pods[x.pod.uid] != x.pod {
 				x.pod = &pod{uid: x.pod.uid}
@@ -310,22 +313,22 @@ func (v *prover) normalizeTrust() {
 			e.found, e.stream = 1, 0
 		}
 	}
-	slices.SortStableFunc(c.candidates.items, func(a, b candidate) int {
+	slices.SortStableFunc(c.trust.open.items, func(a, b change) int {
 		if !judged && a.deadline/proveUnit == b.deadline/proveUnit {
-			return strings.Compare(a.item.id, b.item.id)
+			return strings.Compare(a.of.(*item).id, b.of.(*item).id)
 		}
-		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.found, b.found), strings.Compare(a.item.id, b.item.id))
+		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.found, b.found), strings.Compare(a.of.(*item).id, b.of.(*item).id))
 	})
-	if !judged || (c.mute.missed == 0 || c.lastClaim < c.mute.missed) &&
-		!slices.ContainsFunc(c.candidates.items, func(e candidate) bool { return e.found <= c.lastClaim }) {
-		c.lastClaim = 0 // later changes are found later
+	if !judged || (c.trust.mute.missed == 0 || c.trust.lastClaim < c.trust.mute.missed) &&
+		!slices.ContainsFunc(c.trust.open.items, func(e change) bool { return e.found <= c.trust.lastClaim }) {
+		c.trust.lastClaim = 0 // later changes are found later
 	}
 	if judged {
 		return
 	}
-	c.mute, c.lastDiscard = muteStream{}, 0
+	c.trust.mute, c.trust.lastDiscard = muteStream{}, 0
 	if c.connected() {
-		c.eventsSince, c.conn.connected = 1, 1
+		c.trust.eventsSince, c.conn.connected = 1, 1
 	}
 }
 
@@ -335,7 +338,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if c.lists.inflight {
 		listing = c.lists.began
 	}
-	if p.visited != listing && p.visited < now {
+	if p.visited != listing && p.visited != c.lists.applied && p.visited < now {
 		p.visited = 0
 	}
 	if p.differs() {
@@ -364,16 +367,17 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if p.forced.add(time.Duration(proveDelay)) <= now {
 		p.forced = 0
 	}
-	for i := range p.expected {
-		p.expected[i] = v.expected(p.expected[i], oldest)
+	for i := range p.expected.all {
+		p.expected.all[i] = v.expected(p.expected.all[i], oldest)
 	}
 	p.listed = inIDs(p.listed)
-	slices.SortFunc(p.expected, func(a, b expectation) int { return cmp.Or(strings.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause)) })
+	slices.SortFunc(p.expected.all, func(a, b expectation) int { return cmp.Or(strings.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause)) })
 	slices.SortFunc(p.items, func(a, b *item) int { return strings.Compare(a.id, b.id) })
 	for _, x := range p.items {
 		if !v.sc.judged() && !(v.sc.acks && v.sc.sandbox()) {
 			x.cause = CauseRead
-			if x.claimed != PhaseRemoved { // see core.addCandidate
+			doubts := x.claimed > PhaseRunning && (x.phase <= PhaseRunning || x.phase == phaseNone) // see records.doubt
+			if x.claimed != PhaseRemoved && !doubts {                                               // see trust.note
 				x.claimed = PhaseUnknown
 			}
 		}

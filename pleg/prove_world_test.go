@@ -239,7 +239,7 @@ func newProver(sc *proveScope, codec *proveCodec) *prover {
 	const d = proveDelay
 	v.cfg = Config[proveStatus]{
 		Stream: noStream{}, Capacity: 16, Jitter: -1, TellsCalls: sc.knows, Metrics: proveMetrics{v: v},
-		RelistBase: d, RelistMax: d, RelistSlow: time.Hour, CallSettle: d, RetryBase: d, RetryMax: d, RereadBase: d, Settle: d,
+		RelistBase: d, RelistMax: d, RelistSlow: time.Hour, CallSettle: d, RetryBase: d, RetryMax: d, RereadBase: d, EndSettle: -1, Reread: -1, Settle: d,
 		StableAfter: d, ReconnectBase: d, ReconnectMax: d, ReconnectSteady: d, Grace: proveGrace,
 	}
 	if sc.scarce {
@@ -250,6 +250,9 @@ func newProver(sc *proveScope, codec *proveCodec) *prover {
 	}
 	v.cfg = v.cfg.withDefaults()
 	v.template = core[proveStatus]{cfg: v.cfg.limits(), clock: v.clk, connCfg: v.cfg.conn()}
+	v.template.cfg.LateCall = proveDelay
+	v.template.trust = newTrust(&v.template.cfg)
+	v.template.evidence = newEvidence(&v.template.cfg)
 	v.exec = newExecutor(&v.cfg, v.clk, nil)
 	v.exec.known = func(uid cache.UID) bool { return v.core.pods[uid] != nil }
 	v.exec.child = func(a *action[proveStatus]) { v.begun = append(v.begun, *a) }
@@ -296,8 +299,10 @@ func (v *prover) fail(format string, args ...any) {
 func (v *prover) begin() {
 	v.w = proveWorld{now: 4*proveRest + proveMoment}
 	v.w.listed, v.before, v.beginning = noView, noView, true
-	v.core = newCore(&v.cfg, v.clk, 1)
 	v.cfg.Cache = cache.New[proveStatus](nil)
+	v.core = newCore(&v.cfg, v.clk, 1)
+	v.core.peeks.of = nil // none
+	v.core.cfg = v.template.cfg
 	v.tell(input[proveStatus]{kind: inputStart})
 	v.turn()
 	v.w.opening = false
@@ -351,12 +356,13 @@ func (v *prover) tick(prune bool) {
 	for {
 		c := v.core
 		if (!v.sc.lists || v.draining) && c.lists.applied != 0 {
-			c.sched.ended = v.w.now - 1
+			c.trust.sched.ended = v.w.now - 1
 		}
 		if c.pruned = v.w.now; prune {
 			c.pruned = 0
 		}
 		v.ticked = true
+		v.forgetTimes()
 		v.tell(input[proveStatus]{kind: inputTick})
 		if v.sc.still || c.deadline() >= v.w.now+proveMoment {
 			break
@@ -375,7 +381,7 @@ func (v *prover) take() {
 		case actOpen:
 			w.opening = true
 		case actCut:
-			if !v.sc.judged() {
+			if !v.sc.judged() && v.sc.claims { // without claims the stream is mute
 				v.fail("CUT: a stream that works is ended")
 			}
 		case actList:

@@ -74,7 +74,7 @@ func (r *toyRuntime) claim(uid cache.UID, it Item) Claim[status] {
 	if !r.noLoad {
 		items := slices.Clone(r.pods[uid])
 		c.Payload = items
-		c.Status = func() (*status, error) { return &status{UID: uid, Items: items}, nil }
+		c.Status = func(*status) (*status, error) { return &status{UID: uid, Items: items}, nil }
 	}
 	return c
 }

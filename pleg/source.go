@@ -52,8 +52,13 @@ type Listing struct {
 type Inspection[S any] struct {
 	// Status is the pod's status, immutable once returned, never nil unless the error is set.
 	Status *S
-	// Pod holds the phases in Status. An ID asked for, but no longer in the runtime, is in neither.
+	// Pod holds the phases in Status, and the IDs in Unread. An ID asked for, but no longer in the
+	// runtime, is in neither.
 	Pod Pod
+	// Unread holds the IDs that the runtime has, or may have, and whose statuses could not be read. In
+	// Pod they stand in the phase that was asked for, in Status they are missing. The error of Inspect
+	// says why; an Inspection with a Status beside the error is good for all other IDs.
+	Unread []string
 }
 
 // Source reads the runtime. Its calls may block on RPCs, must honour ctx, and may come from several
@@ -66,9 +71,9 @@ type Source[S any] interface {
 	// ListPod reads the phases of one pod. For a pod not in the runtime it returns a Pod without
 	// Items, and no error.
 	ListPod(ctx context.Context, uid cache.UID) (Pod, error)
-	// Inspect reads the statuses of a pod just shown by a List or ListPod. IDs gone since are left
-	// out. An error means no status could be had: the last good status stays readable beside the
-	// error.
+	// Inspect reads the statuses of a pod just shown by a List or ListPod, or of IDs that events have
+	// named while lists do not answer. IDs gone since, and IDs of other pods, are left out. An error
+	// means no status could be had: the last good status stays readable beside the error.
 	Inspect(ctx context.Context, pod Pod) (Inspection[S], error)
 }
 
@@ -94,10 +99,13 @@ type Claim[S any] struct {
 	Item Item
 	// Payload holds the phases in the event's statuses, its own ID included if shown.
 	Payload []Item
-	// Status builds the pod's status from the payload; nil when the payload has none. Fields other
-	// than phases may be older than those last read. It is called at most once, only when the payload
-	// dominates, from the generator's loop, and must be quick and not block.
-	Status func() (*S, error)
+	// Status builds the pod's status from the payload, on the status prev in the cache: an ID in a
+	// later phase in the payload is taken from the payload, every other ID from prev, because a
+	// payload's other statuses may be older than those last read. With prev nil, all is taken from
+	// the payload. Status is nil when the payload has none. It is called at most once, only when the
+	// payload dominates, from the generator's loop, and must be quick and not block. It must not
+	// change prev.
+	Status func(prev *S) (*S, error)
 	// Release, when set, gives back the memory of Payload, and of Status before its call, for the next
 	// claim. It is called at most once, from any goroutine, after the last use of both, and must not
 	// block. Without a call, the memory is left to the garbage collector.

@@ -9,15 +9,75 @@ import (
 	"time"
 )
 
+// counter names a count of the core.
+type counter uint8
+
+const (
+	countClaims counter = iota
+	countStale
+	countReplayed
+	countDropped
+	countDominated
+	countAcks
+	countAcksLost
+	countOverruled
+	countInspections
+	countInspectErrors
+	countPeeks
+	countRelists
+	countRelistErrors
+	countSweeps
+	countRegressions
+	countMissedStarts
+	countMissedExits
+	countMissedUnknowns
+	countContentChanges
+	countRereads
+	countMissedCreations
+	countMissedRemovals
+	countUnheard
+	countEvents
+	countConnects
+	countConnectErrors
+
+	counterKinds = int(countConnectErrors) + 1
+)
+
 // counters are the core's counts since its start.
-type counters struct {
-	relists, relistErrors, sweeps           int
-	inspections, inspectErrors              int
-	connects, connectErrors                 int
-	claims, stale, replayed, dropped        int
-	dominated, acks, acksLost               int
-	missed, missedCreations, missedRemovals int
-	unheard, overruled, regressions, events int
+type counters [counterKinds]int
+
+// counterTable gives each count its name for Metrics and its field of Stats; a count may be
+// without either. Events are counted as Watch gets them.
+var counterTable = [counterKinds]struct {
+	metric string
+	field  func(*Stats) *int
+}{
+	countClaims:          {MetricClaims, func(s *Stats) *int { return &s.Claims }},
+	countStale:           {MetricStaleClaims, func(s *Stats) *int { return &s.StaleClaims }},
+	countReplayed:        {MetricReplayedClaims, func(s *Stats) *int { return &s.ReplayedClaims }},
+	countDropped:         {MetricDiscardedClaims, func(s *Stats) *int { return &s.DiscardedClaims }},
+	countDominated:       {"", func(s *Stats) *int { return &s.Dominated }},
+	countAcks:            {MetricAcks, func(s *Stats) *int { return &s.Acks }},
+	countAcksLost:        {MetricDiscardedAcks, func(s *Stats) *int { return &s.DiscardedAcks }},
+	countOverruled:       {MetricOverruledClaims, func(s *Stats) *int { return &s.Overruled }},
+	countInspections:     {MetricInspections, func(s *Stats) *int { return &s.Inspections }},
+	countInspectErrors:   {MetricInspectionErrors, func(s *Stats) *int { return &s.InspectionErrors }},
+	countPeeks:           {MetricPeeks, func(s *Stats) *int { return &s.Peeks }},
+	countRelists:         {MetricRelists, func(s *Stats) *int { return &s.Relists }},
+	countRelistErrors:    {MetricRelistErrors, func(s *Stats) *int { return &s.RelistErrors }},
+	countSweeps:          {"", func(s *Stats) *int { return &s.Sweeps }},
+	countRegressions:     {MetricRegressions, func(s *Stats) *int { return &s.Regressions }},
+	countMissedStarts:    {MetricMissedStarts, func(s *Stats) *int { return &s.MissedStarts }},
+	countMissedExits:     {MetricMissedExits, func(s *Stats) *int { return &s.MissedExits }},
+	countMissedUnknowns:  {MetricMissedUnknowns, func(s *Stats) *int { return &s.MissedUnknowns }},
+	countContentChanges:  {MetricContentChanges, func(s *Stats) *int { return &s.ContentChanges }},
+	countRereads:         {MetricRereads, func(s *Stats) *int { return &s.Rereads }},
+	countMissedCreations: {MetricMissedCreations, func(s *Stats) *int { return &s.MissedCreations }},
+	countMissedRemovals:  {MetricMissedRemovals, func(s *Stats) *int { return &s.MissedRemovals }},
+	countUnheard:         {MetricUnheardChanges, func(s *Stats) *int { return &s.Unheard }},
+	countEvents:          {"", func(s *Stats) *int { return &s.Events }},
+	countConnects:        {MetricConnects, func(s *Stats) *int { return &s.Connects }},
+	countConnectErrors:   {MetricConnectErrors, func(s *Stats) *int { return &s.ConnectErrors }},
 }
 
 // Stats is a snapshot of a generator. Counts are since [New].
@@ -26,38 +86,51 @@ type Stats struct {
 	State StreamState
 	// RelistPeriod is the present time from the end of one relist to the next.
 	RelistPeriod time.Duration
-	// LastRelist is when the last successful list of everything was applied; zero before the first.
+	// LastRelist is when the last successful list of everything was applied; zero before the
+	// first.
 	LastRelist time.Time
 	// GlobalTime is the cache's global time; zero before the first.
 	GlobalTime time.Time
-	// Relists counts successful lists of everything; Sweeps counts lists, failed ones included, made
-	// because many pods wanted a read.
+	// Relists counts successful lists of everything; Sweeps counts lists, failed ones included,
+	// made because many pods wanted a read.
 	Relists, RelistErrors, Sweeps int
 	// Inspections counts per-pod reads, started, finished or failed.
 	Inspections, InspectionErrors int
+	// Peeks counts looks at the known IDs of a pod while lists do not answer.
+	Peeks int
 	// Connects counts streams that connected, Reconnects all but the first of them, ConnectErrors
 	// streams that failed or ended.
 	Connects, Reconnects, ConnectErrors int
-	// Claims counts the stream's messages; Stale those without news; Replayed those stamped before the
-	// stream was opened, or in the future; Discarded those without room: the mailbox was full, or too
-	// many claimed IDs had not been shown by a read.
+	// Claims counts the stream's messages; Stale those without news; Replayed those stamped
+	// before the stream was opened, or in the future; Discarded those without room: the mailbox
+	// was full, or too many claimed IDs had not been shown by a read.
 	Claims, StaleClaims, ReplayedClaims, DiscardedClaims int
 	// Acks counts the agent's own calls that have returned, DiscardedAcks how often some found no
 	// room.
 	Acks, DiscardedAcks int
 	// Dominated counts payloads that became a status without a read.
 	Dominated int
-	// Missed counts changes to Running or Exited that only a read reported although the stream was up
-	// all the while; creations and removals apart.
-	Missed, MissedCreations, MissedRemovals int
-	// Unheard counts changes to Running or Exited that only a read reported while the stream was down,
-	// or claims were discarded. An event of a later phase does not stand for the change.
+	// Missed counts changes to Running or Exited that only a read reported although the stream
+	// was up all the while: MissedStarts and MissedExits together. MissedUnknowns counts likewise
+	// IDs that reads showed in a state unknown to the runtime, or no longer in one. Each costs
+	// trust. Creations and removals are counted apart.
+	Missed, MissedStarts, MissedExits, MissedUnknowns int
+	MissedCreations, MissedRemovals                   int
+	// ContentChanges counts statuses that reads found changed beside their phases (a limit, a
+	// reason, an address), without an event and without a call of the agent's own. They cost
+	// trust.
+	ContentChanges int
+	// Rereads counts the reads of the slow round over all pods (Config.Reread), and after a
+	// reconnect.
+	Rereads int
+	// Unheard counts changes to Running or Exited that only a read reported while the stream was
+	// down, or claims were discarded. An event of a later phase does not stand for the change.
 	Unheard int
-	// Overruled counts claims that a read has refuted, Regressions phases of one read that another
-	// read took back.
+	// Overruled counts claims that a read has refuted, Regressions phases of one read that
+	// another read took back.
 	Overruled, Regressions int
-	// Events counts events handed to Watch or owed, Owed events that became a PodSync owed, Discarded
-	// PodSyncs dropped while owed.
+	// Events counts events handed to Watch or owed, Owed events that became a PodSync owed,
+	// Discarded PodSyncs dropped while owed.
 	Events, Owed, DiscardedEvents int
 	// Pods, Containers and Sandboxes are the numbers in the cache.
 	Pods, Containers, Sandboxes int
@@ -68,23 +141,31 @@ type Stats struct {
 	// DirtyPods want a read, Inspecting are being read, OwedPods are owed a PodSync, Waiters are
 	// blocked in GetNewerThan.
 	DirtyPods, Inspecting, OwedPods, Waiters int
+	// UnreadPods are the pods whose last read failed, whole or in part: an error stands beside
+	// their status. UnreadItems are the containers and sandboxes whose status those reads could
+	// not get.
+	UnreadPods, UnreadItems int
 }
 
 // stats returns a snapshot, without the waiters and the PodSyncs owed.
 func (c *core[S]) stats() Stats {
-	n := &c.count
-	s := Stats{
-		State: c.conn.state, RelistPeriod: c.sched.period,
-		Relists: n.relists, RelistErrors: n.relistErrors, Sweeps: n.sweeps,
-		Inspections: n.inspections, InspectionErrors: n.inspectErrors,
-		Connects: n.connects, Reconnects: max(0, n.connects-1), ConnectErrors: n.connectErrors,
-		Claims: n.claims, StaleClaims: n.stale, ReplayedClaims: n.replayed, DiscardedClaims: n.dropped, Dominated: n.dominated,
-		Acks: n.acks, DiscardedAcks: n.acksLost,
-		Missed: n.missed, Unheard: n.unheard, MissedCreations: n.missedCreations, MissedRemovals: n.missedRemovals,
-		Overruled: n.overruled, Regressions: n.regressions, Events: n.events,
-		RunningPods: c.running, ContainersBy: c.phases[Container],
-		Pods: len(c.pods), DirtyPods: len(c.dirty), Inspecting: len(c.inflight),
+	s := &c.snapshot // counterTable's functions would have a local one allocated in each turn
+	*s = Stats{
+		State:        c.conn.state,
+		RelistPeriod: c.trust.sched.period,
+		RunningPods:  c.running,
+		ContainersBy: c.phases[Container],
+		Pods:         len(c.pods),
+		DirtyPods:    len(c.dirty),
+		Inspecting:   len(c.inflight),
+		UnreadPods:   c.unreadPods,
+		UnreadItems:  c.unreadItems,
 	}
+	for k, n := range c.count {
+		*counterTable[k].field(s) = n
+	}
+	s.Missed = s.MissedStarts + s.MissedExits
+	s.Reconnects = max(0, s.Connects-1)
 	if c.lists.applied != 0 {
 		s.LastRelist = c.clock.time(c.lists.finished)
 	}
@@ -95,7 +176,7 @@ func (c *core[S]) stats() Stats {
 		s.Containers += c.phases[Container][p]
 		s.Sandboxes += c.phases[Sandbox][p]
 	}
-	return s
+	return *s
 }
 
 // Stats returns a snapshot of the generator. Safe for concurrent use; never blocks on the loop.
@@ -130,6 +211,8 @@ func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 	yield(GaugeDirtyPods, float64(s.DirtyPods))
 	yield(GaugeInspecting, float64(s.Inspecting))
 	yield(GaugeOwedPods, float64(s.OwedPods))
+	yield(GaugeUnreadPods, float64(s.UnreadPods))
+	yield(GaugeUnreadItems, float64(s.UnreadItems))
 	yield(GaugeRunningPods, float64(s.RunningPods))
 	yield(GaugeContainersUnknown, float64(s.ContainersBy[PhaseUnknown]))
 	yield(GaugeContainersCreated, float64(s.ContainersBy[PhaseCreated]))
@@ -137,10 +220,10 @@ func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 	yield(GaugeContainersExited, float64(s.ContainersBy[PhaseExited]))
 }
 
-// Metrics takes the generator's counts and timings. Names are the Metric constants of this package;
-// an implementation ignores unknown names. Methods are called from the generator's goroutines, must
-// be safe for concurrent use and must not block. Gauges are not pushed: [Generator.Gauges] yields
-// them on demand.
+// Metrics takes the generator's counts and timings. Names are the Metric constants of this
+// package; an implementation ignores unknown names. Methods are called from the generator's
+// goroutines, must be safe for concurrent use and must not block. Gauges are not pushed:
+// [Generator.Gauges] yields them on demand.
 type Metrics interface {
 	// Add adds n to the counter of that name.
 	Add(name string, n int)
@@ -158,45 +241,62 @@ const (
 	MetricInspections = "inspections"
 	// MetricInspectionErrors counts failed per-pod reads.
 	MetricInspectionErrors = "inspection_errors"
+	// MetricPeeks counts looks at the known IDs of a pod while lists do not answer.
+	MetricPeeks = "peeks"
 	// MetricClaims counts claims received (KEP-3386 evented_pleg_notifications_received).
 	MetricClaims = "claims"
 	// MetricStaleClaims counts claims without news: old, duplicated or replayed.
 	MetricStaleClaims = "stale_claims"
-	// MetricReplayedClaims counts claims with a stamp from before the stream was opened, or from the
-	// future. They have no latency.
+	// MetricReplayedClaims counts claims with a stamp from before the stream was opened, or from
+	// the future. They have no latency.
 	MetricReplayedClaims = "replayed_claims"
-	// MetricDiscardedClaims counts claims that found the mailbox full; a relist stands in for them.
+	// MetricDiscardedClaims counts claims that found the mailbox full; a relist stands in for
+	// them.
 	MetricDiscardedClaims = "discarded_claims"
-	// MetricAcks counts the agent's own calls that have returned, as reported to Generator.Calling.
+	// MetricAcks counts the agent's own calls that have returned, as reported to
+	// Generator.Calling.
 	MetricAcks = "acks"
 	// MetricDiscardedAcks counts how often such calls found no room; a relist stands in for them.
 	MetricDiscardedAcks = "discarded_acks"
 	// MetricMissedEvents counts changes to Running or Exited that a read found and no claim
 	// confirmed although the stream was up all the while (KEP-3386 kube_pod_missed_events).
 	MetricMissedEvents = "missed_events"
+	// MetricMissedStarts and MetricMissedExits are the two parts of MetricMissedEvents.
+	MetricMissedStarts = "missed_starts"
+	MetricMissedExits  = "missed_exits"
+	// MetricMissedUnknowns counts likewise IDs that a read showed in a state unknown to the
+	// runtime, or no longer in one.
+	MetricMissedUnknowns = "missed_unknowns"
 	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim
-	// confirmed while the stream was down, or claims were discarded: nobody listened, so the runtime
-	// is not to blame.
+	// confirmed while the stream was down, or claims were discarded: nobody listened, so the
+	// runtime is not to blame.
 	MetricUnheardChanges = "unheard_changes"
-	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a read
-	// reported although the stream was up. Runtimes differ in the events that they send for them, so
-	// they cost no trust.
+	// MetricContentChanges counts statuses that reads found changed beside their phases, without
+	// an event and without a call of the agent's own.
+	MetricContentChanges = "content_changes"
+	// MetricRereads counts the reads of the slow round over all pods, and after a reconnect.
+	MetricRereads = "rereads"
+	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a
+	// read reported although the stream was up. Runtimes differ in the events that they send for
+	// them, so they cost no trust.
 	MetricMissedCreations = "missed_creations"
 	MetricMissedRemovals  = "missed_removals"
 	// MetricOverruledClaims counts claims refuted by a read.
 	MetricOverruledClaims = "overruled_claims"
-	// MetricRegressions counts phases of a read taken back by a later read: a sandbox may recover.
+	// MetricRegressions counts phases of a read taken back by a later read: a sandbox may
+	// recover.
 	MetricRegressions = "regressions"
 	// MetricEvents counts lifecycle events handed to Watch.
 	MetricEvents = "events"
 	// MetricOwed counts events that found Watch full and became a PodSync owed.
 	MetricOwed = "owed_events"
-	// MetricDiscardedEvents counts PodSyncs owed for pods long gone and dropped because OwedMax was
-	// reached.
+	// MetricDiscardedEvents counts PodSyncs owed for pods long gone and dropped because OwedMax
+	// was reached.
 	MetricDiscardedEvents = "discarded_events"
 	// MetricConnects counts streams that connected (evented_pleg_connection_success_count).
 	MetricConnects = "connects"
-	// MetricConnectErrors counts streams that failed or ended (evented_pleg_connection_error_count).
+	// MetricConnectErrors counts streams that failed or ended
+	// (evented_pleg_connection_error_count).
 	MetricConnectErrors = "connect_errors"
 )
 
@@ -224,6 +324,8 @@ const (
 	GaugeDirtyPods         = "dirty_pods"
 	GaugeInspecting        = "inspecting"
 	GaugeOwedPods          = "owed_pods"
+	GaugeUnreadPods        = "unread_pods"
+	GaugeUnreadItems       = "unread_items"
 	GaugeRunningPods       = "running_pods"
 	GaugeContainersCreated = "containers_created"
 	GaugeContainersRunning = "containers_running"

@@ -4,45 +4,252 @@
 package pleg
 
 import (
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// store makes a report of a pod the state of the pod: in the cache, in the record and on Watch at
-// once. No other function changes any of them. There are three callers: a read of the statuses, a
-// read showing nothing of the pod (status is nil), and a payload that dominates. At is the begin of
-// the read, unless a list begun later has shown the same; 0 for a payload, which keeps the time.
-func (c *core[S]) store(p *pod, status *S, shows []Item, at, now instant) {
-	began := at // of a read of statuses, unlike the later list and the payload
+// reading is a report that becomes the state of a pod. There are four kinds: a read of the
+// statuses, a read that shows nothing of the pod, a payload that dominates, and a peek.
+type reading[S any] struct {
+	// status shows the items; nil if it could not be read, or if nothing of the pod is left.
+	status *S
+
+	// items are the IDs in status, and those in unread.
+	items []Item
+
+	// unread are the IDs whose status could not be read. In items they stand at the phase that a
+	// list has shown.
+	unread []string
+
+	// err is why; nil if everything was read.
+	err error
+
+	// beside reports, of a peek, whether err is the entry's, which stays.
+	beside bool
+
+	// began is the begin of the read; zero for a payload and a peek, which keep the time of the
+	// entry.
+	began instant
+
+	// looked is the begin of the peek; zero for all other kinds.
+	looked instant
+}
+
+// store makes a reading the state of the pod: in the cache, in the record and on Watch at once.
+// No other function changes any of them. The entry is as of the begin of the read, unless a list
+// begun later has shown the same.
+func (c *core[S]) store(p *pod, r reading[S], now instant) {
+	at := r.began
 	if at == 0 {
 		at = c.asOf(p)
 	}
-	if p.listedAt > at && sameItems(p.listed, shows) {
+	if r.err == nil && p.listedAt > at && sameItems(p.listed, r.items) { // an error is as old as its read
 		at = p.listedAt
 	}
-	if status != nil {
-		c.todo.do(action[S]{kind: actStore, uid: p.uid, at: at, status: status, replaces: p.entry != noEntry})
-	} else {
-		c.todo.do(action[S]{kind: actDelete, uid: p.uid, at: at})
-		shows, c.deleted = nil, true
+	if r.looked == 0 {
+		c.peeks.brought(p.uid, now)
 	}
-	last := c.lastRead(p)
+	since := c.lastRead(p)
 	if !p.differs() && c.lists.applied != 0 {
-		p.listed, p.listedAt, p.agreed = p.shownItems(), c.lists.applied, c.lists.applied
+		p.listed = p.shownItems()
+		p.listedAt = c.lists.applied
+		p.agreed = c.lists.applied
 	}
-	c.show(p, shows, last, began, now)
-	p.asOf = at
-	if p.entry = noEntry; status != nil {
-		p.entry = statusEntry
-	}
+	action := len(c.todo.actions)
+	events := c.count[countEvents]
+	c.write(p, &r, at)
+	c.tell(p, &r, since, now)
+	c.todo.actions[action].silent = c.count[countEvents] == events
 	if p.differs() {
 		c.compare(p, p.listed, p.listedAt)
 	}
 }
 
+// keep stores the statuses of a read whose phases are those of the entry, known from later.
+func (c *core[S]) keep(p *pod, status *S) {
+	c.todo.do(action[S]{
+		kind:     actStore,
+		uid:      p.uid,
+		at:       c.asOf(p),
+		content:  p.read,
+		status:   status,
+		replaces: true,
+		silent:   true,
+		excused:  p.excused,
+		before:   p.readBefore,
+	})
+}
+
+// cached returns the status of a pod in the cache.
+func (c *core[S]) cached(uid cache.UID) *S {
+	status, _ := c.cache.Get(uid)
+	return status
+}
+
+// onChanged takes the news that a status differs from the one before beside its phases: Watch gets
+// a PodSync. Without a reason of the agent's own, the runtime has changed the content without a
+// word.
+func (c *core[S]) onChanged(in contentChange, now instant) {
+	p := c.pods[in.uid]
+	if p == nil {
+		return
+	}
+	c.sync(p, now)
+	if in.excused {
+		return
+	}
+	c.count[countContentChanges]++
+	c.trust.note(discovery{of: p, content: true, since: in.since, stream: c.upSince()}, now)
+}
+
+// sync sends Watch a PodSync.
+func (c *core[S]) sync(p *pod, now instant) {
+	c.count[countEvents]++
+	e := c.todo.emit()
+	e.Pod = p.uid
+	e.Namespace = p.namespace
+	e.PodName = p.name
+	e.Type = PodSync
+	e.Seen = c.clock.time(now)
+}
+
+// write puts a reading into the cache, as of the given time, and notes the kind of the entry.
+func (c *core[S]) write(p *pod, r *reading[S], at instant) {
+	switch {
+	case r.status == nil && r.err == nil:
+		c.todo.do(action[S]{kind: actDelete, uid: p.uid, at: at})
+		c.deleted = true
+		c.becomeGone(p, at)
+	case r.err != nil:
+		c.todo.do(action[S]{
+			kind:     actStore,
+			uid:      p.uid,
+			at:       at,
+			content:  p.read,
+			status:   r.status,
+			looked:   r.looked,
+			err:      r.err,
+			replaces: p.entry != noEntry,
+		})
+		c.becomeFailed(p, at, len(r.unread), !r.beside || p.part)
+	default:
+		c.todo.do(action[S]{
+			kind:     actStore,
+			uid:      p.uid,
+			at:       at,
+			content:  p.read,
+			looked:   r.looked,
+			status:   r.status,
+			replaces: p.entry != noEntry,
+			excused:  p.excused,
+			before:   p.readBefore,
+		})
+		c.becomeRead(p, at)
+	}
+}
+
+// tell moves the items of a pod as a reading shows them, and tells Watch and trust the
+// difference. Since is the begin of the last look without it.
+func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
+	for i := 0; i < len(r.items) && len(c.evidence.early) > 0; i++ {
+		if c.find(p, i, r.items[i].ID) == nil {
+			c.takeEarly(p, r.items[i].ID, now)
+		}
+	}
+	told := 0
+	sync := false
+	moves := c.show(p, r.items)
+	for i := range moves {
+		m := &moves[i]
+		c.judgeMove(m, r.unread, since, now)
+		if m.died {
+			c.emit(m.of, ContainerDied, now)
+			told++
+		}
+		if m.event == ContainerDied && m.of.kind == Container {
+			c.settles(p, now)
+		}
+		if m.event != "" {
+			c.emit(m.of, m.event, now)
+			told++
+		}
+		sync = sync || m.untold()
+	}
+	if p.force != 0 && r.began > p.force {
+		p.force = 0
+		sync = sync || told == 0
+	}
+	written := r.status != nil || r.err == nil
+	sync = p.reveal(written, r.unread) || sync
+	if sync {
+		c.sync(p, now)
+	}
+	if r.err != nil && (sync || told > 0) {
+		p.conceal(written, r.unread)
+	}
+}
+
+// judgeMove counts a phase that was taken back, and has a change judged that nobody announced.
+// Unread are the IDs of which the reading has no more than the phase in a list.
+func (c *core[S]) judgeMove(m *move, unread []string, since, now instant) {
+	x := m.of
+	d := discovery{of: x, phase: x.phase, since: since, stream: c.upSince()}
+	switch {
+	case m.back && m.before == phaseNone:
+		c.count[countRegressions]++
+		c.trust.forgive(c.returned(x.id))
+		c.trust.refute(x.title() + " was gone, and is back")
+	case m.back:
+		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && !slices.Contains(unread, x.id) {
+			return // the read overrules a payload: core.resolve counts
+		}
+		c.count[countRegressions]++
+		c.trust.refute(fmt.Sprintf("%s was shown as %v, and is %v", x.title(), m.before, x.phase))
+	case m.turned && (m.before == x.phase || m.before == phaseNone):
+		d.unknown = true
+		c.trust.note(d, now)
+	case x.phase == PhaseRemoved:
+		d.ran = m.before == PhaseRunning
+		open := m.before != PhaseUnknown && c.trust.note(d, now)
+		within := c.cfg.Grace // another look may still show the ID
+		if open || x.claimed < PhaseRemoved {
+			within = returnsWithin
+		}
+		c.remember(x, open, now.add(within))
+	case m.before == PhaseUnknown: // nobody knows when the ID came so far
+	default:
+		c.trust.note(d, now)
+	}
+}
+
+// emit sends Watch an event of an ID, in its phase.
+func (c *core[S]) emit(x *item, t EventType, now instant) {
+	c.count[countEvents]++
+	e := c.todo.emit()
+	e.Pod = x.pod.uid
+	e.Namespace = x.pod.namespace
+	e.PodName = x.pod.name
+	e.ID = x.id
+	e.ContainerName = x.name
+	e.Type = t
+	e.Kind = x.kind
+	e.Seen = c.clock.time(now)
+	if x.claimed < x.phase {
+		return
+	}
+	e.Cause = x.cause
+	if x.stamp != 0 {
+		e.Stamp = time.Unix(0, x.stamp)
+	}
+}
+
 // lastRead returns the begin of the last read in agreement with the record.
 func (c *core[S]) lastRead(p *pod) instant {
-	read, listed := p.asOf, c.lists.applied
+	read := p.asOf
+	listed := c.lists.applied
 	if p.entry == failedEntry {
 		read = 0 // the begin of the failed read
 	}
@@ -50,179 +257,6 @@ func (c *core[S]) lastRead(p *pod) instant {
 		listed = p.agreed
 	}
 	return max(read, listed)
-}
-
-// show moves the items of a pod to their phases in a report, and sends the events. Last is the
-// result of core.lastRead, began the begin of a read of the statuses, or 0.
-func (c *core[S]) show(p *pod, shows []Item, last, began, now instant) {
-	c.marks++
-	events, sync := c.count.events, false
-	for i, it := range shows {
-		if !it.valid() {
-			continue
-		}
-		x := c.find(p, i, it.ID)
-		if x == nil {
-			x = c.create(p, it, now)
-		} else if x.mark == c.marks {
-			continue // shown twice: the first counts
-		}
-		changed, sent := (x.shown == PhaseUnknown) != (it.Phase == PhaseUnknown), c.count.events
-		x.mark, x.shown = c.marks, it.Phase
-		if it.Name != "" {
-			x.name = it.Name
-		}
-		if c.move(x, it.Phase, last, now) || changed && c.count.events == sent {
-			sync = true // no other event shows this change
-		}
-	}
-	kept := p.items[:0]
-	for _, x := range p.items {
-		if x.mark == c.marks {
-			kept = append(kept, x)
-			continue
-		}
-		sync = c.move(x, PhaseRemoved, last, now) || sync
-		c.drop(x)
-	}
-	clear(p.items[len(kept):])
-	p.items = kept
-	if forced := p.force != 0 && began > p.force; forced {
-		p.force = 0
-		sync = sync || c.count.events == events
-	}
-	if sync {
-		c.count.events++
-		*c.todo.emit() = Event{Pod: p.uid, Namespace: p.namespace, PodName: p.name, Type: PodSync, Seen: c.clock.time(now)}
-	}
-}
-
-// create adds an ID shown by a report for the first time.
-func (c *core[S]) create(p *pod, it Item, now instant) *item {
-	x := &item{id: it.ID, pod: p, kind: it.Kind, phase: phaseNone, shown: phaseNone}
-	c.takeEarly(p, it.ID, now)
-	for e := range p.expectations(it.ID) {
-		x.announce(e)
-	}
-	if other := c.index[it.ID]; other != nil { // reads show the ID in two pods, each of which has an item
-		x.claimed, x.cause, x.stamp = other.claimed, other.cause, other.stamp
-	}
-	p.items, c.index[it.ID] = append(p.items, x), x
-	return x
-}
-
-// drop forgets an ID no longer shown by a report.
-func (c *core[S]) drop(x *item) {
-	for e := range x.pod.expectations(x.id) {
-		e.stored = false // a read confirms
-	}
-	if c.index[x.id] == x {
-		delete(c.index, x.id)
-		for _, p := range c.pods {
-			if c.items() <= len(c.index) {
-				break
-			} else if y := c.find(p, 0, x.id); y != nil && y != x { // reads show the ID in two pods
-				c.index[x.id] = y
-			}
-		}
-	}
-}
-
-// find returns the item of an ID in a pod, or nil. Hint is the probable index.
-func (c *core[S]) find(p *pod, hint int, id string) *item {
-	if hint < len(p.items) && p.items[hint].id == id {
-		return p.items[hint]
-	}
-	if len(p.items) <= manyIDs || c.items() > len(c.index) { // few, or reads show some ID in two pods
-		if i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id }); i >= 0 {
-			return p.items[i]
-		}
-	} else if x := c.index[id]; x != nil && x.pod == p {
-		return x
-	}
-	return nil
-}
-
-// items returns the number of items of all pods.
-func (c *core[S]) items() (n int) {
-	for _, phases := range c.phases {
-		for _, k := range phases {
-			n += k
-		}
-	}
-	return n
-}
-
-// move takes an item to its phase in a report, and sends the event. Sync reports whether Watch is
-// due a PodSync instead.
-func (c *core[S]) move(x *item, phase Phase, last, now instant) (sync bool) {
-	before := x.phase
-	if phase == before || phase == PhaseUnknown && before != phaseNone {
-		return false
-	}
-	c.tally(x, -1)
-	x.phase = phase
-	c.tally(x, +1)
-	if before != phaseNone && phase < before {
-		if e := x.pod.expectation(x.id, CauseClaim); e == nil || !e.stored {
-			c.count.regressions++
-		} // else the read overrules a payload: core.resolve counts
-		return true
-	}
-	if before != PhaseUnknown { // else nobody knows when the ID came so far
-		c.addCandidate(x, phase, last, now)
-	}
-	switch phase {
-	case PhaseRunning:
-		return !c.emitOnce(x, ContainerStarted, sentStarted|sentDied|sentRemoved, sentStarted, now)
-	case PhaseExited:
-		return !c.emitOnce(x, ContainerDied, sentDied|sentRemoved, sentDied, now)
-	case PhaseRemoved:
-		if before != PhaseExited {
-			c.emitOnce(x, ContainerDied, sentDied|sentRemoved, sentDied, now)
-		}
-		return !c.emitOnce(x, ContainerRemoved, sentRemoved, sentRemoved, now)
-	}
-	return false
-}
-
-// The events of one life, for item.sent.
-const (
-	sentStarted uint8 = 1 << iota
-	sentDied
-	sentRemoved
-)
-
-// emitOnce sends an event unless any of the given was sent before, and reports whether it was sent.
-func (c *core[S]) emitOnce(x *item, t EventType, unless, sends uint8, now instant) bool {
-	if x.sent&unless != 0 {
-		return false
-	}
-	x.sent |= sends
-	c.count.events++
-	e := c.todo.emit()
-	e.Pod, e.Namespace, e.PodName, e.ID, e.ContainerName = x.pod.uid, x.pod.namespace, x.pod.name, x.id, x.name
-	e.Type, e.Kind, e.Seen = t, x.kind, c.clock.time(now)
-	if x.claimed >= x.phase {
-		e.Cause = x.cause
-		if x.stamp != 0 {
-			e.Stamp = time.Unix(0, x.stamp)
-		}
-	}
-	return true
-}
-
-// tally counts the items by kind and phase, and the pods with a ready sandbox.
-func (c *core[S]) tally(x *item, by int) {
-	if x.phase >= PhaseRemoved {
-		return
-	}
-	c.phases[x.kind][x.phase] += by
-	if x.kind == Sandbox && x.phase == PhaseRunning {
-		if x.pod.ready += int32(by); by > 0 && x.pod.ready == 1 || by < 0 && x.pod.ready == 0 {
-			c.running += by
-		}
-	}
 }
 
 // offer stores the payload of a claim if the payload dominates: the cache holds a status from a
@@ -233,14 +267,14 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	if pc.status == nil || p.entry != statusEntry || !p.unmet() {
 		return
 	}
-	c.marks++
+	c.records.marks++
 	met := 0
 	for i, it := range pc.payload {
 		x := c.find(p, i, it.ID)
 		if x == nil || x.mark == c.marks || x.shown == PhaseUnknown || it.Phase < x.phase || it.Phase > PhaseExited {
 			return
 		}
-		for e := range p.expectations(it.ID) {
+		for e := range p.expected.of(it.ID) {
 			if e.phase > it.Phase {
 				return
 			}
@@ -248,18 +282,19 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 		}
 		x.mark = c.marks
 	}
-	if len(pc.payload) != len(p.items) || met < len(p.expected) {
+	if len(pc.payload) != len(p.items) || met < p.expected.len() {
 		return
 	}
-	status, err := pc.status()
+	status, err := pc.status(c.cached(p.uid))
 	if err != nil || status == nil {
 		return
 	}
-	c.count.dominated++
-	for i := range p.expected {
-		p.expected[i].stored = true
+	c.count[countDominated]++
+	c.settles(p, now)
+	for i := range p.expected.all {
+		p.expected.all[i].stored = true
 	}
-	c.store(p, status, pc.payload, 0, now)
+	c.store(p, reading[S]{status: status, items: pc.payload}, now)
 }
 
 // contradicts returns when the first and the last of the claims contradicted by a read were made;
@@ -272,7 +307,7 @@ func (c *core[S]) contradicts(p *pod, shows []Item) (first, last instant) {
 		if x == nil || it.Phase >= x.phase {
 			continue
 		}
-		for e := range p.expectations(it.ID) {
+		for e := range p.expected.of(it.ID) {
 			if known := it.Phase != PhaseUnknown; known || e.stored {
 				last = max(last, e.at)
 				if known && e.cause == CauseClaim && (first == 0 || e.at < first) {

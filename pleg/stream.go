@@ -28,8 +28,8 @@ import (
 // another.
 //
 // Opening a stream proves nothing: a runtime without the call, and a runtime at its limit, answer
-// alike until the first message. A stream counts as connected once a message has come or the stream
-// has lasted Settle.
+// alike until the first message. A stream counts as connected once a message has come or the
+// stream has lasted Settle.
 type StreamState uint8
 
 const (
@@ -37,8 +37,8 @@ const (
 	StreamIdle StreamState = iota
 	// StreamOpening: the stream was requested, and no message has come yet.
 	StreamOpening
-	// StreamConnected: the stream is up. Only in this state can a relist earn a longer period, and
-	// a change be missed.
+	// StreamConnected: the stream is up. Only in this state can a relist earn a longer period,
+	// and a change be missed.
 	StreamConnected
 	// StreamBackoff: the stream was lost or could not be opened, and is opened again later.
 	StreamBackoff
@@ -61,24 +61,41 @@ func (s StreamState) String() string {
 
 // connConfig is the stream machine's part of Config.
 type connConfig struct {
-	base, max, steady, stableAfter, settle time.Duration
-	jitter                                 float64
+	base, max, steady time.Duration // ReconnectBase, ReconnectMax, ReconnectSteady
+	stableAfter       time.Duration
+	settle            time.Duration
+	jitter            float64
 }
 
 // conn is the state of the stream machine: a value, of which step returns the next.
 type conn struct {
-	state         StreamState
-	attempts      int     // openings since the last stable connection
-	deadline      instant // when tick has work to do; never if not
-	connected     instant // when the present connection was made, in StreamConnected
-	everConnected bool    // a stream was connected before
-	announced     bool    // the present unsupported state was announced
+	state StreamState
+
+	// attempts is the number of openings since the last connection that lasted StableAfter, or
+	// since a list succeeded after a failure. The reconnect delay grows with it.
+	attempts int
+
+	// deadline is when a tick has work to do: a silent stream counts as connected, or a wait is
+	// over; never if no time changes the state.
+	deadline instant
+
+	// connected is when the present connection was made, or the last one; zero before the first.
+	// Reads begun later saw changes that the stream should have announced.
+	connected instant
+
+	// everConnected reports whether a stream was connected before.
+	everConnected bool
+
+	// announced reports whether the present unsupported state was announced; false in other
+	// states.
+	announced bool
 }
 
 // maxRestartEOFs is the number of openings without success, after a connection, up to which an
-// orderly end at once is taken for a restart of the runtime. A stopping runtime ends its streams in
-// order too, but not for long. A runtime with events switched off does so for ever, and so does a
-// runtime that never had events and seemed connected only because its wire was frozen for Settle.
+// orderly end at once is taken for a restart of the runtime. A stopping runtime ends its streams
+// in order too, but not for long. A runtime with events switched off does so for ever, and so
+// does a runtime that never had events and seemed connected only because its wire was frozen for
+// Settle.
 const maxRestartEOFs = 4
 
 // connInput is an event of the stream machine.
@@ -114,22 +131,22 @@ const (
 	effUnsupported                        // the runtime has no events: announce it
 )
 
-// step is the stream machine: pure, given a random number in [0, 1) for the jitter. Inputs without
-// meaning in a state change nothing.
+// step is the stream machine: pure, given a random number in [0, 1) for the jitter. Inputs
+// without meaning in a state change nothing.
 func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (conn, connEffect) {
 	switch in {
 	case inOpen:
 		if c.state == StreamIdle {
-			return c.open(), effOpen
+			return c.becomeOpening(), effOpen
 		}
 	case inHeard:
 		if c.state == StreamOpening {
-			return c.connect(now), effConnected
+			return c.becomeConnected(now), effConnected
 		}
 	case inBack:
 		if c.state == StreamBackoff || c.state == StreamUnsupported {
 			c.attempts = 0 // the attempts failed while the runtime was away
-			return c.open(), effOpen
+			return c.becomeOpening(), effOpen
 		}
 	case inTick:
 		if now < c.deadline {
@@ -137,26 +154,26 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 		}
 		switch c.state {
 		case StreamOpening:
-			return c.connect(now), effConnected
+			return c.becomeConnected(now), effConnected
 		case StreamBackoff, StreamUnsupported:
-			return c.open(), effOpen
+			return c.becomeOpening(), effOpen
 		}
 	case inLost, inEOF, inNoEvents:
 		switch c.state {
 		case StreamOpening:
 			if in == inNoEvents || in == inEOF && (!c.everConnected || c.attempts >= maxRestartEOFs) {
-				return c.unsupported(cfg, now, random)
+				return c.becomeUnsupported(cfg, now, random)
 			}
-			return c.backoff(cfg, now, random), effFailed
+			return c.becomeBackoff(cfg, now, random), effFailed
 		case StreamConnected:
 			if now.sub(c.connected) >= cfg.stableAfter {
 				c.attempts = 0
 			}
 			if in == inNoEvents {
-				next, eff := c.unsupported(cfg, now, random)
+				next, eff := c.becomeUnsupported(cfg, now, random)
 				return next, eff | effFellBack
 			}
-			return c.backoff(cfg, now, random), effFellBack
+			return c.becomeBackoff(cfg, now, random), effFellBack
 		}
 	}
 	return c, 0
@@ -170,24 +187,36 @@ func (c conn) opened(cfg *connConfig, now instant) conn {
 	return c
 }
 
-func (c conn) open() conn {
-	c.state, c.deadline = StreamOpening, never
+// becomeOpening: a stream is being opened. A silent one counts as connected later: see opened.
+func (c conn) becomeOpening() conn {
+	c.state = StreamOpening
+	c.deadline = never
 	return c
 }
 
-func (c conn) connect(now instant) conn {
-	c.state, c.connected, c.deadline, c.everConnected, c.announced = StreamConnected, now, never, true, false
+// becomeConnected: the stream has carried a message, or has lasted.
+func (c conn) becomeConnected(now instant) conn {
+	c.state = StreamConnected
+	c.connected = now
+	c.deadline = never
+	c.everConnected = true
+	c.announced = false
 	return c
 }
 
-func (c conn) backoff(cfg *connConfig, now instant, random float64) conn {
-	c.state, c.deadline, c.announced = StreamBackoff, now.add(cfg.delay(c.attempts, random)), false
+// becomeBackoff: the stream has ended, and is opened again after a delay that grows.
+func (c conn) becomeBackoff(cfg *connConfig, now instant, random float64) conn {
+	c.state = StreamBackoff
+	c.deadline = now.add(cfg.delay(c.attempts, random))
+	c.announced = false
 	c.attempts++
 	return c
 }
 
-func (c conn) unsupported(cfg *connConfig, now instant, random float64) (conn, connEffect) {
-	c.state, c.deadline = StreamUnsupported, now.add(cfg.lengthen(cfg.steady, random))
+// becomeUnsupported: the runtime has no events, which is announced once.
+func (c conn) becomeUnsupported(cfg *connConfig, now instant, random float64) (conn, connEffect) {
+	c.state = StreamUnsupported
+	c.deadline = now.add(cfg.lengthen(cfg.steady, random))
 	eff := effFailed
 	if !c.announced {
 		eff |= effUnsupported
@@ -218,44 +247,36 @@ func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
 	return sum(d, time.Duration(min(cfg.jitter*random*float64(d), math.MaxInt64/2)))
 }
 
-// step steps the stream machine and carries out its effects. Ended is why the stream ended, or nil.
-func (c *core[S]) step(in connInput, ended error, now instant) {
+// stepStream steps the stream machine and carries out its effects. Ended is why the stream ended,
+// or nil.
+func (c *core[S]) stepStream(in connInput, ended error, now instant) {
 	if in == inTick && now < c.conn.deadline {
 		return // the jitter must not depend on how often the loop turns
 	}
-	old := c.conn
+	again := c.conn.everConnected
 	next, eff := c.conn.step(&c.connCfg, in, now, rand.New(&c.random).Float64())
 	c.conn = next
 	if eff&effOpen != 0 {
 		c.conn = c.conn.opened(&c.connCfg, now)
 		c.todo.do(action[S]{kind: actOpen})
-		c.mute = muteStream{}
+		c.trust.opening()
 	}
 	if eff&effConnected != 0 {
-		c.onConnected(old.everConnected, now)
+		c.onConnected(again, now)
 	}
 	if eff&(effFailed|effFellBack) != 0 {
-		c.count.connectErrors++
+		c.count[countConnectErrors]++
 	}
 	if eff&effFellBack != 0 {
-		c.revokeCredit()
-		c.sched.distrust(now)
-		c.sched.ask(now, true)
-		note := fmt.Sprintf("the runtime's container event stream was lost (%v); polling until it is back", ended)
-		if c.mute.ending {
-			note = "the runtime's container event stream has gone silent while containers changed; opening it again"
-		}
-		c.todo.report(Report{Reason: ReasonStreamLost, Action: "FallBack", Warning: true, Note: note})
+		c.todo.report(reportLost(ended, c.trust.mute.ending))
+		c.trust.revoke(now)
+		c.trust.sched.askAtOnce(now)
 	}
 	if c.conn.state == StreamUnsupported {
-		c.eventsSince = 0
+		c.trust.eventsSince = 0
 	}
 	if eff&effUnsupported != 0 {
-		note := fmt.Sprintf("%v; polling", ended) // the error tells how the runtime said so
-		if errors.Is(ended, io.EOF) {
-			note = "the runtime ends the stream of container events at once (EOF), as one does that offers none; polling"
-		}
-		c.todo.report(Report{Reason: ReasonStreamUnsupported, Action: "Poll", Note: note})
+		c.todo.report(reportUnsupported(ended))
 	}
 }
 
@@ -264,19 +285,51 @@ func (c *core[S]) onConnected(again bool, now instant) {
 	if !c.beganAt(now) {
 		c.conn.connected = now - 1 // a read that begins now begins after
 	}
-	if c.eventsSince == 0 {
-		c.eventsSince = c.conn.connected
-	}
-	c.count.connects++
-	c.sched.distrust(now)
-	c.sched.ask(now, true)
+	c.trust.connected(c.conn.connected, now)
+	c.count[countConnects]++
 	if again {
-		c.todo.report(Report{Reason: ReasonStreamRestored, Action: "Reconnect", Note: "the runtime's container event stream is connected again"})
+		c.rota.reconnected(c.conn.connected)
+		c.todo.report(Report{
+			Reason: ReasonStreamRestored,
+			Action: "Reconnect",
+			Note:   "the runtime's container event stream is connected again",
+		})
 	}
+}
+
+// reportLost returns the report of a connected stream that has ended with the given error. Mute
+// reports whether the generator has ended the stream as mute.
+func reportLost(ended error, mute bool) Report {
+	note := fmt.Sprintf("the runtime's container event stream was lost (%v); polling until it is back", ended)
+	if mute {
+		note = "the runtime's container event stream has gone silent while containers changed; opening it again"
+	}
+	return Report{Reason: ReasonStreamLost, Action: "FallBack", Warning: true, Note: note}
+}
+
+// reportUnsupported returns the report of a runtime without events. The error tells how the
+// runtime said so.
+func reportUnsupported(ended error) Report {
+	note := fmt.Sprintf("%v; polling", ended)
+	if errors.Is(ended, io.EOF) {
+		note = "the runtime ends the stream of container events at once (EOF), as one does that offers none; polling"
+	}
+	return Report{Reason: ReasonStreamUnsupported, Action: "Poll", Note: note}
+}
+
+// upSince returns when the present connection was made; zero while the stream is down.
+func (c conn) upSince() instant {
+	if c.state != StreamConnected {
+		return 0
+	}
+	return c.connected
 }
 
 // connected reports whether the stream is up.
 func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
+
+// upSince returns when the present connection was made; zero while the stream is down.
+func (c *core[S]) upSince() instant { return c.conn.upSince() }
 
 // beganAt reports whether a read under way, or the last list, began at exactly that instant.
 func (c *core[S]) beganAt(now instant) bool {

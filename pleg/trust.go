@@ -5,31 +5,458 @@ package pleg
 
 import (
 	"fmt"
-	"iter"
-	"slices"
-	"strings"
 	"time"
 )
 
-// schedule decides when the next relist is due. Trust is earned: the period starts at the base;
-// doubles, once in a period at most, after a relist without a change that the stream had not
-// announced; and falls back to the base when an event was missed, a claim refuted or the stream
+// trust is the judgement of the event stream, and the relist period that follows from it. It
+// knows no pods: reads report changes to it, and it asks an ID whether an event has come since.
+//
+// Trust is earned by lists that find nothing unannounced. It is lost by a change that no event
+// announced, by an event that a read refutes, by a phase that a read takes back, and with the
+// stream.
+type trust struct {
+	sched schedule
+
+	// grace is Config.Grace: how long a change found by a read waits for its event.
+	grace time.Duration
+
+	// eventsSince is when the runtime first had an event stream; zero while the runtime is known
+	// to have none. Changes from before are not judged.
+	eventsSince instant
+
+	// lastClaim is when a claim last came; zero before the first.
+	lastClaim instant
+
+	// lastDiscard is when a claim was last discarded for want of room; zero before the first. The
+	// stream is not to blame for changes around that time.
+	lastDiscard instant
+
+	// open are the changes whose grace has not passed and the credit of the lists that found
+	// them, in the order in which they were found.
+	open fifo[change]
+
+	// refuted are the claims refuted and the phases taken back by reads in the present turn.
+	// settle empties it: between turns it is empty.
+	refuted findings
+
+	// refutedAt is when refuted was last emptied; zero before the first. A list begun before
+	// earns nothing.
+	refutedAt instant
+
+	mute muteStream
+
+	// creations and removals are the runtime's habits.
+	creations, removals habit
+}
+
+func newTrust(cfg *limits) trust {
+	return trust{sched: newSchedule(cfg.RelistBase, cfg.RelistMax), grace: cfg.Grace}
+}
+
+// subject is the ID of a change, as trust sees it.
+type subject interface {
+	// announced returns the furthest phase that an event or an own call has reported of the ID.
+	announced() Phase
+	// busy reports whether an own call about the ID's pod is under way.
+	busy() bool
+	// title names the ID for people.
+	title() string
+}
+
+// change is a change of an ID that a read found and no claim had announced. A claim within the
+// grace announces the change; else the stream has missed it, or nobody could listen.
+type change struct {
+	// of is the changed ID; nil for the credit of a list, which is given once all changes in
+	// front have been settled and none was missed.
+	of subject
+
+	// phase is the phase that the read showed.
+	phase Phase
+
+	// unknown reports whether the runtime has lost or found the state of the ID: to or from
+	// PhaseUnknown, with phase the phase before.
+	unknown bool
+
+	// ran reports whether a removed ID was running.
+	ran bool
+
+	// content reports whether the status of a pod has changed beside its phases: no event announces
+	// such a change.
+	content bool
+
+	// found is when the read was applied.
+	found instant
+
+	// stream is when the stream was connected that was up ever since the last read without the
+	// change; zero if none was: nobody could listen all the while.
+	stream instant
+
+	// deadline is the end of the grace. It moves on while an own call is under way.
+	deadline instant
+}
+
+// discovery is a change as a read finds it.
+type discovery struct {
+	of      subject
+	phase   Phase
+	unknown bool
+	ran     bool
+	content bool
+
+	// since is the begin of the last read without the change.
+	since instant
+
+	// stream is when the stream was connected; zero while it is down.
+	stream instant
+}
+
+// opening notes that a stream is being opened.
+func (t *trust) opening() { t.mute = muteStream{} }
+
+// connected notes that a stream is connected, at a moment that reads begun later are compared
+// with. A relist follows at once, so that no earlier change is missing.
+func (t *trust) connected(at, now instant) {
+	if t.eventsSince == 0 {
+		t.eventsSince = at
+	}
+	t.sched.reset(now)
+	t.sched.askAtOnce(now)
+}
+
+// note takes a discovery, and reports whether it is to be judged: the runtime has events, and
+// none has announced the change.
+func (t *trust) note(d discovery, now instant) bool {
+	if t.eventsSince == 0 || d.since <= t.eventsSince {
+		return false
+	}
+	e := change{
+		of:       d.of,
+		phase:    d.phase,
+		unknown:  d.unknown,
+		ran:      d.ran,
+		content:  d.content,
+		found:    now,
+		deadline: now.add(t.grace),
+	}
+	if e.announced() {
+		return false
+	}
+	if d.stream != 0 && d.since > max(d.stream, t.lastDiscard) {
+		e.stream = d.stream
+	}
+	t.open.push(e)
+	return true
+}
+
+// credit raises the relist period for a list: at once if the list found nothing unannounced, else
+// once claims have confirmed every change found so far. A read may see a change before its event.
+func (t *trust) credit(quiet bool, now instant) {
+	if quiet && t.open.len() == 0 {
+		t.sched.lengthen(now)
+		return
+	}
+	t.open.push(change{found: now, deadline: now.add(t.grace)})
+}
+
+// revoke takes the relist period back to the base, and drops the credit of lists. The changes
+// found by them are still settled.
+func (t *trust) revoke(now instant) {
+	t.open.keep(func(e change) bool { return e.of != nil })
+	t.sched.reset(now)
+}
+
+// forgive drops the changes of an ID that has returned: it never changed.
+func (t *trust) forgive(of subject) {
+	t.open.keep(func(e change) bool { return e.of != of })
+}
+
+// refute notes that a read has refuted a claim, or taken back what another read had shown. settle
+// follows in the same turn.
+func (t *trust) refute(what string) { t.refuted.add(what) }
+
+// verdict is what settle has found.
+type verdict struct {
+	// settled are the changes whose grace has passed: nobody asks for their IDs any more.
+	settled []change
+
+	// missed are the counts of changes that the stream should have announced, unheard those while
+	// nobody could listen.
+	starts, exits, creations, removals, unknowns int
+	unheard                                      int
+
+	// reports are to be made, paced.
+	reports []Report
+
+	// mute reports whether the stream is to be ended and opened anew: a runtime that has
+	// forgotten its subscriber shows no other sign.
+	mute bool
+}
+
+// settle judges the changes whose grace has passed, and the claims that reads have refuted in
+// this turn. Stream is when the stream was connected; zero while it is down. A missed change
+// costs trust: a creation or a removal only if the runtime announces such, because runtimes
+// differ in the events that they send for them. These are counted apart (KEP-3386:
+// kube_pod_missed_events).
+func (t *trust) settle(stream, now instant) (v verdict) {
+	if t.refuted.n > 0 {
+		t.refutedAt = now
+		t.revoke(now)
+		v.reports = append(v.reports, t.report(ReasonEventsOverruled, "reads refute events of the runtime, or earlier reads: %v", t.refuted))
+		t.refuted = findings{}
+	}
+	var missed, unheard findings
+	first := never // when the first missed change was found
+	for {
+		e, ok := t.open.front()
+		if !ok || e.deadline > now {
+			break
+		}
+		t.open.pop()
+		if e.of == nil {
+			if missed.n == 0 && stream != 0 {
+				t.sched.lengthen(now)
+			}
+			continue
+		}
+		if e.of.busy() && !e.announced() { // the change may be the effect of the call
+			e.deadline = now.add(t.grace)
+			t.open.push(e)
+			continue
+		}
+		v.settled = append(v.settled, e)
+		switch t.judge(&e, stream) {
+		case changeMissed:
+			v.count(&e)
+			if t.price(&e) {
+				missed.add(e.String())
+				if !e.content { // no stream carries events of those
+					first = min(first, e.found)
+				}
+			}
+		case changeUnheard:
+			if e.costs() && !e.content {
+				unheard.add(e.String())
+			}
+		}
+	}
+	if unheard.n > 0 {
+		v.unheard = unheard.n
+		v.reports = append(v.reports, Report{
+			Reason: ReasonChangesUnheard,
+			Action: "Relist",
+			Note:   "containers or sandboxes changed while no event could be heard; reads found them: " + unheard.String(),
+		})
+	}
+	if missed.n > 0 {
+		t.revoke(now)
+		v.reports = append(v.reports, t.report(ReasonEventsMissed, "the runtime changed containers or sandboxes without an event: %v", missed))
+		if first != never {
+			v.mute = t.checkMute(first, now)
+		}
+	}
+	return v
+}
+
+// check reports each violated invariant of the room, between two turns.
+func (t *trust) check(check func(ok bool, format string, args ...any), now instant) {
+	s := &t.sched
+	within := s.base <= s.period && s.period <= s.longest
+	check(within && s.ended <= now && s.raised <= now, "schedule %+v at %d", *s, now)
+	check(t.refuted.n == 0, "refuted claims are not settled: %v", t.refuted)
+}
+
+// changeVerdict is the verdict on one change.
+type changeVerdict uint8
+
+const (
+	changeAnnounced changeVerdict = iota // by an event, or by an own call
+	changeMissed                         // the stream was up all the while and said nothing
+	changeUnheard                        // nobody could listen all the while
+)
+
+// judge returns the verdict on a change whose grace has passed. An event of a later phase
+// announces a creation. It announces a start or an end only if it came after the change was
+// found, on the same stream: otherwise the event of that start or end is missing.
+func (t *trust) judge(e *change, stream instant) changeVerdict {
+	heard := e.stream != 0 && e.stream == stream && e.found > t.lastDiscard
+	ofLife := !e.unknown && !e.content && (e.phase == PhaseRunning || e.phase == PhaseExited)
+	onlyLater := ofLife && e.of.announced() > e.phase
+	switch {
+	case e.announced() && !onlyLater:
+		return changeAnnounced
+	case onlyLater && heard && t.lastClaim >= e.found:
+		return changeAnnounced
+	case heard:
+		return changeMissed
+	}
+	return changeUnheard
+}
+
+// announced reports whether an event or an own call has reported the change, or a later one.
+func (e *change) announced() bool {
+	if e.content {
+		return false
+	}
+	if e.unknown {
+		return e.of.announced() > e.phase
+	}
+	return e.of.announced() >= e.phase
+}
+
+// costs reports whether a missed change costs trust whatever the runtime's habits are.
+func (e *change) costs() bool {
+	return e.unknown || e.ran || e.content || e.phase == PhaseRunning || e.phase == PhaseExited
+}
+
+// String names a change for people.
+func (e *change) String() string {
+	if e.content {
+		return "the status of pod " + e.of.title() + " has changed beside its phases"
+	}
+	if e.unknown {
+		return e.of.title() + " is or was in a state unknown to the runtime"
+	}
+	return e.of.title() + " is " + e.phase.String()
+}
+
+// count counts a missed change.
+func (v *verdict) count(e *change) {
+	switch {
+	case e.content: // counted when found
+	case e.unknown:
+		v.unknowns++
+	case e.phase == PhaseRunning:
+		v.starts++
+	case e.phase == PhaseExited:
+		v.exits++
+	case e.phase == PhaseRemoved:
+		v.removals++
+	default:
+		v.creations++
+	}
+}
+
+// silentMost is the number of creations, and of removals, after which a runtime that has
+// announced none is known to announce none.
+const silentMost = 3
+
+// habit is whether the runtime announces creations, or removals: runtimes differ.
+type habit struct {
+	// told reports whether an event has announced one.
+	told bool
+
+	// silent is the number of those that none has announced while none was told, at most
+	// silentMost.
+	silent int
+}
+
+// miss notes one that no event has announced, and reports whether it costs trust.
+func (h *habit) miss() bool {
+	if h.told {
+		return true
+	}
+	if h.silent == silentMost {
+		return false
+	}
+	h.silent++
+	return true
+}
+
+// heard notes a claim of a creation or of a removal.
+func (t *trust) heard(phase Phase) {
+	switch phase {
+	case PhaseCreated:
+		t.creations.told = true
+	case PhaseRemoved:
+		t.removals.told = true
+	}
+}
+
+// price reports whether a missed change costs trust.
+func (t *trust) price(e *change) bool {
+	switch {
+	case e.costs():
+		return true
+	case e.phase == PhaseRemoved:
+		return t.removals.miss()
+	}
+	return t.creations.miss()
+}
+
+// report returns the report of lost trust, with the relist period that follows.
+func (t *trust) report(reason Reason, note string, what findings) Report {
+	return Report{
+		Reason:  reason,
+		Action:  "Relist",
+		Warning: true,
+		Note:    fmt.Sprintf(note, what) + fmt.Sprintf("; relisting every %v", t.sched.period),
+	}
+}
+
+// muteStream tells a stream that loses events from a stream that hangs open and carries none.
+type muteStream struct {
+	// missed is since when events are missing, on the present stream; zero if none is.
+	missed instant
+
+	// ending reports whether the stream is being ended as mute.
+	ending bool
+}
+
+// checkMute handles missed changes, the first of which a read found at the given time, and
+// reports whether the stream is mute: events were missed before that, and no claim has come
+// since.
+func (t *trust) checkMute(found, now instant) bool {
+	m := &t.mute
+	switch {
+	case m.ending:
+	case m.missed == 0 || t.lastClaim >= m.missed:
+		m.missed = now
+	case found > m.missed:
+		m.ending = true
+		return true
+	}
+	return false
+}
+
+// due returns when settle has something to do next.
+func (t *trust) due() instant {
+	if e, ok := t.open.front(); ok {
+		return e.deadline
+	}
+	return never
+}
+
+// schedule decides when the next relist is due. The period starts at the base; doubles, once in a
+// period at most, with each relist that earns trust; and falls back to the base when trust is
 // lost.
 type schedule struct {
-	base, max time.Duration
-	period    time.Duration
-	ended     instant // when the last relist ended
-	raised    instant // when the period last changed
-	asked     instant // when a relist was requested before its time; never if not
-	askedNow  bool    // the requested relist need not wait for the base period
+	// base and longest bound the period: Config.RelistBase and RelistMax.
+	base, longest time.Duration
+
+	// period is the time from the end of a relist to the next, within base and longest.
+	period time.Duration
+
+	// ended is when the last relist ended, well or not; zero before the first.
+	ended instant
+
+	// raised is when the period last changed.
+	raised instant
+
+	// asked is when a relist was requested before its time; never if none was since the last
+	// began.
+	asked instant
+
+	// askedNow reports whether the requested relist need not wait for the base period.
+	askedNow bool
 }
 
-func newSchedule(base, max time.Duration) schedule {
-	return schedule{base: base, max: max, period: base, asked: never}
+func newSchedule(base, longest time.Duration) schedule {
+	return schedule{base: base, longest: longest, period: base, asked: never}
 }
 
-// due returns when the next relist shall begin: at the start, a period after the last relist, or on
-// request, but no sooner than a base period after the last relist unless the request cannot wait.
+// due returns when the next relist shall begin: at the start, a period after the last relist, or
+// on request, but no sooner than a base period after the last relist unless the request cannot
+// wait.
 func (s *schedule) due() instant {
 	if s.ended == 0 {
 		return 0
@@ -44,320 +471,35 @@ func (s *schedule) due() instant {
 	return min(due, max(s.asked, s.ended.add(s.base)))
 }
 
-// ask requests a relist that begins after now: at once, or as soon as the base period allows.
-func (s *schedule) ask(now instant, atOnce bool) {
-	s.asked, s.askedNow = min(s.asked, now), s.askedNow || atOnce
+// ask requests a relist that begins after now, as soon as the base period allows.
+func (s *schedule) ask(now instant) { s.asked = min(s.asked, now) }
+
+// askAtOnce requests a relist that begins after now and does not wait for the base period.
+func (s *schedule) askAtOnce(now instant) {
+	s.asked = min(s.asked, now)
+	s.askedNow = true
 }
 
-// trust doubles the period.
-func (s *schedule) trust(now instant) {
-	if now.sub(s.raised) >= s.period {
-		s.period, s.raised = doubled(s.period, s.max), now
-	}
+// begun notes that a relist has begun: requests from before are met.
+func (s *schedule) begun() {
+	s.asked = never
+	s.askedNow = false
 }
 
-// distrust takes the period back to the base.
-func (s *schedule) distrust(now instant) { s.period, s.raised = s.base, now }
+// finished notes that the relist under way has ended, well or not.
+func (s *schedule) finished(now instant) { s.ended = now }
 
-// candidate is a change found by a read and announced by no claim. Unless a claim confirms the
-// change within the grace, the change was missed, or, if nobody listened all the while, unheard.
-type candidate struct {
-	item     *item // nil: not a change, but the credit of a list whose changes are all in front
-	phase    Phase
-	found    instant // when the read was applied
-	stream   instant // when the stream was connected that missed the change; 0 if none was up all the while
-	deadline instant // the grace after that
-}
-
-// addCandidate notes a change found by a read, from a runtime known to have events. Since is the
-// begin of the last read without the change.
-func (c *core[S]) addCandidate(x *item, phase Phase, since, now instant) {
-	if c.eventsSince == 0 || since <= c.eventsSince || x.claimed >= phase {
+// lengthen doubles the period.
+func (s *schedule) lengthen(now instant) {
+	if now.sub(s.raised) < s.period {
 		return
 	}
-	e := candidate{item: x, phase: phase, found: now, deadline: now.add(c.cfg.Grace)}
-	if c.connected() && since > max(c.conn.connected, c.lastDiscard) {
-		e.stream = c.conn.connected
-	}
-	if phase == PhaseRemoved {
-		c.gone[x.id] = x
-	}
-	c.candidates.push(e)
+	s.period = doubled(s.period, s.longest)
+	s.raised = now
 }
 
-// credit raises the relist period for a list: at once if the list found nothing unannounced, else
-// once claims have confirmed every change found so far. A read may see a change before its event.
-func (c *core[S]) credit(quiet bool, now instant) {
-	if quiet && c.candidates.len() == 0 {
-		c.sched.trust(now)
-		return
-	}
-	c.candidates.push(candidate{found: now, deadline: now.add(c.cfg.Grace)})
-}
-
-// revokeCredit drops the credit of lists. The changes found by them are still settled.
-func (c *core[S]) revokeCredit() {
-	c.candidates.keep(func(e candidate) bool { return e.item != nil })
-}
-
-// settle counts the changes whose grace has passed, and takes the stream's trust for those that the
-// stream has missed and for the claims that reads have refuted in this turn. Creations and removals
-// are counted apart, because runtimes differ in the events that they send for them (KEP-3386:
-// kube_pod_missed_events). So are changes while nobody listened: the runtime is not to blame.
-func (c *core[S]) settle(now instant) {
-	if c.refuted.n > 0 {
-		c.overruled = now
-		c.distrust(ReasonEventsOverruled, "reads refute events of the runtime: %v", c.refuted, now)
-		c.refuted = findings{}
-	}
-	var missed, unheard findings
-	found := never
-	for {
-		e, ok := c.candidates.front()
-		if !ok || e.deadline > now {
-			break
-		}
-		c.candidates.pop()
-		x := e.item
-		switch {
-		case x == nil:
-			if missed.n == 0 && c.connected() {
-				c.sched.trust(now)
-			}
-			continue
-		case x.pod.calls > 0 && x.claimed < e.phase: // the change may be the effect of a call under way
-			e.deadline = now.add(c.cfg.Grace)
-			c.candidates.push(e)
-			continue
-		case c.gone[x.id] == x && e.phase == PhaseRemoved:
-			delete(c.gone, x.id)
-		}
-		heard := e.stream != 0 && c.connected() && e.stream == c.conn.connected && e.found > c.lastDiscard
-		switch life := e.phase == PhaseRunning || e.phase == PhaseExited; {
-		case x.claimed == e.phase, x.claimed > e.phase && !life:
-		case x.claimed > e.phase && heard && c.lastClaim >= e.found: // a later event names no end of its own
-		case life && heard:
-			missed.add(x.title() + " is " + e.phase.String())
-			found = min(found, e.found)
-		case life:
-			unheard.add(x.title() + " is " + e.phase.String())
-		case heard && e.phase == PhaseRemoved:
-			c.count.missedRemovals++
-		case heard:
-			c.count.missedCreations++
-		}
-	}
-	if unheard.n > 0 {
-		c.count.unheard += unheard.n
-		c.reportPaced(Report{
-			Reason: ReasonChangesUnheard, Action: "Relist",
-			Note: "containers or sandboxes changed while no event could be heard; reads found them: " + unheard.String(),
-		}, now)
-	}
-	if missed.n > 0 {
-		c.count.missed += missed.n
-		c.distrust(ReasonEventsMissed, "the runtime changed containers or sandboxes without an event: %v", missed, now)
-		c.checkMute(found, now)
-	}
-}
-
-// distrust takes the relist period back to the base, and reports why.
-func (c *core[S]) distrust(reason Reason, note string, what findings, now instant) {
-	c.revokeCredit()
-	c.sched.distrust(now)
-	c.reportPaced(Report{
-		Reason: reason, Action: "Relist", Warning: true,
-		Note: fmt.Sprintf(note, what) + fmt.Sprintf("; relisting every %v", c.sched.period),
-	}, now)
-}
-
-// noteOverruled notes that a read has refuted the claim of an ID: the read began more than the
-// grace after the claim, and shows less. core.settle follows in the same turn.
-func (c *core[S]) noteOverruled(x *item, claimed Phase) {
-	c.count.overruled++
-	c.refuted.add(fmt.Sprintf("%s was announced as %v, and is %v more than %v later", x.title(), claimed, x.phase, c.cfg.Grace))
-}
-
-// muteStream tells a stream that loses events from a stream that hangs open and carries none.
-type muteStream struct {
-	missed instant // since when events are missing, on the present stream; 0 if none is
-	ending bool    // the stream is being ended as mute
-}
-
-// checkMute handles missed changes, the first of which a read found at the given time. If events
-// were missed before that, and no claim has come since, the stream is ended and opened anew: a
-// runtime that has forgotten its subscriber shows no other sign.
-func (c *core[S]) checkMute(found, now instant) {
-	m := &c.mute
-	switch {
-	case m.ending:
-	case m.missed == 0 || c.lastClaim >= m.missed:
-		m.missed = now
-	case found > m.missed:
-		m.ending = true
-		c.todo.do(action[S]{kind: actCut})
-	}
-}
-
-// namedAtMost is the number of changes named by a report; the others are counted.
-const namedAtMost = 3
-
-// findings are changes or claims for a report.
-type findings struct {
-	first []string // in words
-	n     int
-}
-
-// add enters a change or a claim, in words.
-func (f *findings) add(what string) {
-	if f.n++; f.n <= namedAtMost {
-		f.first = append(f.first, what)
-	}
-}
-
-// String names the first findings, and counts the others.
-func (f findings) String() string {
-	s := strings.Join(f.first, ", ")
-	if more := f.n - len(f.first); more > 0 {
-		s += fmt.Sprintf(", and %d more", more)
-	}
-	return s
-}
-
-// A lasting condition of the node is reported at once and then ever more rarely: after 10 s, 40 s,
-// 160 s and every ten minutes. A condition that has rested for ten minutes begins anew.
-const (
-	firstPause   = 10 * time.Second
-	pauseFactor  = 4
-	longestPause = 10 * time.Minute
-)
-
-// pace paces the reports of a reason.
-type pace struct {
-	reason Reason
-	next   instant       // no report before this
-	pause  time.Duration // before next; 0 before the first report
-	seen   instant       // when the reason last came up
-	held   *Report       // the last report held back; nil if none
-	n      int           // reports held back
-}
-
-// reportPaced makes a report or holds the report back.
-func (c *core[S]) reportPaced(r Report, now instant) {
-	p := c.paceOf(r.Reason)
-	if now.sub(p.seen) >= longestPause {
-		p.next, p.pause = 0, 0
-	}
-	p.seen = now
-	if now < p.next {
-		p.n++
-		p.held = &r
-		return
-	}
-	c.release(p, r, now)
-}
-
-// paceOf returns the pace of a reason.
-func (c *core[S]) paceOf(reason Reason) *pace {
-	i := slices.IndexFunc(c.paces, func(p pace) bool { return p.reason == reason })
-	if i < 0 {
-		i = len(c.paces)
-		c.paces = append(c.paces, pace{reason: reason})
-	}
-	return &c.paces[i]
-}
-
-// reportHeld makes the held report of each reason whose pause is over: the reason may not come up
-// again.
-func (c *core[S]) reportHeld(now instant) {
-	for i := range c.paces {
-		if p := &c.paces[i]; p.n > 0 && now >= p.next {
-			r := *p.held
-			if age := now.sub(p.seen).Round(time.Second); age > 0 {
-				r.Note += fmt.Sprintf(" (%v ago)", age)
-			}
-			p.n-- // the report is not one of those held
-			c.release(p, r, now)
-		}
-	}
-}
-
-// release makes a report, which stands for the held reports as well.
-func (c *core[S]) release(p *pace, r Report, now instant) {
-	r.Held = p.n
-	p.n, p.held = 0, nil
-	p.pause = min(max(firstPause, pauseFactor*p.pause), longestPause)
-	p.next = now.add(p.pause)
-	c.todo.report(r)
-}
-
-// reportsDue returns when the next held report is due, or the list under way counts as hung.
-func (c *core[S]) reportsDue() instant {
-	at := never
-	for i := range c.paces {
-		if c.paces[i].n > 0 {
-			at = min(at, c.paces[i].next)
-		}
-	}
-	return min(at, c.listHangs())
-}
-
-// listHangs returns when the list under way is to be reported as hung; never if that was done.
-func (c *core[S]) listHangs() instant {
-	if !c.lists.inflight || c.paceOf(ReasonRelistHangs).seen > c.lists.began {
-		return never
-	}
-	return c.lists.began.add(c.cfg.RelistSlow).next()
-}
-
-// lookHanging reports, once, that the list under way hangs: its timeout may be minutes away, and
-// nothing else reports the hang until then.
-func (c *core[S]) lookHanging(now instant) {
-	if now >= c.listHangs() {
-		c.reportPaced(Report{
-			Reason: ReasonRelistHangs, Action: "Relist", Warning: true,
-			Note: fmt.Sprintf("a list of the runtime has not been answered for %v", now.sub(c.lists.began).Round(time.Millisecond)),
-		}, now)
-	}
-}
-
-// fifo is a queue over a slice.
-type fifo[T any] struct {
-	items []T
-	head  int
-}
-
-func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }
-func (q *fifo[T]) len() int { return len(q.items) - q.head }
-
-func (q *fifo[T]) front() (v T, ok bool) {
-	if q.head == len(q.items) {
-		return v, false
-	}
-	return q.items[q.head], true
-}
-
-// all yields the queue, front first.
-func (q *fifo[T]) all() iter.Seq[T] { return slices.Values(q.items[q.head:]) }
-
-// keep removes all other entries.
-func (q *fifo[T]) keep(kept func(T) bool) {
-	rest := slices.DeleteFunc(q.items[q.head:], func(v T) bool { return !kept(v) })
-	q.items = q.items[:q.head+len(rest)]
-}
-
-// pop removes the front, which must exist.
-func (q *fifo[T]) pop() T {
-	var zero T
-	v := q.items[q.head]
-	q.items[q.head] = zero
-	q.head++
-	if q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	} else if q.head > 1024 && q.head > len(q.items)/2 {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	return v
+// reset takes the period back to the base.
+func (s *schedule) reset(now instant) {
+	s.period = s.base
+	s.raised = now
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 // fakeAPI is client-go's fake with the controllers and kubelets that a Job needs. What a node does
 // is the begin of its name.
 type fakeAPI struct {
+	// venom is in messages and logs.
+	venom string
 	*fake.Clientset
 	mu   sync.Mutex // owns the fields below
 	job  *batch.Job
@@ -43,11 +46,13 @@ type fakeAPI struct {
 	most    int
 	removed bool
 	noPods  bool
-	logs    map[string]string
-	asking  sync.Mutex // owns asked, the pod whose log is read
-	asked   string
-	life    sync.WaitGroup
-	ended   context.Context
+	// forbidden refuses the configuration of every kubelet.
+	forbidden bool
+	logs      map[string]string
+	asking    sync.Mutex // owns asked, the pod whose log is read
+	asked     string
+	life      sync.WaitGroup
+	ended     context.Context
 }
 
 var (
@@ -126,7 +131,23 @@ func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
 }
 
 func (a *fakeAPI) cluster(*runOptions) (cluster, error) {
-	return cluster{fakeCore{a.CoreV1(), a}, a.BatchV1()}, nil
+	return cluster{core: fakeCore{a.CoreV1(), a}, batch: a.BatchV1(), configz: a.configz}, nil
+}
+
+// configz is a kubelet's configuration by the name of its node, as the kubelets 1.36.3 and 1.37.1
+// write it.
+func (a *fakeAPI) configz(_ context.Context, node string) ([]byte, error) {
+	switch {
+	case a.forbidden:
+		return nil, kubeerrors.NewForbidden(core.Resource("nodes/proxy"), node, errors.New("no rule"))
+	case strings.HasPrefix(node, "strange"):
+		return []byte("<html>"), nil
+	}
+	socket := "unix:///run/containerd/containerd.sock"
+	if strings.HasPrefix(node, "same") {
+		socket = "unix:///var/run/own/x.sock"
+	}
+	return fmt.Appendf(nil, `{"kubeletconfig":{"enableServer":true,"containerRuntimeEndpoint":%q,"imageServiceEndpoint":""}}`, socket), nil
 }
 
 // fakeCore and fakePods remember whose log is read: the fake's action has no name.
@@ -226,7 +247,7 @@ func (a *fakeAPI) update(name string, set func(p *core.Pod)) {
 func (a *fakeAPI) live(name, node string) {
 	kind, _, _ := strings.Cut(node, "-")
 	if kind == "pulls" {
-		waiting := core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}
+		waiting := core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image" + a.venom}}
 		a.update(name, func(p *core.Pod) { p.Status.ContainerStatuses = []core.ContainerStatus{{State: waiting}} })
 		return
 	}
@@ -250,7 +271,7 @@ func (a *fakeAPI) live(name, node string) {
 		phase = core.PodFailed
 	}
 	a.mu.Lock()
-	a.logs[name] = logOf(kind, node)
+	a.logs[name] = logOf(kind, node, a.venom)
 	a.mu.Unlock()
 	a.update(name, func(p *core.Pod) { p.Status.Phase = phase })
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // mostLog bounds the log read of each pod, in bytes. A result has some kilobytes.
@@ -81,14 +82,17 @@ func (c *conductor) run(ctx context.Context, job *batch.Job) error {
 		return fmt.Errorf("make the Job: %w", err)
 	}
 	c.report.Job = job.Namespace + "/" + job.Name
-	c.ended, c.outcomes, c.away = make([]bool, len(c.nodes)), make(chan outcome), make(map[string]bool)
+	c.ended = make([]bool, len(c.nodes))
+	c.outcomes = make(chan outcome)
+	c.away = make(map[string]bool)
 	whole, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer c.work.Wait()
 	defer stop()
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.observe(whole, working, job)
-	jobEnd, noPods := make(chan string, 1), make(chan error, 1)
+	jobEnd := make(chan string, 1)
+	noPods := make(chan error, 1)
 	c.work.Go(func() {
 		if why, err := c.follow(working, job); err != nil {
 			noPods <- err
@@ -127,7 +131,7 @@ func (c *conductor) end(o outcome) {
 		o.reason = "its kubelet stopped answering at " + o.away.Format(time.TimeOnly) + "; " + o.reason
 		c.away[c.nodes[o.index]] = true
 	}
-	c.report.add(c.nodes[o.index], o.result, o.reason)
+	c.report.add(c.nodes[o.index], o.result, printable.Text(o.reason))
 }
 
 // endAll ends every turn without an outcome.
@@ -164,7 +168,8 @@ func (c *conductor) observe(whole, working context.Context, job *batch.Job) {
 			c.begun.Add(1)
 			c.work.Go(func() {
 				o := outcome{index: index}
-				if o.result, o.reason = c.turn(working, pod, c.nodes[index]); o.result == nil {
+				o.result, o.reason = c.turn(working, pod, c.nodes[index])
+				if o.result == nil {
 					o.away = c.unready(working, c.nodes[index])
 				}
 				select {
@@ -337,7 +342,8 @@ func findResult(log []byte) (result *bench.Result, last string) {
 			found := new(bench.Result)
 			decoder := json.NewDecoder(bytes.NewReader(log))
 			if decoder.Decode(found) == nil && found.Schema == bench.Schema {
-				result, log = found, log[decoder.InputOffset():]
+				result = found
+				log = log[decoder.InputOffset():]
 				continue
 			}
 		}

@@ -27,6 +27,9 @@ const (
 	// socketAnnotation is kubeadm's, on nodes: the socket of the kubelet's runtime.
 	socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
 
+	// stateVariable names the folder in which pleg-bench records its runs, for those after them.
+	stateVariable = "PLEG_BENCH_STATE"
+
 	// startIn bounds the time from a pod's node to its start: scheduling and the image.
 	startIn = 2 * time.Minute
 	// aroundLoad bounds the time of a run besides its load: making pods, comparing, removing.
@@ -36,12 +39,6 @@ const (
 	// keepFor is when Kubernetes removes a finished Job that this program has not removed.
 	keepFor = 10 * time.Minute
 )
-
-// kubeletSockets are the usual sockets of kubelets' runtimes.
-var kubeletSockets = []string{
-	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock", "/run/k3s/containerd/containerd.sock",
-	"/run/k0s/containerd.sock", "/var/snap/microk8s/common/run/containerd.sock",
-}
 
 // socketPath returns the path of an endpoint, in one form for /run and /var/run.
 func socketPath(endpoint string) string {
@@ -105,9 +102,13 @@ func (o *runOptions) job(nodes int) *batch.Job {
 		},
 	}
 	spec := core.PodSpec{
-		RestartPolicy: core.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), DNSPolicy: core.DNSDefault,
-		TerminationGracePeriodSeconds: new(int64(terminateIn.Seconds())), SchedulingGates: []core.PodSchedulingGate{{Name: gate}},
-		SecurityContext: &core.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault}},
+		RestartPolicy:                 core.RestartPolicyNever,
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		DNSPolicy:                     core.DNSDefault,
+		TerminationGracePeriodSeconds: new(int64(terminateIn.Seconds())),
+		SchedulingGates:               []core.PodSchedulingGate{{Name: gate}},
+		SecurityContext:               &core.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault}},
 	}
 	mount := func(name, at string, readOnly bool, source core.VolumeSource) {
 		spec.Volumes = append(spec.Volumes, core.Volume{Name: name, VolumeSource: source})
@@ -116,12 +117,15 @@ func (o *runOptions) job(nodes int) *batch.Job {
 	mount("tmp", "/tmp", false, core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}})
 	if o.endpoint != "" {
 		// The socket and the logs are root's.
-		spec.SecurityContext.RunAsNonRoot, spec.SecurityContext.RunAsUser, spec.SecurityContext.RunAsGroup = nil, new(int64(0)), new(int64(0))
+		spec.SecurityContext.RunAsNonRoot = nil
+		spec.SecurityContext.RunAsUser = new(int64(0))
+		spec.SecurityContext.RunAsGroup = new(int64(0))
 		host := func(name, at string, readOnly bool, kind core.HostPathType) {
 			mount(name, at, readOnly, core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: at, Type: &kind}})
 		}
 		host("cri", path.Dir(strings.TrimPrefix(o.endpoint, "unix://")), true, core.HostPathDirectory)
 		host("logs", o.logDirectory, false, core.HostPathDirectoryOrCreate)
+		container.Env = append(container.Env, core.EnvVar{Name: stateVariable, Value: path.Join(o.logDirectory, "state")})
 	}
 	spec.Containers = []core.Container{container}
 	return &batch.Job{

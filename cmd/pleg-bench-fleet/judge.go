@@ -18,13 +18,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 )
 
-// Verdict is the worth of a fleet's event streams. docs/pleg-bench.md documents its JSON.
+// Verdict is the worth of a fleet's event streams. docs/json.md documents its JSON.
 type Verdict struct {
-	Schema        string    `json:"schema"`
-	Time          time.Time `json:"time"`
-	WindowSeconds float64   `json:"window_seconds"`
-	Worth         string    `json:"worth"`
-	Summary       string    `json:"summary"`
+	// Schema is pleg-bench/fleet-verdict/v1.
+	Schema string `json:"schema"`
+	// Time is the end of the window.
+	Time time.Time `json:"time"`
+	// WindowSeconds is its length.
+	WindowSeconds float64 `json:"window_seconds"`
+	// Worth is full, partial, none or untested.
+	Worth string `json:"worth"`
+	// Summary is the worth in words.
+	Summary string `json:"summary"`
 	Totals
 	// Groups are the nodes by runtime, version and the labels of --by.
 	Groups []Group `json:"groups"`
@@ -37,33 +42,48 @@ type Verdict struct {
 
 // Totals are sums over nodes. Each node is in a single class.
 type Totals struct {
-	Nodes       int `json:"nodes"`
-	Trusted     int `json:"trusted"`
-	Earning     int `json:"earning"`
-	Untested    int `json:"untested"`
-	Losing      int `json:"losing"`
-	Away        int `json:"away"`
+	// Nodes counts all nodes.
+	Nodes int `json:"nodes"`
+	// Trusted counts nodes whose stream has earned a long relist period.
+	Trusted int `json:"trusted"`
+	// Earning counts nodes whose stream has yet to earn it.
+	Earning int `json:"earning"`
+	// Untested counts nodes on which nothing happened.
+	Untested int `json:"untested"`
+	// Losing counts nodes that lost events.
+	Losing int `json:"losing"`
+	// Away counts nodes without a stream for some time.
+	Away int `json:"away"`
+	// Unsupported counts nodes with a runtime without events.
 	Unsupported int `json:"unsupported"`
-	Polling     int `json:"polling"`
-	Silent      int `json:"silent"`
+	// Polling counts nodes that poll as asked.
+	Polling int `json:"polling"`
+	// Silent counts nodes without metrics.
+	Silent int `json:"silent"`
 	// TrustedShare is the share of trusted nodes.
 	TrustedShare float64 `json:"trusted_share"`
-	// Missed and Unheard are starts and exits found by lists only, with and without a stream.
-	Missed   int `json:"missed"`
-	Unheard  int `json:"unheard"`
+	// Missed counts starts and exits found by lists alone, with a stream.
+	Missed int `json:"missed"`
+	// Unheard counts those without a stream.
+	Unheard int `json:"unheard"`
+	// Received counts events received.
 	Received int `json:"received"`
-	// Lists were made; ListsPolled would have been made by a list a second. SavedShare is the
-	// difference in relation to the latter.
-	Lists       int     `json:"lists"`
-	ListsPolled int     `json:"lists_polled"`
-	SavedShare  float64 `json:"saved_share"`
+	// Lists counts the lists that were made.
+	Lists int `json:"lists"`
+	// ListsPolled counts the lists that one a second would have made.
+	ListsPolled int `json:"lists_polled"`
+	// SavedShare is the share of those that were not made.
+	SavedShare float64 `json:"saved_share"`
 }
 
 // Group is the nodes with a version of a runtime.
 type Group struct {
-	Runtime string            `json:"runtime"`
-	Version string            `json:"version"`
-	Labels  map[string]string `json:"labels"`
+	// Runtime is the runtime's name.
+	Runtime string `json:"runtime"`
+	// Version is the runtime's.
+	Version string `json:"version"`
+	// Labels are those of --by.
+	Labels map[string]string `json:"labels"`
 	Totals
 	// PeriodSeconds is the median of the relist periods.
 	PeriodSeconds float64 `json:"relist_period_seconds"`
@@ -73,16 +93,25 @@ type Group struct {
 
 // NamedNode is a node to look at.
 type NamedNode struct {
-	Node    string `json:"node"`
+	// Node is the node's name.
+	Node string `json:"node"`
+	// Runtime is the runtime's name.
 	Runtime string `json:"runtime"`
+	// Version is the runtime's.
 	Version string `json:"version"`
-	// Class is one of the names in [Totals].
-	Class         string  `json:"class"`
-	Reason        string  `json:"reason"`
-	Missed        int     `json:"missed"`
-	Unheard       int     `json:"unheard"`
-	Received      int     `json:"received"`
-	Lists         int     `json:"lists"`
+	// Class is a class of the counts of nodes, such as losing.
+	Class string `json:"class"`
+	// Reason says why the node is named.
+	Reason string `json:"reason"`
+	// Missed counts starts and exits found by lists alone, with a stream.
+	Missed int `json:"missed"`
+	// Unheard counts those without a stream.
+	Unheard int `json:"unheard"`
+	// Received counts events received.
+	Received int `json:"received"`
+	// Lists counts the lists that were made.
+	Lists int `json:"lists"`
+	// PeriodSeconds is the relist period.
 	PeriodSeconds float64 `json:"relist_period_seconds"`
 }
 
@@ -105,7 +134,8 @@ const slowToEarn = 10 * time.Minute
 
 // classify returns the class of a node, and why the node is named, if it is.
 func (n *node) classify(trustedFrom time.Duration) (class, reason string) {
-	missed, unheard := count(n.missed), count(n.unheard)
+	missed := count(n.missed)
+	unheard := count(n.unheard)
 	switch {
 	case n.silent != "":
 		return silent, n.silent
@@ -142,7 +172,14 @@ func changes(n int) string { return bench.Count(n, "start or exit", "starts and 
 // in returns the number of nodes in a class.
 func (t *Totals) in(class string) *int {
 	return map[string]*int{
-		losing: &t.Losing, away: &t.Away, silent: &t.Silent, unsupported: &t.Unsupported, earning: &t.Earning, polling: &t.Polling, untested: &t.Untested, trusted: &t.Trusted,
+		losing:      &t.Losing,
+		away:        &t.Away,
+		silent:      &t.Silent,
+		unsupported: &t.Unsupported,
+		earning:     &t.Earning,
+		polling:     &t.Polling,
+		untested:    &t.Untested,
+		trusted:     &t.Trusted,
 	}[class]
 }
 
@@ -163,12 +200,19 @@ func (t *Totals) add(n *node, class string) {
 
 // judge sums nodes up.
 func judge(nodes []*node, at time.Time, window, trustedFrom time.Duration) *Verdict {
-	v := &Verdict{Schema: "pleg-bench/fleet-verdict/v1", Time: at.UTC(), WindowSeconds: window.Seconds(), Groups: []Group{}, Named: []NamedNode{}}
+	v := &Verdict{
+		Schema:        "pleg-bench/fleet-verdict/v1",
+		Time:          at.UTC(),
+		WindowSeconds: window.Seconds(),
+		Groups:        []Group{},
+		Named:         []NamedNode{},
+	}
 	groups := make(map[string]*Group)
 	for _, n := range nodes {
 		class, reason := n.classify(trustedFrom)
 		v.add(n, class)
-		runtime, version := cmp.Or(n.runtime, "unknown runtime"), n.version
+		runtime := cmp.Or(n.runtime, "unknown runtime")
+		version := n.version
 		key := fmt.Sprint(runtime, "\x00", version, "\x00", n.labels)
 		g := groups[key]
 		if g == nil {
@@ -184,14 +228,23 @@ func judge(nodes []*node, at time.Time, window, trustedFrom time.Duration) *Verd
 		}
 		if reason != "" {
 			v.Named = append(v.Named, NamedNode{
-				Node: n.name, Runtime: runtime, Version: version, Class: class, Reason: reason, Missed: count(n.missed), Unheard: count(n.unheard),
-				Received: count(n.received), Lists: count(n.lists), PeriodSeconds: n.period,
+				Node:          n.name,
+				Runtime:       runtime,
+				Version:       version,
+				Class:         class,
+				Reason:        reason,
+				Missed:        count(n.missed),
+				Unheard:       count(n.unheard),
+				Received:      count(n.received),
+				Lists:         count(n.lists),
+				PeriodSeconds: n.period,
 			})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[key]
-		if slices.Sort(g.periods); len(g.periods) > 0 {
+		slices.Sort(g.periods)
+		if len(g.periods) > 0 {
 			g.PeriodSeconds = g.periods[len(g.periods)/2]
 		}
 		v.Groups = append(v.Groups, *g)
@@ -230,7 +283,7 @@ func (v *Verdict) conclude() {
 			v.Summary += fmt.Sprintf("; %d %s", part.n, part.does)
 		}
 	}
-	v.Summary += fmt.Sprintf(". %d lists of the runtimes were made, and %d would have been at one a second: %.3g %% less", v.Lists, v.ListsPolled, 100*v.SavedShare)
+	v.Summary += fmt.Sprintf(". %s of the runtimes made, and %d would have been at one a second: %.3g %% less", bench.Count(v.Lists, "list was", "lists were"), v.ListsPolled, 100*v.SavedShare)
 }
 
 // mostNamed is the number of nodes that a document names.
@@ -246,10 +299,12 @@ func (v *Verdict) Document() bench.Document {
 	streams := bench.Table{Title: "streams"}
 	work := bench.Table{Title: "events and lists", Columns: []string{"received", "missed", "unheard", "lists", "at 1/s", "saved", "period"}}
 	add := func(name string, t Totals, period string) {
-		cells, columns := []string{fmt.Sprint(t.Nodes)}, []string{"nodes"}
+		cells := []string{fmt.Sprint(t.Nodes)}
+		columns := []string{"nodes"}
 		for _, class := range slices.Backward(classes) {
 			if *v.in(class) > 0 || class == trusted || class == losing {
-				cells, columns = append(cells, fmt.Sprint(*t.in(class))), append(columns, class)
+				cells = append(cells, fmt.Sprint(*t.in(class)))
+				columns = append(columns, class)
 			}
 		}
 		streams.Columns = columns

@@ -13,22 +13,31 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// LoadReport is the outcome of a load on a fleet. docs/pleg-bench.md documents its JSON.
+// LoadReport is the outcome of a load on a fleet. docs/json.md documents its JSON.
 type LoadReport struct {
-	Schema string    `json:"schema"`
-	Time   time.Time `json:"time"`
+	// Schema is pleg-bench/fleet-run/v1.
+	Schema string `json:"schema"`
+	// Time is the begin.
+	Time time.Time `json:"time"`
 	// Job is the namespace and the name of the removed Job.
-	Job         string `json:"job"`
-	OK          bool   `json:"ok"`
-	Interrupted bool   `json:"interrupted"`
-	// Finished counts the nodes with an outcome, Passed those whose run passed.
+	Job string `json:"job"`
+	// OK is the verdict.
+	OK bool `json:"ok"`
+	// Interrupted is true if the user ended it.
+	Interrupted bool `json:"interrupted"`
+	// Finished counts the nodes with an outcome.
 	Finished int `json:"nodes"`
-	Passed   int `json:"passed"`
+	// Passed counts those whose run passed.
+	Passed int `json:"passed"`
 	LoadSums
+	// Groups are the runs by version of a runtime.
 	Groups []*LoadGroup `json:"groups"`
 	// Failed are the nodes whose run failed, or that have no result.
-	Failed  []NodeReason `json:"failed"`
+	Failed []NodeReason `json:"failed"`
+	// LeftOut are the nodes without a run.
 	LeftOut []NodeReason `json:"left_out"`
+	// RuntimeUnknown counts the nodes under load whose kubelet did not tell its runtime.
+	RuntimeUnknown int `json:"runtime_unknown"`
 	// LeftBehind are the pods that were still there in the end.
 	LeftBehind []string `json:"left_behind"`
 
@@ -37,37 +46,56 @@ type LoadReport struct {
 
 // LoadSums are sums over the runs with a result, passed or not.
 type LoadSums struct {
-	Results    int `json:"results"`
-	Changes    int `json:"changes"`
-	Missed     int `json:"missed"`
+	// Results counts the results.
+	Results int `json:"results"`
+	// Changes counts starts, exits and removals.
+	Changes int `json:"changes"`
+	// Missed counts starts and exits found by a read without an event.
+	Missed int `json:"missed"`
+	// Duplicates counts events delivered twice.
 	Duplicates int `json:"duplicates"`
+	// OutOfOrder counts events delivered after an event of a later state.
 	OutOfOrder int `json:"out_of_order"`
+	// Mismatches counts pods that differ in the end.
 	Mismatches int `json:"mismatches"`
+	// StaleReads counts answers behind what the load knew.
 	StaleReads int `json:"stale_reads"`
-	// Latency, EventLatency and Freshness are each the worst of the runs.
-	Latency      bench.LatencyResult `json:"latency_seconds"`
+	// Latency is the worst of the runs, from the change to the delivery on Watch.
+	Latency bench.LatencyResult `json:"latency_seconds"`
+	// EventLatency is the worst of the runs, from the runtime's stamp of an event on.
 	EventLatency bench.LatencyResult `json:"event_latency_seconds"`
-	Freshness    bench.LatencyResult `json:"freshness_seconds"`
+	// Freshness is the worst of the runs, of how long GetNewerThan(now) took.
+	Freshness bench.LatencyResult `json:"freshness_seconds"`
 }
 
 // LoadGroup is the runs on a version of a runtime.
 type LoadGroup struct {
+	// Runtime is the runtime's name.
 	Runtime string `json:"runtime"`
+	// Version is the runtime's.
 	Version string `json:"version"`
-	Passed  int    `json:"passed"`
+	// Passed counts the runs that passed.
+	Passed int `json:"passed"`
 	LoadSums
 }
 
 // NodeReason is a node, and the reason to name it.
 type NodeReason struct {
-	Node   string `json:"node"`
+	// Node is the node's name.
+	Node string `json:"node"`
+	// Reason says why it is named.
 	Reason string `json:"reason"`
 }
 
 func newLoadReport(began time.Time, left []NodeReason) *LoadReport {
 	return &LoadReport{
-		Schema: "pleg-bench/fleet-run/v1", Time: began.UTC(), Groups: []*LoadGroup{}, Failed: []NodeReason{},
-		LeftOut: append([]NodeReason{}, left...), LeftBehind: []string{}, groups: make(map[[2]string]*LoadGroup),
+		Schema:     "pleg-bench/fleet-run/v1",
+		Time:       began.UTC(),
+		Groups:     []*LoadGroup{},
+		Failed:     []NodeReason{},
+		LeftOut:    append([]NodeReason{}, left...),
+		LeftBehind: []string{},
+		groups:     make(map[[2]string]*LoadGroup),
 	}
 }
 
@@ -158,9 +186,11 @@ func (r *LoadReport) Document() bench.Document {
 	}
 	switch {
 	case r.OK:
-		d.Verdict, d.Tone = fmt.Sprintf("PASS: the runs on all of %s passed.", bench.Count(r.Finished, "node")), bench.Good
+		d.Verdict = fmt.Sprintf("PASS: the runs on all of %s passed.", bench.Count(r.Finished, "node"))
+		d.Tone = bench.Good
 	case r.Interrupted:
-		d.Verdict, d.Tone = fmt.Sprintf("NO VERDICT: interrupted; %d nodes had passed.", r.Passed), bench.Neutral
+		d.Verdict = fmt.Sprintf("NO VERDICT: interrupted; %s had passed.", bench.Count(r.Passed, "node"))
+		d.Tone = bench.Neutral
 	default:
 		d.Verdict = fmt.Sprintf("FAIL: %d of %s passed.", r.Passed, bench.Count(r.Finished, "node"))
 	}

@@ -13,6 +13,7 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -41,9 +42,12 @@ and Prometheus keeps its metrics.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cli.Prepare(root, commit)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		cli.SetLogger(cmd.ErrOrStderr(), slog.LevelWarn) // the API server's warnings
+	}
 	root.AddCommand(newVerdict(), newRun((*runOptions).connect))
 	return root
 }
 
 // outputHelp is the help of --output.
-const outputHelp = "text or json; json is documented in docs/pleg-bench.md"
+const outputHelp = "text or json; json is documented in docs/json.md"

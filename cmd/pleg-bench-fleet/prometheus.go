@@ -58,19 +58,19 @@ func (s source) read(ctx context.Context) ([]*node, error) {
 	each := func(query string, create bool, set func(n *node, labels model.Metric, v float64)) error {
 		value, warnings, _, err := s.api.Query(ctx, query, at)
 		if err != nil {
-			return fmt.Errorf("a query of Prometheus failed: %w\nThe query: %s", err, query)
+			return fmt.Errorf("a query of Prometheus failed: %w (the query: %s)", err, query)
 		}
 		for _, w := range warnings {
 			s.warn(w)
 		}
 		vector, ok := value.(model.Vector)
 		if !ok {
-			return fmt.Errorf("a query of Prometheus gave a %s, not a vector\nThe query: %s", value.Type(), query)
+			return fmt.Errorf("a query of Prometheus gave a %s, not a vector (the query: %s)", value.Type(), query)
 		}
 		for _, sample := range vector {
 			name := string(sample.Metric[model.LabelName(s.nodeLabel)])
 			if name == "" {
-				return fmt.Errorf("a series has no label %s: name the label that holds the node with --node-label, such as instance\nThe query: %s", s.nodeLabel, query)
+				return fmt.Errorf("a series has no label %s: name the label that holds the node with --node-label, such as instance (the query: %s)", s.nodeLabel, query)
 			}
 			n := nodes[name]
 			if n == nil && !create {
@@ -100,7 +100,8 @@ func (s source) read(ctx context.Context) ([]*node, error) {
 		return "sum by (" + by + ") (" + strings.Join(names, " or ") + ")"
 	}
 	group := func(n *node, labels model.Metric) {
-		n.runtime, n.version = string(labels["runtime"]), string(labels["version"])
+		n.runtime = string(labels["runtime"])
+		n.version = string(labels["version"])
 	}
 	stamps := fmt.Sprintf("_over_time(timestamp(%s)[%s:%s])", series(present), window, step)
 	for _, q := range []struct {
@@ -112,7 +113,10 @@ func (s source) read(ctx context.Context) ([]*node, error) {
 		{"max by (" + by + ") (last_over_time(" + series(present) + "[" + window + "]))", true, func(n *node, _ model.Metric, _ float64) {
 			n.silent = "its metrics ended within the window"
 		}},
-		{"min by (" + by + ") (" + series(present) + ")", true, func(n *node, _ model.Metric, v float64) { n.period, n.silent = v, "" }},
+		{"min by (" + by + ") (" + series(present) + ")", true, func(n *node, _ model.Metric, v float64) {
+			n.period = v
+			n.silent = ""
+		}},
 		{"max by (" + by + ", runtime, version) (last_over_time(" + series("evented_pleg_runtime_info") + "[" + window + "]))", false,
 			func(n *node, labels model.Metric, _ float64) { group(n, labels); n.runtimes++ }},
 		{"max by (" + by + ", runtime, version) (" + series("evented_pleg_runtime_info") + ")", false,

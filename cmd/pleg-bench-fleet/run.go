@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // runOptions are the flags of run.
@@ -56,7 +56,9 @@ func newRun(connect func(*runOptions) (cluster, error)) *cobra.Command {
 		Long: `run makes one Indexed Job with a pod on each chosen node, which runs "pleg-bench
 run", and merges the results: on the fake runtime inside the pod, or, with
 --endpoint, on a runtime beside that of the kubelet. It never uses the kubelet's
-own runtime, where the kubelet would remove the load's pods.
+own runtime, where the kubelet would remove the load's pods: it asks each
+kubelet for its runtime (nodes/proxy), and a pod that finds itself on the
+endpoint's runtime makes no load.
 
 Nodes with the annotation or taint evented-pleg.io/no-load, with a taint that
 keeps pods away, or not ready, are left out and named. At most --at-once nodes
@@ -78,7 +80,7 @@ failed.`,
       --dry-run`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.output.Check(new(LoadReport)); err != nil {
+			if err := o.output.Check(new(LoadReport), nil); err != nil {
 				return err
 			}
 			if err := o.validate(); err != nil {
@@ -142,7 +144,7 @@ func (o *runOptions) validate() error {
 		}
 	case !strings.HasPrefix(socket, "/") || strings.Count(socket, "/") < 2:
 		bad("--endpoint %s: name a socket in a folder of its own, such as unix:///run/bench/containerd.sock", o.endpoint)
-	case slices.Contains(kubeletSockets, socket):
+	case slices.Contains(cli.RuntimeSockets, socket):
 		bad("--endpoint %s: a kubelet uses this runtime, and would remove the load's pods: start a second runtime on the nodes", o.endpoint)
 	case o.image == "":
 		bad("--image is missing: with --endpoint, name an image that the runtime has")
@@ -160,6 +162,8 @@ func (o *runOptions) validate() error {
 type cluster struct {
 	core  coreclient.CoreV1Interface
 	batch batchclient.BatchV1Interface
+	// configz returns the effective configuration of a node's kubelet, through the API server.
+	configz func(ctx context.Context, node string) ([]byte, error)
 }
 
 // connect reads the kubeconfig.
@@ -170,13 +174,19 @@ func (o *runOptions) connect() (c cluster, err error) {
 	if err != nil {
 		return c, cli.Usagef("--kubeconfig: %w", err)
 	}
-	config.UserAgent, config.QPS, config.Burst = "pleg-bench-fleet", 50, 100
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.UserAgent = "pleg-bench-fleet"
+	config.QPS = 50
+	config.Burst = 100
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	if c.core, err = coreclient.NewForConfig(config); err == nil {
 		c.batch, err = batchclient.NewForConfig(config)
 	}
 	if err != nil {
 		return c, cli.Usagef("--kubeconfig: %w", err)
+	}
+	c.configz = func(ctx context.Context, node string) ([]byte, error) {
+		return c.core.RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").DoRaw(ctx)
 	}
 	return c, nil
 }
@@ -190,7 +200,8 @@ func (c cluster) list(ctx context.Context, selector string) (nodes []core.Node, 
 			return nil, fmt.Errorf("list the nodes: %w", err)
 		}
 		nodes = append(nodes, page.Items...)
-		if options.Continue = page.Continue; options.Continue == "" {
+		options.Continue = page.Continue
+		if options.Continue == "" {
 			return nodes, nil
 		}
 	}
@@ -203,6 +214,16 @@ func (o *runOptions) run(cmd *cobra.Command, c cluster) error {
 		return err
 	}
 	chosen, left := choose(nodes, o.endpoint)
+	unknown := 0
+	if o.endpoint != "" {
+		g := c.guard(ctx, chosen, o.endpoint)
+		chosen = g.chosen
+		left = append(left, g.left...)
+		unknown = g.unknown
+		if notice := g.notice(); notice != "" {
+			cmd.PrintErrln(printable.Text(notice))
+		}
+	}
 	if len(chosen) == 0 {
 		reason := ""
 		if len(left) > 0 {
@@ -215,17 +236,27 @@ func (o *runOptions) run(cmd *cobra.Command, c cluster) error {
 	}
 	job := o.job(len(chosen))
 	if o.dryRun {
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(job)
+		return printable.WriteJSON(cmd.OutOrStdout(), job, "  ")
 	}
 	began := time.Now()
 	loaded := newLoadReport(began, left)
-	conductor := &conductor{cluster: c, options: o, nodes: chosen, report: loaded, line: cli.NewLine(cmd.ErrOrStderr())}
+	loaded.RuntimeUnknown = unknown
+	conductor := &conductor{
+		cluster: c,
+		options: o,
+		nodes:   chosen,
+		report:  loaded,
+		line:    cli.NewLine(cmd.ErrOrStderr()),
+	}
 	err = conductor.run(ctx, job)
 	if loaded.Job == "" {
 		return err
 	}
 	loaded.conclude(ctx.Err() != nil)
-	return o.output.Write(cmd, report.Saved{Kind: "fleet run", Began: began, Setup: cli.Setup(cmd), Result: loaded}, loaded.OK, err)
+	return o.output.Write(cmd, report.Saved{
+		Kind:   "fleet run",
+		Began:  began,
+		Setup:  cli.Setup(cmd),
+		Result: loaded,
+	}, loaded.OK, err)
 }

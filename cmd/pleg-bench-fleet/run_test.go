@@ -31,14 +31,14 @@ func latency(node string) bench.LatencyResult {
 }
 
 // logOf is the log of a pod's end, in which standard error is mixed with standard output.
-func logOf(kind, node string) string {
-	r := bench.Result{Schema: bench.Schema, OK: kind != "bad", Runtime: bench.RuntimeResult{Name: "containerd", Version: "v2"}, Load: bench.LoadResult{Changes: 7}}
+func logOf(kind, node, venom string) string {
+	r := bench.Result{Schema: bench.Schema, OK: kind != "bad", Runtime: bench.RuntimeResult{Name: "containerd", Version: "v2" + venom}, Load: bench.LoadResult{Changes: 7}}
 	r.Latency = latency(node)
 	switch kind {
 	case "refused":
-		return "pleg-bench: the runtime at unix:///run/x/y.sock holds 3 pods that pleg-bench has not made\n"
+		return "pleg-bench: the runtime at unix:///run/x/y.sock holds 3 pods that pleg-bench has not made" + venom + "\n"
 	case "bad":
-		r.Events.Missed, r.Failures = 2, []string{"1 events were delivered twice"}
+		r.Events.Missed, r.Failures = 2, []string{"1 events were delivered twice" + venom}
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *fakeAPI) load(ctx context.Context, args ...string) (r *LoadReport, text
 	cmd.SetErr(&errs)
 	err = cmd.ExecuteContext(ctx)
 	r = new(LoadReport)
-	if e := json.Unmarshal(out.Bytes(), r); e != nil && out.Len() > 0 {
+	if e := json.Unmarshal(out.Bytes(), r); e != nil && bytes.HasPrefix(out.Bytes(), []byte("{")) {
 		panic(e)
 	}
 	return r, out.String() + errs.String(), err
@@ -183,6 +183,35 @@ func TestRunFails(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}, "good-1")
+}
+
+// TestGuard leaves out the nodes whose kubelet uses the endpoint, by the kubelet's configuration,
+// and reports those that do not tell.
+func TestGuard(t *testing.T) {
+	load := []string{"--endpoint", "unix:///run/own/x.sock", "--image", "y"}
+	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
+		r, text, err := a.load(ctx, load...)
+		left := fmt.Sprint(r.LeftOut)
+		if err != nil || r.Finished != 2 || r.RuntimeUnknown != 1 || a.placed["same-1"] != 0 {
+			t.Errorf("%v: %s", err, text)
+		}
+		testkit.Says(t, "left out", left, "same-1 the endpoint is the kubelet's runtime, by the kubelet's configuration")
+		testkit.Says(t, "the notice", text, "the runtime of 1 of 2 kubelets is not known, as of strange-1: its configz is no JSON")
+	}, "good-1", "same-1", "strange-1")
+	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
+		a.forbidden = true
+		r, text, err := a.load(ctx, load...)
+		if err != nil || r.RuntimeUnknown != 2 || r.Finished != 2 {
+			t.Errorf("%v: %s", err, text)
+		}
+		testkit.Says(t, "the notice", text, "the runtime of 2 of 2 kubelets is not known", "forbidden", "refuses it")
+	}, "good-1", "good-2")
+	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
+		_, _, err := a.load(ctx, load...)
+		if err == nil || !strings.Contains(err.Error(), "by the kubelet's configuration") || a.job != nil {
+			t.Errorf("%v, want no Job", err)
+		}
+	}, "same-1")
 }
 
 // TestJob looks at the Job that would be made.

@@ -19,8 +19,10 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // verdictOptions are the flags of verdict.
@@ -55,7 +57,7 @@ It exits with 1 if no node has delivered metrics, and with 3 if --expect failed.
       --expect missed=0 --expect 'trusted_share>0.99'`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.output.Check(new(Verdict)); err != nil {
+			if err := o.output.Check(new(Verdict), nil); err != nil {
 				return err
 			}
 			if err := o.validate(); err != nil {
@@ -121,7 +123,9 @@ func (o *verdictOptions) run(cmd *cobra.Command) error {
 		return cli.Usagef("--prometheus %s: %w", o.prometheus, err)
 	}
 	o.api = prometheus.NewAPI(client)
-	o.warn = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "pleg-bench fleet: Prometheus warns: %s\n", text) }
+	o.warn = func(text string) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "pleg-bench fleet: Prometheus warns: %s\n", printable.Text(text))
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
 	defer cancel()
 	nodes, err := o.read(ctx)
@@ -130,10 +134,15 @@ func (o *verdictOptions) run(cmd *cobra.Command) error {
 	}
 	v := judge(nodes, began, o.window, o.trusted)
 	if v.Nodes == v.Silent {
-		return fmt.Errorf("no node has metrics of pleg-bench watch in Prometheus at %s (%d nodes without): is the DaemonSet scraped, "+
-			"and do --selector and --node-label fit?", o.prometheus, v.Silent)
+		return fmt.Errorf("no node has metrics of pleg-bench watch in Prometheus at %s (%s without): is the DaemonSet scraped, "+
+			"and do --selector and --node-label fit?", o.prometheus, bench.Count(v.Silent, "node"))
 	}
-	return o.output.Write(cmd, report.Saved{Kind: "fleet verdict", Began: began, Setup: cli.Setup(cmd), Result: v}, true, nil)
+	return o.output.Write(cmd, report.Saved{
+		Kind:   "fleet verdict",
+		Began:  began,
+		Setup:  cli.Setup(cmd),
+		Result: v,
+	}, true, nil)
 }
 
 // bearer sends a token with each request.

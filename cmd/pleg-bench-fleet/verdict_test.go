@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
@@ -143,7 +144,7 @@ func TestClasses(t *testing.T) {
 	}
 	v := judge(many, time.Now(), time.Hour, 30*time.Second)
 	text := new(bytes.Buffer)
-	testkit.Check(t, v.Document().WriteText(text))
+	testkit.Check(t, v.Document().WriteText(text, bench.Columns))
 	if v.Missed != 4950 || v.Lists != 90_000 || v.ListsPolled != 360_000 || v.SavedShare != 0.75 || v.Upgraded != 50 || len(v.Named) != 100 || v.Named[0].Missed != 99 {
 		t.Errorf("%+v", v.Totals)
 	}

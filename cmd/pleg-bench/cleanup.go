@@ -15,9 +15,11 @@ func newCleanup(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove what killed runs have left on a runtime",
-		Long: `cleanup removes the pods, by their label evented-pleg.io/bench-run, and the log
-folders of runs and stress tests whose process has ended. No other pod is
-touched. The next run does the same before it begins.`,
+		Long: `cleanup removes the pods of runs and stress tests whose process has ended:
+those with the label evented-pleg.io/bench-run and with a UID of the same run,
+which no Kubernetes pod has. It removes the log folders that these runs have
+recorded in /run/pleg-bench, or where $PLEG_BENCH_STATE says, and nothing else.
+The next run does the same before it begins.`,
 		Example: `  pleg-bench cleanup --endpoint unix:///run/own/containerd.sock --dry-run
   pleg-bench cleanup --endpoint unix:///run/own/containerd.sock
   pleg-bench cleanup --endpoint unix:///run/own/containerd.sock --run lq3x0a9k`,

@@ -62,7 +62,7 @@ Options in which A and B differ are named.`,
 			if len(d.Tables) == 0 {
 				return fmt.Errorf("%s: no benchmark is in both; for the two PLEGs of one run, keep it with --compare", strings.Join(args, ", "))
 			}
-			return d.WriteText(s.out)
+			return d.WriteText(s.out, cli.Columns(s.out))
 		},
 	}
 }
@@ -163,7 +163,8 @@ func compare(a, b *measured) bench.Document {
 		for _, w := range slices.Concat(warnings...) {
 			i := slices.Index(d.Story, w.Error())
 			if i < 0 {
-				i, d.Story = len(d.Story), append(d.Story, w.Error())
+				i = len(d.Story)
+				d.Story = append(d.Story, w.Error())
 			}
 			if mark := superscript(i + 1); !strings.Contains(marks, mark) {
 				marks += " " + mark
@@ -178,8 +179,10 @@ func compare(a, b *measured) bench.Document {
 				continue
 			}
 			thresholds := benchmath.DefaultThresholds
-			x, y := benchmath.NewSample(a.values[name][unit], &thresholds), benchmath.NewSample(b.values[name][unit], &thresholds)
-			sx, sy := benchmath.AssumeNothing.Summary(x, 0.95), benchmath.AssumeNothing.Summary(y, 0.95)
+			x := benchmath.NewSample(a.values[name][unit], &thresholds)
+			y := benchmath.NewSample(b.values[name][unit], &thresholds)
+			sx := benchmath.AssumeNothing.Summary(x, 0.95)
+			sy := benchmath.AssumeNothing.Summary(y, 0.95)
 			c := benchmath.AssumeNothing.Compare(x, y)
 			show := func(s benchmath.Summary) string {
 				return fmt.Sprintf("%s ± %s", benchunit.Scale(s.Center, benchunit.ClassOf(unit)), strings.TrimPrefix(s.PctRangeString(), "± "))

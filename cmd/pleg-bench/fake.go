@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -20,10 +23,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 func newFake(s streams) *cobra.Command {
@@ -87,10 +92,17 @@ A container of another one is refused, as real runtimes do, until it was pulled
 			if life < 0 || !(rate >= 0) || math.IsInf(rate, 0) {
 				return cli.Usagef("--life %v, --rate %v: use numbers that are not negative", life, rate)
 			}
-			if socket, err = filepath.Abs(socket); err != nil {
+			socket, err = absolute(socket)
+			if err != nil {
 				return cli.Usagef("--socket: %w", err)
 			}
-			rt, err := fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: faults, Seed: fake.seed, HistoryLimit: historyLimit})
+			socket = strings.TrimPrefix(socket, "unix://")
+			rt, err := fakeruntime.New(fakeruntime.Config{
+				Profile:      profile,
+				Faults:       faults,
+				Seed:         fake.seed,
+				HistoryLimit: historyLimit,
+			})
 			if err != nil {
 				return cli.Usage(err)
 			}
@@ -107,17 +119,25 @@ A container of another one is refused, as real runtimes do, until it was pulled
 			churned <- nil
 			config := fakeproc.Config{Socket: socket, Runtime: rt}
 			if isChild {
-				config.In, config.Out = s.in, s.out
+				config.In = s.in
+				config.Out = s.out
 			}
 			config.Ready = func() {
 				if isChild {
 					return
 				}
-				fmt.Fprintf(s.err, "%s %s as %s, with %d pods and seed %d, on unix://%s. Ctrl-C ends it.\n",
-					rt.Profile().RuntimeName, rt.Profile().RuntimeVersion, fake.profile, pods, fake.seed, socket)
+				fmt.Fprintf(s.err, "%s %s as %s, with %s and seed %d, on unix://%s. Ctrl-C ends it.\n",
+					rt.Profile().RuntimeName, rt.Profile().RuntimeVersion, fake.profile, bench.Count(pods, "pod"), fake.seed, socket)
 				if rate > 0 {
 					<-churned
-					go func() { churned <- churn(ctx, socket, max(pods, 1), max(containers, 1), rate, fake.seed) }()
+					load := churnLoad{
+						Socket:     socket,
+						Pods:       max(pods, 1),
+						Containers: max(containers, 1),
+						Rate:       rate,
+						Seed:       fake.seed,
+					}
+					go func() { churned <- load.run(ctx, s.err) }()
 				}
 			}
 			err = fakeproc.Serve(ctx, config)
@@ -158,21 +178,67 @@ func writeFaults(w io.Writer) error {
 	return nil
 }
 
-// churn makes pods on the runtime behind the socket and changes them until ctx ends.
-func churn(ctx context.Context, socket string, pods, containers int, rate float64, seed uint64) error {
-	conn, err := load.Connect(socket)
+// churnLoad is a load on a fake runtime, which may fail, hang and lose what it is asked for: the
+// load goes on.
+type churnLoad struct {
+	// Socket is the runtime's.
+	Socket           string
+	Pods, Containers int
+	// Rate is the intended number of changes a second.
+	Rate float64
+	Seed uint64
+}
+
+const (
+	// churnCallTimeout bounds the load's calls: faults may hang them.
+	churnCallTimeout = 2 * time.Second
+	// churnQuiet is how long the load may change nothing before it says so.
+	churnQuiet = 5 * time.Second
+)
+
+// run makes pods and changes them until ctx ends. It tells of pods that cannot be made, and of
+// times in which nothing could be changed.
+func (c churnLoad) run(ctx context.Context, told io.Writer) error {
+	conn, err := load.Connect(c.Socket)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	driver := load.New(load.Config{
-		Conn: conn, RunID: "churn" + strconv.FormatInt(time.Now().UnixMilli(), 36), Pods: pods, Containers: containers, Rate: rate, Seed: seed,
-		Image: run.FakeImage, Logger: klog.FromContext(ctx),
-		LogDirectory: filepath.Join(filepath.Dir(socket), "logs"), // the fake runtime writes none
+		Conn:        conn,
+		RunID:       "churn" + strconv.FormatInt(time.Now().UnixMilli(), 36),
+		Pods:        c.Pods,
+		Containers:  c.Containers,
+		Rate:        c.Rate,
+		Seed:        c.Seed,
+		Image:       run.FakeImage,
+		CallTimeout: churnCallTimeout,
+		Logger:      klog.FromContext(ctx),
+		// The fake runtime writes no logs.
+		LogDirectory: filepath.Join(filepath.Dir(c.Socket), "logs"),
 	})
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { c.tellQuiet(ctx, driver, told) })
 	if err := driver.Setup(ctx); err != nil && ctx.Err() == nil {
-		return err
+		fmt.Fprintf(told, "not all pods could be made yet, and the load goes on: %s\n", printable.Text(err.Error()))
 	}
 	driver.Run(ctx, math.MaxInt64)
 	return nil
+}
+
+// tellQuiet tells of each time in which the load has changed nothing, with what fails.
+func (c churnLoad) tellQuiet(ctx context.Context, driver *load.Driver, told io.Writer) {
+	last := driver.Stats().Changes
+	for bench.Sleep(ctx, churnQuiet) == nil {
+		stats := driver.Stats()
+		if stats.Changes == last {
+			why := "no call has ended"
+			for _, method := range slices.Sorted(maps.Keys(stats.Errors)) {
+				why = fmt.Sprintf("%s failed %s, first: %s", method, bench.Count(stats.Errors[method], "time"), stats.FirstErrors[method])
+			}
+			fmt.Fprintf(told, "the load has changed nothing for %v, and tries on: %s\n", churnQuiet, why)
+		}
+		last = stats.Changes
+	}
 }

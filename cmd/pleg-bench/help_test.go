@@ -28,8 +28,8 @@ func ours(t *testing.T) []*cobra.Command {
 			list = append(list, c)
 		}
 	}
-	if len(list) != 8 {
-		t.Fatalf("%d commands, want the root and seven more", len(list))
+	if len(list) != 10 {
+		t.Fatalf("%d commands, want the root and nine more", len(list))
 	}
 	return list
 }

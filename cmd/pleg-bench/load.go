@@ -41,21 +41,34 @@ func (l *loadCommand) add(flags *pflag.FlagSet, o *run.Options, jobLife time.Dur
 	l.fake.add(flags)
 }
 
-// begin completes the options with the flags and validates all. Blank is a result for the names in
-// expectations.
-func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, all interface{ Validate() error }, blank any) error {
+// form is a result with the parts that the options give it, for the names in expectations, and
+// why the options do not measure others.
+type form struct {
+	blank   any
+	without report.Without
+}
+
+// begin completes the options with the flags and validates all.
+func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, all interface{ Validate() error }, result form) error {
+	var err error
+	if o.Endpoint, err = absolute(o.Endpoint); err != nil {
+		return cli.Usagef("--endpoint: %w", err)
+	}
 	if err := checkEndpointFlags(cmd, o.Endpoint); err != nil {
 		return err
 	}
-	o.Profile, o.Faults, o.Seed = l.fake.profile, l.fake.faults, l.fake.seed
+	o.Profile = l.fake.profile
+	o.Faults = l.fake.faults
+	o.Seed = l.fake.seed
 	o.Args = strings.Fields(l.args)
 	if err := all.Validate(); err != nil {
 		return cli.Usagef("%w%s", err, hintAt(cmd.Context(), *o))
 	}
-	if err := l.output.Check(blank); err != nil {
+	if err := l.output.Check(result.blank, result.without); err != nil {
 		return err
 	}
-	o.Stderr, o.WantTimeline = s.err, l.output.Dir != ""
+	o.Stderr = s.err
+	o.WantTimeline = l.output.Dir != ""
 	o.Logger = klog.FromContext(cmd.Context())
 	o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
 	o.FakeArgs = l.fake.childArgs(cmd)
@@ -72,7 +85,13 @@ func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, all i
 func (l *loadCommand) end(cmd *cobra.Command, result bench.Finding, good bool, timeline []bench.Series, left error) error {
 	options := cli.Setup(cmd)
 	options["runtime"] = result.Document().Title
-	saved := report.Saved{Kind: cmd.Name(), Began: l.began, Setup: options, Result: result, Timeline: timeline}
+	saved := report.Saved{
+		Kind:     cmd.Name(),
+		Began:    l.began,
+		Setup:    options,
+		Result:   result,
+		Timeline: timeline,
+	}
 	return l.output.Write(cmd, saved, good, left)
 }
 

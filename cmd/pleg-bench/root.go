@@ -9,10 +9,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
@@ -65,7 +65,7 @@ else, and takes about 20 seconds.`,
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newCompare(s), newCleanup(s), newFleet(), newWorker(s))
+	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newCompare(s), newCleanup(s), newFleet(), newProxy(s), newDoctor(s), newWorker(s), newReader())
 	completeFlags(root)
 	for _, cmd := range root.Commands() {
 		completeFlags(cmd)
@@ -86,8 +86,7 @@ func setLogger(cmd *cobra.Command, s streams, verbose int) {
 	case verbose > 1:
 		level = slog.Level(-10)
 	}
-	logger := logr.FromSlogHandler(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
-	klog.SetLogger(logger)
+	logger := cli.SetLogger(s.err, level)
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) // its errors come back with the calls
 	cmd.SetContext(klog.NewContext(cmd.Context(), logger))
 }
@@ -119,8 +118,8 @@ const (
 	endpointHelp     = "the runtime's socket (default $" + endpointVariable + ", then the usual sockets)"
 )
 
-// usualSockets are the sockets tried by crictl.
-var usualSockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock"}
+// usualSockets are the sockets tried without an endpoint.
+var usualSockets = cli.RuntimeSockets
 
 // findEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
 func findEndpoint(flag string) (string, error) {
@@ -134,7 +133,24 @@ func findEndpoint(flag string) (string, error) {
 		return "", cli.Usagef("--endpoint is missing, %s is not set, and none of the usual sockets exists (%s): name the runtime's socket",
 			endpointVariable, strings.Join(usualSockets, ", "))
 	}
+	endpoint, err := absolute(endpoint)
+	if err != nil {
+		return "", cli.Usagef("--endpoint: %w", err)
+	}
 	return endpoint, checkEndpoint(endpoint)
+}
+
+// absolute returns an endpoint, or the path of a socket, with a relative path made absolute.
+func absolute(endpoint string) (string, error) {
+	path, hasScheme := strings.CutPrefix(endpoint, "unix://")
+	if endpoint == "" || strings.Contains(path, ":") || filepath.IsAbs(path) {
+		return endpoint, nil // or the client says what is wrong
+	}
+	path, err := filepath.Abs(path)
+	if hasScheme {
+		path = "unix://" + path
+	}
+	return path, err
 }
 
 // checkEndpoint refuses endpoints that name no socket. A missing runtime shows later.

@@ -72,6 +72,34 @@ func refusal(err error) error {
 	return err
 }
 
+// runForm returns what a run with these options measures.
+func runForm(o run.Options) form {
+	blank, without := report.BlankRun(), report.Without{}
+	if o.RestartAt == 0 {
+		blank.Outage = nil
+	}
+	if !o.Compare {
+		blank.Comparison = nil
+	}
+	ofEvents := []string{"events.missed", "events.received", "events.stale", "events.replayed", "event_latency_seconds", "pleg.overruled"}
+	for _, path := range ofEvents {
+		without.Add("the polling PLEG hears no events", "comparison."+path)
+		if o.Mode == worker.Generic {
+			without.Add("--mode generic hears no events", path)
+		}
+	}
+	if o.ProbeRate == 0 {
+		without.Add("it needs --probe-rate", "freshness_seconds", "comparison.freshness_seconds")
+	}
+	if o.Rate == 0 {
+		without.Add("nothing changes at --rate 0", "latency_seconds", "comparison.latency_seconds", "events.unseen", "events.undelivered")
+	}
+	if o.Endpoint != "" {
+		without.Add("only the fake runtime tells", "events.runtime_emitted")
+	}
+	return form{blank, without}
+}
+
 func newRun(s streams) *cobra.Command {
 	var (
 		o       run.Options
@@ -129,14 +157,7 @@ failed.`,
 			if cmd.Flags().Changed("outage") && o.RestartAt == 0 {
 				return cli.Usagef("--outage is for --restart-runtime-at, which is missing")
 			}
-			blank := report.BlankRun()
-			if o.RestartAt == 0 {
-				blank.Outage = nil
-			}
-			if !o.Compare {
-				blank.Comparison = nil
-			}
-			if err := l.begin(cmd, s, &o, &o, blank); err != nil {
+			if err := l.begin(cmd, s, &o, &o, runForm(o)); err != nil {
 				return err
 			}
 			result, err := run.Run(cmd.Context(), o)
@@ -163,6 +184,6 @@ failed.`,
 	flags.DurationVar(&o.RelistBase, "relist-base", 0, "relist period without trust in the stream (default the PLEG's own, 1s)")
 	flags.DurationVar(&o.RelistMax, "relist-max", 0, "longest relist period that the stream can earn (default the PLEG's own, 300s)")
 	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
-	l.output.AddFlags(flags, "text or json; json is documented in docs/pleg-bench.md", "latency.p99<5ms")
+	l.output.AddFlags(flags, "text or json; json is documented in docs/json.md", "latency.p99<5ms")
 	return cmd
 }

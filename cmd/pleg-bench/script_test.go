@@ -23,9 +23,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
 // TestMain makes the test binary pleg-bench itself, children included, so that the tests need no
@@ -36,6 +40,7 @@ func TestMain(m *testing.M) {
 		// process is at its default again in its children.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
+	testkit.Waiting(6) // the scripts mostly wait for runs of seconds
 	testscript.Main(m, map[string]func(){"pleg-bench": main})
 }
 
@@ -52,13 +57,18 @@ func TestMain(m *testing.M) {
 //	runtime SOCKET              serves a fake runtime in this process
 //	faults FAULT...             sets the faults of that runtime
 //	populate PODS               adds pods to it
+//	tenant SOCKET RUN FOLDER    makes a sandbox as a kubelet would of a tenant's pod with the
+//	                            labels and annotations of a run with that folder for logs
 //	serve http|grpc SOCKET      serves something that is no runtime
+//	hostile SOCKET BEHIND [ids] serves the runtime on the socket BEHIND with venom in its texts
+//	clean [DIR...]              the last output, or all files in the folders, have none of the venom
 //
 // A script must leave nothing in its folder for temporary files.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
+			env.Setenv(load.StateVariable, filepath.Join(env.Getenv("TMPDIR"), "state"))
 			programs := make(map[string]*program)
 			env.Values[sceneKey{}] = &scene{programs: programs}
 			env.Defer(func() {
@@ -91,7 +101,7 @@ func TestScripts(t *testing.T) {
 			"start": func(ts *testscript.TestScript, _ bool, args []string) {
 				p := &program{cmd: exec.Command(args[1], args[2:]...)}
 				p.cmd.Dir = ts.MkAbs(".")
-				p.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"))
+				p.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"), load.StateVariable+"="+ts.Getenv(load.StateVariable))
 				p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 				ts.Check(p.cmd.Start())
 				sceneOf(ts).programs[args[0]] = p
@@ -134,6 +144,9 @@ func TestScripts(t *testing.T) {
 				_, err := sceneOf(ts).runtime.Populate(fakeruntime.Population{Pods: number(ts, args[0]), Containers: 1})
 				ts.Check(err)
 			},
+			"tenant":  makeTenant,
+			"hostile": serveHostile,
+			"clean":   clean,
 			"serve": func(ts *testscript.TestScript, _ bool, args []string) {
 				if args[0] == "http" {
 					web := new(http.Server)
@@ -240,4 +253,20 @@ func serve(ts *testscript.TestScript, socket string, f func(net.Listener) error,
 		stop()
 		<-done
 	})
+}
+
+// makeTenant makes the sandbox of a tenant's pod.
+func makeTenant(ts *testscript.TestScript, _ bool, args []string) {
+	conn, err := grpc.NewClient("unix:"+ts.MkAbs(args[0]), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	ts.Check(err)
+	defer conn.Close()
+	const uid = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
+	_, err = runtimeapi.NewRuntimeServiceClient(conn).RunPodSandbox(context.Background(), &runtimeapi.RunPodSandboxRequest{
+		Config: &runtimeapi.PodSandboxConfig{
+			Metadata:    &runtimeapi.PodSandboxMetadata{Name: "tenant", Namespace: "default", Uid: uid},
+			Labels:      map[string]string{load.RunLabel: args[1], load.LabelPodUID: uid, load.LabelPodName: "tenant", load.LabelPodNamespace: "default"},
+			Annotations: map[string]string{"evented-pleg.io/bench-logs": ts.MkAbs(args[2])},
+		},
+	})
+	ts.Check(err)
 }

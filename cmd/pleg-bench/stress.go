@@ -38,7 +38,7 @@ made is removed at the end, also after Ctrl-C.`,
   pleg-bench stress --endpoint unix:///run/own/containerd.sock --image busybox`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := l.begin(cmd, s, &o.Options, &o, new(bench.StressResult)); err != nil {
+			if err := l.begin(cmd, s, &o.Options, &o, form{blank: new(bench.StressResult)}); err != nil {
 				return err
 			}
 			result, err := run.Stress(cmd.Context(), o)

@@ -18,6 +18,7 @@ func newWatch(s streams) *cobra.Command {
 	var (
 		o      watch.Options
 		output = cli.Output{Lines: true}
+		events bool
 	)
 	cmd := &cobra.Command{
 		Use:   "watch",
@@ -26,7 +27,9 @@ func newWatch(s streams) *cobra.Command {
 tells: lifecycle events with their delay and source (an event of the runtime, or
 a read that found the change first), what happens to the stream and to the trust
 in it, and every report that an agent would make: lists that fail or hang,
-statuses that cannot be read, why the stream ended. It only reads.
+statuses that cannot be read, why the stream ended. It only reads: a process of
+its own holds the connection, refuses all other calls, and leaves the runtime
+when it cannot read, so that a watch that is stopped holds up nobody.
 
 It ends, at Ctrl-C or after --duration, with a judged summary: what was
 received, what of it was stale, twice, out of order, late, what lists found that
@@ -39,7 +42,8 @@ no verdict, so that the agent of the node misses nothing; --take-events takes
 events away from that agent.
 
 Without --endpoint it takes CONTAINER_RUNTIME_ENDPOINT, and else the first of
-the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
+the usual sockets that exists: those of containerd, CRI-O, cri-dockerd, k3s and
+RKE2, k0s, MicroK8s.`,
 		Example: `  pleg-bench watch
   pleg-bench watch --endpoint unix:///run/containerd/containerd.sock
   pleg-bench watch --endpoint unix:///run/crio/crio.sock --namespace kube-system
@@ -59,19 +63,38 @@ the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
 			if o.Raw && o.Mode != worker.Evented {
 				return cli.Usagef("--raw prints the event stream: it does not go with --mode generic")
 			}
+			o.Quiet = !events
+			if o.Raw && o.Quiet {
+				return cli.Usagef("--raw prints the event stream: it does not go with --events=false")
+			}
 			if o.Duration < 0 || o.StatusEvery < 0 {
 				return cli.Usagef("--duration %v, --status-every %v: they must not be negative", o.Duration, o.StatusEvery)
 			}
-			if err := output.Check(watch.BlankSummary()); err != nil {
+			without := report.Without{}
+			if o.Mode != worker.Evented {
+				without.Add("--mode generic opens no stream", watch.OfStream...)
+			}
+			if err := output.Check(watch.BlankSummary(), without); err != nil {
 				return err
 			}
-			o.Out, o.Err, o.Output = s.out, s.err, output.Form
+			o.Out = s.out
+			o.Err = s.err
+			o.OutColumns = cli.LineWidth(s.out)
+			o.ErrColumns = cli.LineWidth(s.err)
+			o.Output = output.Form
+			o.Reader = []string{readerCommand}
 			began := time.Now()
 			found, err := watch.Run(cmd.Context(), o)
 			if found == nil {
-				return err
+				return cli.Denied(o.Endpoint, err)
 			}
-			return output.Write(cmd, report.Saved{Kind: "watch", Began: began, Setup: cli.Setup(cmd), Result: found, Timeline: found.Series}, true, err)
+			return output.Write(cmd, report.Saved{
+				Kind:     "watch",
+				Began:    began,
+				Setup:    cli.Setup(cmd),
+				Result:   found,
+				Timeline: found.Series,
+			}, true, err)
 		},
 	}
 	flags := cmd.Flags()
@@ -82,6 +105,7 @@ the usual sockets that exists: containerd's, CRI-O's, cri-dockerd's.`,
 	flags.StringVar(&o.Namespace, "namespace", "", "print only events of pods in this namespace")
 	flags.DurationVar(&o.Duration, "duration", 0, "end after that time (default: at Ctrl-C)")
 	flags.DurationVar(&o.StatusEvery, "status-every", 10*time.Second, "print the state that often on standard error when nothing happens; 0 never")
+	flags.BoolVar(&events, "events", true, "print lifecycle events; with --events=false only reports, and changes of the state once a minute")
 	flags.BoolVar(&o.Raw, "raw", false, "print the stream's messages as they are, with what is wrong with them, instead of lifecycle events")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve metrics and /healthz on this address, such as 127.0.0.1:9464")
 	output.AddFlags(flags, "text, or json with one object a line, all on standard output", "missed=0")

@@ -54,6 +54,7 @@ type container struct {
 	view
 	prev *view // the state before, for stale payloads
 	held *heldEvent
+	text string // the content last recorded
 }
 
 // idle is the program of a container that the direct methods made.
@@ -156,6 +157,7 @@ var kubeletMounts = []*runtimeapi.Mount{
 
 // The methods of listed.
 func (c *container) ident() string                          { return c.id }
+func (c *container) isBare() bool                           { return false }
 func (c *container) current() State                         { return c.state }
 func (c *container) encoded() (blob, tail []byte)           { return c.blob, c.tail.item }
 func (c *container) fields() (state, text protowire.Number) { return 6, 5 }
@@ -204,9 +206,13 @@ func (rt *Runtime) placeContainer(c *container) {
 	img := rt.imageOf(c.image)
 	c.userImage, c.imageRef = cmp.Or(c.userImage, c.image), img.id
 	c.createdAt = rt.stamp()
+	if rt.roll(rollNoCreationTime, rt.faults.NoCreationTime, c.id) {
+		c.createdAt = 0
+	}
 	c.encode()
 	c.state = StateCreated
 	rt.store.addContainer(c)
+	rt.written(c)
 }
 
 // admit reports why a container cannot be created in its sandbox.
@@ -323,6 +329,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 		rt.record(c.sb, c, old, StateExited, nil)
 		return
 	}
+	v = rt.hold255(c, v)
 	c.set(v)
 	ev := &event{how: Faulted}
 	if !rt.roll(rollSilentExit, rt.faults.SilentExit, c.id) {
@@ -383,7 +390,9 @@ func (rt *Runtime) LoseTrack(containerID string) error {
 func (rt *Runtime) record(sb *sandbox, c *container, old, now State, ev *event) {
 	ch := Change{Time: time.Now(), PodUID: sb.uid, SandboxID: sb.id, Old: old, New: now}
 	if c != nil {
+		rt.written(c)
 		ch.ContainerID = c.id
+		ch.ContainerName = c.name
 		if now == StateExited {
 			ch.ExitCode = c.exitCode
 		}

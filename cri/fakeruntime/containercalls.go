@@ -205,6 +205,7 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.Up
 		c, err := s.rt.containerByID(req.GetContainerId())
 		if err == nil {
 			c.resources = mergeResources(c.resources, req.GetLinux())
+			s.rt.written(c)
 		}
 		return nil, err
 	})

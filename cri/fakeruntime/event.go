@@ -144,7 +144,7 @@ func (rt *Runtime) emit(p payload, ev *event) {
 		noStatuses: rt.roll(rollNilStatuses, f.NilStatuses, id, k),
 		invalid:    rt.roll(rollInvalidEvent, f.InvalidEvent, id, k),
 	}
-	if rt.roll(rollDrop, f.Drop, id, k) || rt.cfg.Profile.PayloadAllOrNothing && (broken.noSandbox || broken.noStatuses) {
+	if rt.drops(p) || rt.cfg.Profile.PayloadAllOrNothing && (broken.noSandbox || broken.noStatuses) {
 		rt.settle(ev, Faulted)
 		return
 	}
@@ -165,6 +165,22 @@ func (rt *Runtime) emit(p payload, ev *event) {
 	}
 	rt.settle(ev, Emitted)
 	rt.thisLife(cmp.Or(f.DelayBy, 200*time.Millisecond), publish, func() { rt.settle(ev, Lost) })
+}
+
+// drops reports whether a fault suppresses the event.
+func (rt *Runtime) drops(p payload) bool {
+	f := &rt.faults
+	ofKind := f.DropCreated
+	switch p.kind {
+	case eventStarted:
+		ofKind = f.DropStarted
+	case eventStopped:
+		ofKind = f.DropStopped
+	case eventDeleted:
+		ofKind = f.DropDeleted
+	}
+	id, kind := p.id(), uint64(p.kind)
+	return rt.roll(rollDrop, f.Drop, id, kind) || rt.roll(rollDropCreated+rollKind(p.kind), ofKind, id)
 }
 
 // thisLife schedules fn, or gone instead if the runtime has died meanwhile.

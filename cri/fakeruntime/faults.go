@@ -28,6 +28,10 @@ type Faults struct {
 	// Events, a decision for each event.
 
 	Drop           float64       `fault:"drop" help:"the event is never sent" example:"0.1"`
+	DropCreated    float64       `fault:"drop-created" help:"the event of a creation is never sent" example:"0.3"`
+	DropStarted    float64       `fault:"drop-started" help:"the event of a start is never sent" example:"0.3"`
+	DropStopped    float64       `fault:"drop-stopped" help:"the event of an end is never sent" example:"0.3"`
+	DropDeleted    float64       `fault:"drop-deleted" help:"the event of a removal is never sent" example:"0.3"`
 	Duplicate      float64       `fault:"duplicate" help:"the event is sent twice" example:"0.2"`
 	Delay          float64       `fault:"delay" help:"the event is sent delay-by later than others" example:"0.2"`
 	DelayBy        time.Duration `fault:"delay-by" help:"how late a delayed event is (default 200ms)"`
@@ -61,20 +65,44 @@ type Faults struct {
 	ClockStep      time.Duration `fault:"clock-step" help:"the runtime's clock jumps by this much and back, in turns" example:"-30s"`
 	ClockStepEvery time.Duration `fault:"clock-step-every" help:"time between two jumps (default 10s)"`
 
+	// Content of a status that changes without an event, a decision for each container or sandbox.
+
+	LateReason  float64       `fault:"late-reason" help:"the reason OOMKilled of an end is known late-by later than the end" example:"0.3"`
+	LateCode    float64       `fault:"late-code" help:"an end has the exit code 255 until late-by later" example:"0.3"`
+	LateAddress float64       `fault:"late-address" help:"a sandbox has its address late-by after its start" example:"0.3"`
+	LateBy      time.Duration `fault:"late-by" help:"how late a reason, an exit code or an address is (default 20ms)"`
+	LostAddress float64       `fault:"lost-address" help:"a sandbox has no address any more after a restart of the runtime" example:"0.3"`
+
+	// Items that cannot be read, a decision for each container or sandbox.
+
+	FailItem       float64 `fault:"fail-item" help:"the status of a container always fails with fail-code" example:"0.1"`
+	HangItem       float64 `fault:"hang-item" help:"the status of a container never answers" example:"0.1"`
+	NoCreationTime float64 `fault:"no-creation-time" help:"a container has the creation time 0" example:"0.1"`
+	BareSandbox    float64 `fault:"bare-sandbox" help:"a sandbox that is not ready has no metadata" example:"0.3"`
+
+	// The runtime's capacity.
+
+	Work       time.Duration `fault:"work" help:"each list and each status takes so much work of the runtime's processors" example:"5ms"`
+	Processors int           `fault:"processors" help:"how many processors the calls under way share (default 1)"`
+
 	// Calls, a decision for each call. A list is ListX and StreamX; a status is PodSandboxStatus,
 	// ContainerStatus and stats; a write changes a pod, a container or an image.
 
-	SlowList   time.Duration `fault:"slow-list" help:"lists take this much longer" example:"50ms"`
-	SlowStatus time.Duration `fault:"slow-status" help:"statuses take this much longer" example:"5ms"`
-	SlowWrite  time.Duration `fault:"slow-write" help:"changes take this much longer" example:"5ms"`
-	FailList   float64       `fault:"fail-list" help:"a list fails with fail-code" example:"0.1"`
-	FailStatus float64       `fault:"fail-status" help:"a status fails with fail-code" example:"0.1"`
-	FailWrite  float64       `fault:"fail-write" help:"a change fails with fail-code" example:"0.05"`
-	FailCode   Code          `fault:"fail-code" help:"the gRPC code of failing calls (default Unknown)"`
-	HangList   float64       `fault:"hang-list" help:"a list never answers" example:"0.02"`
-	CutList    float64       `fault:"cut-list" help:"a streaming list breaks when half of it was sent" example:"0.05"`
-	HangStatus float64       `fault:"hang-status" help:"a status never answers" example:"0.01"`
-	HangWrite  float64       `fault:"hang-write" help:"a change never answers" example:"0.01"`
+	SlowList    time.Duration `fault:"slow-list" help:"lists take this much longer" example:"50ms"`
+	SlowStatus  time.Duration `fault:"slow-status" help:"statuses take this much longer" example:"5ms"`
+	SlowWrite   time.Duration `fault:"slow-write" help:"changes take this much longer" example:"5ms"`
+	FailList    float64       `fault:"fail-list" help:"a list fails with fail-code" example:"0.1"`
+	FailStatus  float64       `fault:"fail-status" help:"a status fails with fail-code" example:"0.1"`
+	FailWrite   float64       `fault:"fail-write" help:"a change fails with fail-code" example:"0.05"`
+	FailCode    Code          `fault:"fail-code" help:"the gRPC code of failing calls (default Unknown)"`
+	HangList    float64       `fault:"hang-list" help:"a list never answers" example:"0.02"`
+	CutList     float64       `fault:"cut-list" help:"a streaming list breaks when half of it was sent" example:"0.05"`
+	HangStatus  float64       `fault:"hang-status" help:"a status never answers" example:"0.01"`
+	EmptyList   float64       `fault:"empty-list" help:"a list shows nothing, without an error" example:"0.05"`
+	EmptyStart  float64       `fault:"empty-start" help:"the first list after a restart shows nothing, without an error" example:"1"`
+	LateWrite   float64       `fault:"late-write" help:"a change never answers, and is made late-write-by later" example:"0.05"`
+	LateWriteBy time.Duration `fault:"late-write-by" help:"how late such a change is made (default 5m)"`
+	HangWrite   float64       `fault:"hang-write" help:"a change never answers" example:"0.01"`
 
 	// Content of lists and statuses, a decision for each reply.
 

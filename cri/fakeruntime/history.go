@@ -86,6 +86,8 @@ type Change struct {
 	PodUID      string
 	SandboxID   string
 	ContainerID string
+	// ContainerName is the container's, empty likewise.
+	ContainerName string
 	// Old and New are the states before and after. A sandbox removed while ready goes through
 	// NotReady first, a running container through Exited.
 	Old State

@@ -179,7 +179,8 @@ func (rt *Runtime) take(s *subscriber) *event {
 // forsake notes that a receiver of the event is through with it. An event that none received is
 // lost.
 func (rt *Runtime) forsake(ev *event) {
-	if ev.receivers--; ev.receivers == 0 && !ev.delivered {
+	ev.receivers--
+	if ev.receivers == 0 && !ev.delivered {
 		rt.settle(ev, Lost)
 	}
 }

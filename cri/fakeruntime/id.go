@@ -98,6 +98,21 @@ const (
 	rollDuplicateID
 	rollOrphan
 	rollCutList
+	rollDropCreated
+	rollDropStarted
+	rollDropStopped
+	rollDropDeleted
+	rollLateReason
+	rollLateCode
+	rollLateAddress
+	rollLostAddress
+	rollFailItem
+	rollHangItem
+	rollNoCreationTime
+	rollBareSandbox
+	rollEmptyList
+	rollEmptyStart
+	rollLateWrite
 )
 
 // ipOf is the nth address of 198.18.0.0/15, reserved for tests, so that probes of a pod reach no

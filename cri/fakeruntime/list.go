@@ -18,6 +18,8 @@ import (
 type listed interface {
 	*sandbox | *container
 	ident() string
+	// isBare reports whether the item has lost its metadata.
+	isBare() bool
 	current() State
 	// encoded returns the two parts of the item that never change, which lack the state.
 	encoded() (blob, tail []byte)
@@ -33,6 +35,7 @@ type listed interface {
 type row[T listed] struct {
 	item  T
 	state State
+	bare  bool // without metadata
 }
 
 // findContainers returns the containers of a filter.
@@ -74,7 +77,7 @@ func find[T listed](rt *Runtime, in *items[T], id string, selector map[string]st
 	rows = make([]row[T], 0, len(candidates))
 	for _, item := range candidates {
 		if len(selector) == 0 || matches(selector, item) {
-			rows = append(rows, row[T]{item, item.current()})
+			rows = append(rows, row[T]{item, item.current(), item.isBare()})
 		}
 	}
 	return rows
@@ -112,7 +115,7 @@ const rowMargin = 32
 func (rt *Runtime) containerPage(rows []row[*container], bad corruption) mem.BufferSlice {
 	victim := bad.victim(len(rows))
 	if bad.orphan {
-		rows = append(slices.Clip(rows), row[*container]{rt.orphan(bad.call), StateRunning})
+		rows = append(slices.Clip(rows), row[*container]{item: rt.orphan(bad.call), state: StateRunning})
 	}
 	return page(rows, bad, victim)
 }
@@ -133,7 +136,7 @@ func page[T listed](rows []row[T], bad corruption, victim int) mem.BufferSlice {
 			size += 2 // field numbers and states are small
 		}
 		b := out.room(size + rowMargin)
-		if i != victim {
+		if i != victim && !r.bare {
 			b = protowire.AppendTag(b, 1, protowire.BytesType)
 			b = protowire.AppendVarint(b, uint64(size))
 			b = append(b, blob...)
@@ -142,12 +145,16 @@ func page[T listed](rows []row[T], bad corruption, victim int) mem.BufferSlice {
 			continue
 		}
 		states := []State{r.state}
-		if bad.duplicate {
+		if bad.duplicate && i == victim {
 			states = append(states, otherState(r.state))
 		}
 		for _, state := range states {
-			item := bad.spoil(r.item.appendItem(nil, state), stateField, textField)
-			if bad.nilFields {
+			hit := corruption{}
+			if i == victim {
+				hit = bad
+			}
+			item := hit.spoil(r.item.appendItem(nil, state), stateField, textField)
+			if bad.nilFields && i == victim || r.bare {
 				item = appendInt(r.item.appendIDs(nil), stateField, state.enum())
 			}
 			b = protowire.AppendTag(b, 1, protowire.BytesType)
@@ -240,7 +247,11 @@ func (s *service) streamPodSandboxes(req *runtimeapi.ListPodSandboxRequest, stre
 func streamRows[T listed](
 	s *service, method string, rows []row[T], page func(rows []row[T], bad corruption) mem.BufferSlice, stream grpc.ServerStream,
 ) error {
-	bad := s.rt.corruption(method, s.rt.calls(method))
+	call := s.rt.calls(method)
+	bad := s.rt.corruption(method, call)
+	if s.rt.showsNothing(method, call) {
+		return nil
+	}
 	return sendBatches(s, method, rows, func(batch []row[T]) error {
 		answer := &reply{page(batch, bad)}
 		bad = corruption{}

@@ -48,6 +48,12 @@ func (rt *Runtime) down() {
 			rt.exit(c, exitUnknown, "Unknown", "")
 		}
 	}
+	for _, sb := range rt.store.sandboxes.list {
+		if sb.state == StateReady && rt.roll(rollLostAddress, rt.faults.LostAddress, sb.id, restarts) {
+			sb.ip = ""
+			rt.written(sb)
+		}
+	}
 }
 
 // Up starts the runtime's process again: it accepts connections at once, and answers every call
@@ -75,6 +81,7 @@ func (rt *Runtime) up(initializing time.Duration) {
 // ready answers calls from now on. Unseen ends are found now, and dated now, as in containerd.
 func (rt *Runtime) ready() {
 	rt.phase = phaseUp
+	rt.fresh = map[string]bool{}
 	now := rt.stamp()
 	for _, c := range rt.unseen {
 		c.view.finishedAt = max(now, c.startedAt)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/processors"
 )
 
 // Config is the configuration of a [Runtime]. Its zero value is a well-behaved containerd 2.4.
@@ -68,6 +70,9 @@ type Runtime struct {
 	begun   time.Time
 
 	restarts int
+	fresh    map[string]bool // the methods of lists not called since the last restart
+	contents contents
+	cpu      processors.Processors
 	unseen   []*container // those that ended while the runtime was down
 
 	// phase and incarnation: see restart.go.
@@ -97,6 +102,8 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	rt.store.pods = map[string]*pod{}
 	rt.history.limit = cfg.HistoryLimit
+	rt.contents.limit = cfg.HistoryLimit
+	rt.cpu.Set(processorsOf(&cfg.Faults))
 	rt.sched.rt = rt
 	rt.containerTail = containerTail(cfg.ContainerBytes)
 	rt.rootUser, _ = cfg.Profile.userOf(nil)
@@ -138,6 +145,7 @@ func (rt *Runtime) SetFaults(f Faults) error {
 	rt.lock()
 	defer rt.mu.Unlock()
 	rt.faults = f
+	rt.cpu.Set(processorsOf(&f))
 	return nil
 }
 

@@ -43,6 +43,8 @@ type sandbox struct {
 	containers []*container
 	ghosts     []ghost // containers just removed, for stale payloads; at most maxGhosts
 	removing   bool    // its DELETED was sent, and it leaves the store soon
+	bare       bool    // it has no metadata in lists and statuses any more
+	text       string  // the content last recorded
 }
 
 // ghost is a removed container in its last state.
@@ -105,6 +107,7 @@ func namespaces(o *runtimeapi.NamespaceOption) *runtimeapi.LinuxPodSandboxStatus
 
 // The methods of listed.
 func (sb *sandbox) ident() string                          { return sb.id }
+func (sb *sandbox) isBare() bool                           { return sb.bare }
 func (sb *sandbox) current() State                         { return sb.state }
 func (sb *sandbox) encoded() (blob, tail []byte)           { return sb.blob, sb.tail.item }
 func (sb *sandbox) fields() (state, text protowire.Number) { return 3, 7 }
@@ -152,6 +155,8 @@ func (rt *Runtime) placeSandbox(sb *sandbox) {
 	sb.encode()
 	sb.state = StateReady
 	rt.store.addSandbox(sb)
+	rt.withholdAddress(sb)
+	rt.written(sb)
 }
 
 // sandboxNamed returns the holder of this sandbox's name, or nil.
@@ -215,11 +220,13 @@ func (rt *Runtime) sandboxDown(sb *sandbox, silent bool) {
 		return
 	}
 	sb.state = StateNotReady
+	sb.bare = rt.roll(rollBareSandbox, rt.faults.BareSandbox, sb.id)
 	var ev *event
 	if !silent {
 		ev = rt.emitSandbox(sb, eventStopped) // the network is torn down after the event
 	}
 	sb.ip = ""
+	rt.written(sb)
 	rt.record(sb, nil, StateReady, StateNotReady, ev)
 }
 
@@ -284,10 +291,12 @@ func (rt *Runtime) RecoverSandbox(id string) error {
 			return fmt.Errorf("fakeruntime: RecoverSandbox %s: it is ready or on its way out", id)
 		}
 		sb.state = StateReady
+		sb.bare = false
 		if !sb.hostNetwork {
 			sb.ip = ipOf(rt.ips)
 			rt.ips++
 		}
+		rt.written(sb)
 		rt.record(sb, nil, StateNotReady, StateReady, nil)
 		return nil
 	})

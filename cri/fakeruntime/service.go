@@ -63,6 +63,7 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	err := srv.Serve(tracked)
 	stop()
 	wg.Wait()
+	s.late.Wait()
 	if err == nil || ctx.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
@@ -75,6 +76,7 @@ type service struct {
 	runtimeapi.UnimplementedImageServiceServer
 	rt   *Runtime
 	stop <-chan struct{} // the server is being stopped
+	late sync.WaitGroup  // changes that are made later
 }
 
 // gate counts a call, refuses its content type, and lets the runtime's state and faults act. It
@@ -103,12 +105,24 @@ func (s *service) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	if err != nil {
 		return nil, err
 	}
+	if by := s.rt.late(method, n); by > 0 {
+		return nil, s.postpone(ctx, by, func(ctx context.Context) { _, _ = next(ctx, req) })
+	}
 	switch req := req.(type) {
 	case *runtimeapi.ListContainersRequest:
+		if s.rt.showsNothing(method, n) {
+			return &reply{}, nil
+		}
 		return &reply{s.rt.containerPage(s.rt.findContainers(req.GetFilter()), s.rt.corruption(method, n))}, nil
 	case *runtimeapi.ListPodSandboxRequest:
+		if s.rt.showsNothing(method, n) {
+			return &reply{}, nil
+		}
 		return &reply{s.rt.sandboxPage(s.rt.findSandboxes(req.GetFilter()), s.rt.corruption(method, n))}, nil
 	case *runtimeapi.ContainerStatusRequest:
+		if err := s.rt.suffer(ctx, req.GetContainerId()); err != nil {
+			return nil, err
+		}
 		return s.containerStatus(req, method, n)
 	case *runtimeapi.PodSandboxStatusRequest:
 		return s.podSandboxStatus(req, method, n)
@@ -171,10 +185,17 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 	hangs := rt.roll(rollHang, hang, method, n)
 	fails := rt.roll(rollFail, fail, method, n)
 	code := cmp.Or(codes.Code(f.FailCode), codes.Unknown)
+	work := f.Work
+	if callKinds[method] != callList && callKinds[method] != callStatus {
+		work = 0
+	}
 	rt.mu.Unlock()
 
 	if hangs {
 		return n, until[struct{}](ctx, life, nil)
+	}
+	if err := rt.work(ctx, life, work); err != nil {
+		return n, err
 	}
 	if err := wait(ctx, life, slow); err != nil {
 		return n, err

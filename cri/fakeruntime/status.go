@@ -71,6 +71,8 @@ func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, meth
 	st := make([]byte, 0, 2048)
 	if bad.nilFields {
 		st = appendString(st, 1, sb.id)
+	} else if sb.bare {
+		st = appendInt(appendString(st, 1, sb.id), 3, sb.state.enum())
 	} else {
 		st = bad.spoil(sb.appendStatus(st, sb.state, sb.createdAt), 3, 9)
 	}
@@ -80,6 +82,9 @@ func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, meth
 	}
 	if p.StatusContainers {
 		for _, c := range sb.containers {
+			if rt.unreadable(c.id) {
+				continue
+			}
 			b = appendMessage(b, 3, c.appendStatus(st[:0], c.view))
 		}
 	}

@@ -125,7 +125,8 @@ func (s *items[T]) remove(item T) {
 
 // find looks up an ID, or the only ID with the prefix when the runtime resolves short IDs.
 func (s *items[T]) find(id string, short bool) (found T, ok, ambiguous bool) {
-	if found, ok = s.get(id); ok || !short || id == "" || len(id) >= idLength {
+	found, ok = s.get(id)
+	if ok || !short || id == "" || len(id) >= idLength {
 		return found, ok, false
 	}
 	for _, item := range s.list {

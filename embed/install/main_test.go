@@ -4,12 +4,19 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/evented-pleg/evented-pleg/embed"
 )
 
 const licence = "/*\nCopyright The Kubernetes Authors.\n*/\n"
@@ -21,24 +28,67 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// newTree returns a tree with the lines that the patch needs and a PLEG with these methods.
-func newTree(t *testing.T, methods string) string {
-	t.Helper()
-	patch, err := os.ReadFile(filepath.Join("embed/kubelet", applied))
-	check(t, err)
-	var kubelet strings.Builder
-	for line := range strings.Lines(string(patch)) {
-		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-") && !strings.HasPrefix(line, "---") {
-			kubelet.WriteString(line[1:])
+// kubeletLines are the lines of kubelet.go that the patches need, in their order.
+const kubeletLines = `package kubelet
+	"k8s.io/kubernetes/pkg/kubelet/nodeshutdown"
+	oomwatcher "k8s.io/kubernetes/pkg/kubelet/oom"
+	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
+	plugincache "k8s.io/kubernetes/pkg/kubelet/pluginmanager/cache"
+	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
+
+		klet.runtimeClassManager = runtimeclass.NewManager(kubeDeps.KubeClient)
+	}
+
+	// setup containerLogManager for CRI container runtime
+	containerLogManager, err := logs.NewContainerLogManager(
+		klet.runtimeService,
+		kubeDeps.OSInterface,
+		kubeCfg.ContainerLogMaxSize,
+		int(kubeCfg.ContainerLogMaxFiles),
+
+	runtimeCache, err := kubecontainer.NewRuntimeCache(klet.containerRuntime, runtimeCacheRefreshPeriod)
+	if err != nil {
+		return nil, err
+	}
+
+	}
+
+	klet.runtimeState = newRuntimeState(maxWaitForContainerRuntime)
+	klet.runtimeState.addHealthCheck("PLEG", klet.pleg.Healthy)
+`
+
+// before returns the lines of a file that a patch needs.
+func before(patch, file string) string {
+	var text strings.Builder
+	its := false
+	for line := range strings.Lines(patch) {
+		switch {
+		case strings.HasPrefix(line, "--- a/"):
+			its = strings.TrimSpace(strings.TrimPrefix(line, "--- a/")) == file
+		case its && (line[0] == ' ' || line[0] == '-'):
+			text.WriteString(line[1:])
 		}
 	}
+	return text.String()
+}
+
+// newTree returns a tree with the lines that the patches need and a PLEG with these methods.
+func newTree(t *testing.T, methods string) string {
+	t.Helper()
+	patch, err := fs.ReadFile(embed.Sources, "kubelet/kubelet.patch")
+	check(t, err)
 	tree := t.TempDir()
-	for name, text := range map[string]string{
+	files := map[string]string{
 		"go.mod":                              "module k8s.io/kubernetes\n",
 		"hack/boilerplate/boilerplate.go.txt": licence,
-		"pkg/kubelet/kubelet.go":              kubelet.String(),
 		"pkg/kubelet/pleg/pleg.go":            "package pleg\n\ntype PodLifecycleEventGenerator interface {\n" + methods + "\n}\n",
-	} {
+	}
+	for _, file := range patched(patch) {
+		files[file] = before(string(patch), file)
+	}
+	files[kubeletFile] = kubeletLines
+	for name, text := range files {
 		file := filepath.Join(tree, name)
 		check(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		check(t, os.WriteFile(file, []byte(text), 0o644))
@@ -68,27 +118,42 @@ const (
 )
 
 func TestInstallUpgradeRemove(t *testing.T) {
-	t.Chdir("../..")
 	for methods, file := range map[string]string{methods136: "version136.go", methods137: "version137.go"} {
 		tree := newTree(t, methods)
 		before := contents(t, tree)
 		check(t, install(t.Context(), tree))
 		installed := contents(t, tree)
+		patched := map[string]bool{
+			kubeletFile:                      true,
+			"pkg/features/kube_features.go":  true,
+			"pkg/kubelet/metrics/metrics.go": true,
+			"test/compatibility_lifecycle/reference/versioned_feature_list.yaml": true,
+		}
 		for name, text := range installed {
 			switch inside := strings.HasPrefix(name, into+"/"); {
 			case inside && strings.HasSuffix(name, ".go"):
 				if !strings.HasPrefix(text, licence) || strings.Contains(text, `"`+module) || strings.Contains(text, "//go:build ignore") {
 					t.Errorf("%s is not rewritten: %.200s", name, text)
 				}
-			case !inside && name != "pkg/kubelet/kubelet.go" && text != before[name]:
+			case !inside && !patched[name] && text != before[name]:
 				t.Errorf("%s has changed", name)
 			}
 		}
 		if _, ok := installed[into+"/"+file]; !ok || installed[into+"/internal/pleg/generator.go"] == "" {
 			t.Errorf("%s or the core is missing", file)
 		}
-		if !strings.Contains(installed["pkg/kubelet/kubelet.go"], "evented.New(") {
-			t.Error("the kubelet is not patched")
+		for name := range patched {
+			if installed[name] == before[name] {
+				t.Errorf("%s is not patched", name)
+			}
+		}
+		for name, text := range installed {
+			if strings.HasPrefix(name, into+"/") && strings.Contains(text, "docs/") {
+				t.Errorf("%s cites a page that the tree lacks", name)
+			}
+		}
+		if !strings.Contains(installed[into+"/version.go"], "const Version = ") {
+			t.Error("the version is missing")
 		}
 		stale := filepath.Join(tree, into, "internal/pleg/stale.go")
 		check(t, os.WriteFile(stale, []byte("package pleg"), 0o644))
@@ -104,7 +169,6 @@ func TestInstallUpgradeRemove(t *testing.T) {
 }
 
 func TestRefusesWithoutChangingTheTree(t *testing.T) {
-	t.Chdir("../..")
 	for name, test := range map[string]struct {
 		methods, want string
 		change        func(tree string)
@@ -133,5 +197,86 @@ func TestRefusesWithoutChangingTheTree(t *testing.T) {
 				t.Error("removed what is not there")
 			}
 		})
+	}
+}
+
+// TestAFailedUpgradeLeavesTheOldOne upgrades a tree whose patched lines have changed since, and a
+// tree that the new patch no longer fits: both keep what they have.
+func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
+	for name, change := range map[string]func(text string) string{
+		"the patched lines have changed": func(text string) string {
+			return strings.Replace(text, "evented.Wrap(podCache, ", "evented.Wrap(myCache, ", 1)
+		},
+		"an older patch fits, today's does not": func(text string) string { return text },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := newTree(t, methods137)
+			check(t, install(t.Context(), tree))
+			file := filepath.Join(tree, kubeletFile)
+			text, err := os.ReadFile(file)
+			check(t, err)
+			check(t, os.WriteFile(file, []byte(change(string(text))), 0o644))
+			if change(string(text)) == string(text) { // of another version, which changed less
+				check(t, uninstall(t.Context(), tree))
+				older := []byte("--- a/go.mod\n+++ b/go.mod\n@@ -1,1 +1,2 @@\n module k8s.io/kubernetes\n+// patched\n")
+				check(t, os.MkdirAll(filepath.Join(tree, into), 0o755))
+				check(t, os.WriteFile(filepath.Join(tree, into, patches[0]), older, 0o644))
+				check(t, os.WriteFile(filepath.Join(tree, "go.mod"), []byte("module k8s.io/kubernetes\n// patched\n"), 0o644))
+				check(t, os.WriteFile(file, []byte("package kubelet\n"), 0o644))
+			}
+			before := contents(t, tree)
+			if err := install(t.Context(), tree); err == nil {
+				t.Error("upgraded")
+			}
+			if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
+				t.Errorf("changed: %s", diff)
+			}
+		})
+	}
+}
+
+// TestSeries applies the patches of a series one after the other, and compares the tree with an
+// installed one.
+func TestSeries(t *testing.T) {
+	tree, installed, out := newTree(t, methods137), newTree(t, methods137), t.TempDir()
+	check(t, install(t.Context(), installed))
+	before := contents(t, tree)
+	var report bytes.Buffer
+	check(t, writeSeries(t.Context(), tree, out, &report))
+	if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
+		t.Fatalf("the series changed the tree: %s", diff)
+	}
+	for i, c := range commits {
+		patch, err := os.ReadFile(filepath.Join(out, fmt.Sprintf("%04d-%s.patch", i+1, c.part)))
+		check(t, err)
+		cmd := exec.CommandContext(t.Context(), "git", "apply", "-p1", "-")
+		cmd.Dir = tree
+		cmd.Stdin = bytes.NewReader(patch)
+		cmd.Env = append(os.Environ(), "GIT_DIR=/dev/null")
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c.part, err, said)
+		}
+		if !strings.Contains(report.String(), c.part+".patch: ") {
+			t.Errorf("%s is not reported: %s", c.part, &report)
+		}
+	}
+	want := contents(t, installed)
+	for _, name := range patches { // of an installation only
+		delete(want, filepath.Join(into, name))
+	}
+	if diff := cmp.Diff(want, contents(t, tree)); diff != "" {
+		t.Errorf("the series differs from an installation: %s", diff)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{}, {"tree"}, {"-nothing"}, {"-kubernetes", "x", "-remove", "-series", "y"}} {
+		if err := run(t.Context(), args, &bytes.Buffer{}); !errors.Is(err, errUsage) {
+			t.Errorf("%q: %v, want an error of the usage", args, err)
+		}
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-version"}, &out); err != nil || len(out.String()) < 2 {
+		t.Errorf("the version: %q, %v", &out, err)
 	}
 }

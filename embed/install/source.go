@@ -5,33 +5,68 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/format"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
+
+	eventedpleg "github.com/evented-pleg/evented-pleg"
+	"github.com/evented-pleg/evented-pleg/embed"
 )
 
-// packages are the folders of this repository for a kubelet, with their folders in the tree and the
+// origin is a folder of sources: its path in the repository, and its place in the carried files.
+type origin struct {
+	path    string
+	carried fs.FS
+	dir     string
+}
+
+// packages are the packages of this project for a kubelet, with their folders in the tree and the
 // tests to install: those with nothing but the tree's own dependencies.
 var packages = []struct {
-	from, to string
-	tests    string // a pattern
-	without  []string
+	from    origin
+	to      string
+	tests   string // patterns
+	without string // patterns
+	part    string // of the series
 }{
-	{"embed/kubelet", "", "*_test.go", nil},
-	{"embed", "internal/embed", "service_test.go", nil},
-	{"embed/ledger", "internal/ledger", "*_test.go", nil},
-	{"pleg", "internal/pleg", "example_test.go", nil},
-	{"cache", "internal/cache", "example_test.go waiter_test.go", nil},
-	// No package of the tree may import Prometheus. The other file is of the recorder of Events.
-	{"metrics", "internal/metrics", "", []string{"plain.go", "events.go"}},
+	{
+		origin{"embed/kubelet", embed.Sources, "kubelet"}, "",
+		"*_test.go", "", partAdapter,
+	},
+	{
+		origin{"embed", embed.Sources, "."}, "internal/embed",
+		"service_test.go life_test.go", "sources.go", partAdapter,
+	},
+	{
+		origin{"embed/ledger", embed.Sources, "ledger"}, "internal/ledger",
+		"*_test.go", "", partAdapter,
+	},
+	{
+		// Without the search of all states, which is for changes of the core.
+		origin{"pleg", eventedpleg.Sources, "pleg"}, "internal/pleg",
+		"*_test.go", "prove_*", partCore,
+	},
+	{
+		// Without the test that looks for leaked goroutines by a package that the tree lacks.
+		origin{"cache", eventedpleg.Sources, "cache"}, "internal/cache",
+		"*_test.go", "bench_test.go", partCache,
+	},
+	{
+		// No package of the tree may import Prometheus. The other file is of the recorder of Events.
+		origin{"metrics", eventedpleg.Sources, "metrics"}, "internal/metrics",
+		"", "plain.go events.go", partAdapter,
+	},
 }
 
 // minors are the minors of Kubernetes by what tells them apart: the parameters of the methods Start
@@ -88,39 +123,78 @@ func boilerplate(tree string) []byte {
 }
 
 // sources returns the files to write, by their names in into.
-func sources(tag string, header []byte) (map[string][]byte, error) {
-	files := make(map[string][]byte)
+func sources(tag string, header []byte) (map[string]source, error) {
+	files := make(map[string]source)
 	for _, p := range packages {
-		names, err := filepath.Glob(filepath.Join(p.from, "*.go"))
+		names, err := fs.Glob(p.from.carried, path.Join(p.from.dir, "*.go"))
 		if err != nil {
 			return nil, err
 		}
-		if len(names) == 0 {
-			return nil, fmt.Errorf("%s has no Go files: run it in the repository of %s", p.from, module)
-		}
 		for _, name := range names {
-			base := filepath.Base(name)
-			if slices.Contains(p.without, base) || strings.HasSuffix(base, "_test.go") && !matches(p.tests, base) {
+			base := path.Base(name)
+			test := strings.HasSuffix(base, "_test.go")
+			if matches(p.without, base) || test && !matches(p.tests, base) {
 				continue
 			}
-			text, err := os.ReadFile(name)
+			text, err := fs.ReadFile(p.from.carried, name)
 			if err != nil {
 				return nil, err
 			}
 			if text, err = rewrite(text, tag, header); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return nil, fmt.Errorf("%s/%s: %w", p.from.path, base, err)
 			}
 			if text != nil {
-				files[path.Join(p.to, base)] = text
+				files[path.Join(p.to, base)] = source{text, p.part}
 			}
 		}
 	}
-	patch, err := os.ReadFile(filepath.Join("embed/kubelet", applied))
-	if err != nil {
-		return nil, err
+	for _, name := range patches {
+		text, err := fs.ReadFile(embed.Sources, path.Join("kubelet", name))
+		if err != nil {
+			return nil, err
+		}
+		files[name] = source{text, ""}
 	}
-	files[applied] = patch
-	return files, nil
+	stamp, err := rewrite(fmt.Appendf(nil, stampText, version()), tag, header)
+	files["version.go"] = source{stamp, partAdapter}
+	return files, err
+}
+
+// source is a file to write.
+type source struct {
+	text []byte
+	part string // of the series; empty for what only an installation has
+}
+
+// stampText is the file that names the version of the sources.
+const stampText = `// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package evented
+
+// Version is the version of the project evented-pleg from which this package comes.
+const Version = %q
+`
+
+// version returns the version of this program, and of the core if it has another.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	own := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (own == "" || own == "(devel)") {
+			own = s.Value
+		}
+	}
+	own = cmp.Or(own, "(devel)")
+	for _, dep := range info.Deps {
+		if dep.Path == module && dep.Version != "" && dep.Version != "(devel)" && dep.Version != own {
+			return own + ", core " + dep.Version
+		}
+	}
+	return own
 }
 
 // matches reports whether one of some patterns matches a name.
@@ -131,6 +205,9 @@ func matches(patterns, name string) bool {
 // constraint keeps the adapter's files out of builds here, and names the minor of some.
 var constraint = regexp.MustCompile(`(?m)^//go:build ignore(?: && (kubernetes\S+))?\n\n`)
 
+// page is a page of this repository, cited in a comment.
+var page = regexp.MustCompile(`docs/([\w./-]*\w)`)
+
 // rewrite returns a file as the tree wants it, or nil for a file of another minor.
 func rewrite(text []byte, tag string, header []byte) ([]byte, error) {
 	if m := constraint.FindSubmatch(text); m != nil {
@@ -139,8 +216,9 @@ func rewrite(text []byte, tag string, header []byte) ([]byte, error) {
 		}
 		text = constraint.ReplaceAll(text, nil)
 	}
+	text = page.ReplaceAll(text, []byte("$1 of evented-pleg"))
 	for _, p := range packages[1:] {
-		text = bytes.ReplaceAll(text, []byte(`"`+module+"/"+p.from+`"`), []byte(`"`+path.Join("k8s.io/kubernetes", into, p.to)+`"`))
+		text = bytes.ReplaceAll(text, []byte(`"`+module+"/"+p.from.path+`"`), []byte(`"`+path.Join("k8s.io/kubernetes", into, p.to)+`"`))
 	}
 	for _, absent := range []string{module, "github.com/prometheus/"} {
 		if i := bytes.Index(text, []byte(`"`+absent)); i >= 0 {

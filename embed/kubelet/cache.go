@@ -35,15 +35,20 @@ func (c *Cache) Get(id types.UID) (*kubecontainer.PodStatus, error) {
 	return c.statuses.Get(cache.UID(id))
 }
 
-// GetNewerThan blocks until a read of the pod begun after minTime was applied. As in the stock
-// cache, the call cannot be cancelled.
+// GetNewerThan blocks until a look at the pod begun after minTime was applied, and returns a status
+// with those phases. The rest of the status is as of the last read of statuses, as the stock cache
+// has it: such a read follows each change of a phase, an end a moment later, each own call that
+// changes fields, and RequestReinspect. As in the stock cache, the call cannot be cancelled.
 func (c *Cache) GetNewerThan(id types.UID, minTime time.Time) (*kubecontainer.PodStatus, error) {
-	return c.statuses.GetNewerThan(context.Background(), cache.UID(id), minTime)
+	return c.statuses.GetPhasesNewerThan(context.Background(), cache.UID(id), minTime)
 }
 
 // Set stores the result of a read begun at the given time, unless the cache is newer. An error
 // leaves the last good status readable beside the error.
 func (c *Cache) Set(id types.UID, status *kubecontainer.PodStatus, err error, at time.Time) bool {
+	if err != nil {
+		status = nil // the runtime manager returns none beside an error
+	}
 	return c.statuses.Set(cache.UID(id), status, err, at)
 }
 

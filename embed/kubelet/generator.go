@@ -88,10 +88,10 @@ func New(c Config) (*Generator, error) {
 	missing(c.Node == nil, "Node", "node reference")
 	own, ok := c.Cache.(*Cache)
 	if !ok {
-		errs = append(errs, fmt.Errorf("evented: Config.Cache is a %T: pass what Wrap returned with the feature gate %s on", c.Cache, EventDrivenPLEG))
+		errs = append(errs, fmt.Errorf("evented: Config.Cache is a %T: pass what Wrap returned with the feature gate %s on", c.Cache, features.EventDrivenPLEG))
 	}
 	if utilfeature.DefaultFeatureGate.Enabled(features.EventedPLEG) {
-		errs = append(errs, fmt.Errorf("evented: the feature gate %s is on beside %s: turn it off, it makes the runtime manager take statuses from the runtime's snapshots", features.EventedPLEG, EventDrivenPLEG))
+		errs = append(errs, fmt.Errorf("evented: the feature gate %s is on beside %s: turn it off, it makes the runtime manager take statuses from the runtime's snapshots", features.EventedPLEG, features.EventDrivenPLEG))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -100,11 +100,14 @@ func New(c Config) (*Generator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("evented: %w", err)
 	}
-	lengthenIntervals()
 	moved := make(chan struct{}, 1)
-	_, tells := c.Events.(*embed.Service)
+	reads := &source{runtime: c.Runtime}
+	service, tells := c.Events.(*embed.Service)
+	if tells {
+		reads.sandboxOf = service.SandboxOf
+	}
 	core, err := pleg.New(pleg.Config[kubecontainer.PodStatus]{
-		Source:          &source{runtime: c.Runtime},
+		Source:          reads,
 		Stream:          embed.Stream[kubecontainer.PodStatus](c.Events),
 		Cache:           own.statuses,
 		Merge:           keepIPs,
@@ -114,7 +117,7 @@ func New(c Config) (*Generator, error) {
 		RelistMax:       relistMax(c),
 		RelistThreshold: c.RelistThreshold,
 		InspectTimeout:  inspectTimeout,
-		TellsCalls:      tells && utilfeature.DefaultFeatureGate.Enabled(EventDrivenPLEGReadByID),
+		TellsCalls:      tells,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("evented: %w", err)
@@ -122,8 +125,12 @@ func New(c Config) (*Generator, error) {
 	extra.SetGauges(core.Gauges)
 	attach(c.Events, core, relistMax(c), extra.Add)
 	return &Generator{
-		core: core, cache: own, removable: c.Removable, moved: moved,
-		shown: make(map[kubecontainer.State]bool), watch: make(chan *kubepleg.PodLifecycleEvent),
+		core:      core,
+		cache:     own,
+		removable: c.Removable,
+		moved:     moved,
+		shown:     make(map[kubecontainer.State]bool),
+		watch:     make(chan *kubepleg.PodLifecycleEvent),
 	}, nil
 }
 
@@ -170,7 +177,8 @@ func (g *Generator) Watch() chan *kubepleg.PodLifecycleEvent { return g.watch }
 // Healthy reports false and why before the first list of the runtime has succeeded, and when one is
 // overdue by RelistThreshold. The kubelet asks at every turn of its sync loop.
 func (g *Generator) Healthy() (bool, error) {
-	stats, err := g.core.Stats(), g.core.Health()
+	stats := g.core.Stats()
+	err := g.core.Health()
 	if err == nil && stats.LastRelist.IsZero() {
 		err = errors.New("pleg: no list of the container runtime has succeeded yet")
 	}

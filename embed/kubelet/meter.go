@@ -7,10 +7,8 @@ package evented
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	compmetrics "k8s.io/component-base/metrics"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
@@ -55,20 +53,6 @@ func (m meter) Observe(name string, d time.Duration) {
 		metrics.EventedPLEGConnLatency.Observe(d.Seconds())
 	}
 	m.own.Observe(name, d)
-}
-
-// lengthenIntervals gives the kubelet's histogram of the time between relists buckets for 300 s:
-// its own end at 10 s. Call lengthenIntervals before the kubelet registers its metrics, which
-// happens after the making of its PLEG; a registered histogram stays unchanged.
-func lengthenIntervals() {
-	if metrics.PLEGRelistInterval.IsCreated() {
-		return
-	}
-	metrics.PLEGRelistInterval = compmetrics.NewHistogram(&compmetrics.HistogramOpts{
-		Subsystem: metrics.KubeletSubsystem, Name: metrics.PLEGRelistIntervalKey,
-		Help:    "Interval in seconds between relisting in PLEG.",
-		Buckets: append(slices.Clone(compmetrics.DefBuckets), 30, 60, 120, 200, 300, 400), StabilityLevel: compmetrics.ALPHA,
-	})
 }
 
 // gaugesDelay is how long changes are gathered before gauges show them.

@@ -7,6 +7,7 @@ package evented
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestPartOfAListing reads the requested part of a remembered listing, in the listing's order; and
-// nothing for an ID unknown to the listing.
+// TestPartOfAListing assembles the requested part of a remembered listing, in its order, with
+// what the kubelet has made since in front; and nothing if an ID is unknown.
 func TestPartOfAListing(t *testing.T) {
 	c := func(id string) *kubecontainer.Container {
 		return &kubecontainer.Container{ID: kubecontainer.ContainerID{Type: "fake", ID: id}}
@@ -26,25 +27,36 @@ func TestPartOfAListing(t *testing.T) {
 		ID: "u", Name: "web",
 		Sandboxes: []*kubecontainer.Container{c("s2"), c("s1")}, Containers: []*kubecontainer.Container{c("b"), c("a")},
 	}
+	own := func(id string) string { return map[string]string{"s3": "s3", "d": "s3"}[id] }
 	for asked, want := range map[string]string{
-		"a b s1 s2":   "s2 s1 b a",
-		"s2 a":        "s2 a",
-		"a b":         "b a",
-		"s2 s1 a new": "none",
-		"new":         "none",
-		"a b s1 s2 x": "none",
+		"a b s1 s2":      "s2 s1 b a, 0 added",
+		"s2 a":           "s2 a, 0 added",
+		"a b":            "b a, 0 added",
+		"s2 s1 a d":      "s2 s1 d a, 1 added",
+		"a b s1 s2 s3 d": "s3 s2 s1 d b a, 2 added",
+		"s3 d":           "s3 d, 2 added",
+		"s2 s1 a new":    "none",
+		"a b s1 s2 x d":  "none",
 	} {
-		var items []pleg.Item
+		request := pleg.Pod{UID: "u"}
 		for id := range strings.FieldsSeq(asked) {
-			items = append(items, pleg.Item{ID: id})
+			it := pleg.Item{ID: id}
+			if id[0] == 's' {
+				it.Kind = pleg.Sandbox
+			}
+			request.Items = append(request.Items, it)
 		}
 		got := "none"
-		if p := part(listing, items); p != nil {
+		if p, added := assemble(listing, request, own); p != nil {
 			var ids []string
 			for _, x := range append(append([]*kubecontainer.Container{}, p.Sandboxes...), p.Containers...) {
 				ids = append(ids, x.ID.ID)
+				if x.ID.ID == "d" && x.PodSandboxID != "s3" {
+					t.Errorf("d is in the sandbox %q", x.PodSandboxID)
+				}
 			}
-			if got = strings.Join(ids, " "); p.Name != "web" {
+			got = fmt.Sprintf("%s, %d added", strings.Join(ids, " "), added)
+			if p.Name != "web" {
 				t.Errorf("the part is of pod %q", p.Name)
 			}
 		}
@@ -52,8 +64,15 @@ func TestPartOfAListing(t *testing.T) {
 			t.Errorf("of %q: got %q, want %q", asked, got, want)
 		}
 	}
-	if part(nil, nil) != nil || len(listing.Sandboxes) != 2 || listing.Containers[0].ID.ID != "b" {
-		t.Errorf("nothing remembered has a part, or the listing was changed: %v", listing)
+	if len(listing.Sandboxes) != 2 || listing.Containers[0].ID.ID != "b" {
+		t.Errorf("the listing was changed: %v", listing)
+	}
+	unlisted := pleg.Pod{UID: "u", Name: "web", Items: []pleg.Item{{ID: "s3", Kind: pleg.Sandbox}, {ID: "d"}}}
+	if p, added := assemble(nil, unlisted, own); p == nil || p.Name != "web" || added != 2 || p.Timestamp.IsZero() {
+		t.Errorf("of what the kubelet has made alone: %v, %d added", p, added)
+	}
+	if p, _ := assemble(nil, unlisted, nil); p != nil {
+		t.Errorf("without own calls: %v, want nothing", p)
 	}
 }
 
@@ -91,5 +110,18 @@ func TestWhatCameSinceIsListedOnce(t *testing.T) {
 	}
 	if runtime.pods != 2 {
 		t.Errorf("the pod was listed %d times, want at first and when c had come", runtime.pods)
+	}
+}
+
+// TestWhatTheKubeletMadeIsNotListed checks that an ID made by an own call costs no list of the pod.
+func TestWhatTheKubeletMadeIsNotListed(t *testing.T) {
+	runtime := &counted{fakeRuntime: newFakeRuntime()}
+	s := &source{runtime: runtime, sandboxOf: func(string) string { return "s" }}
+	asked := pleg.Pod{UID: "p", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "c"}}}
+	for range 2 {
+		read, err := s.Inspect(t.Context(), asked)
+		if err != nil || len(read.Pod.Items) != 2 || runtime.pods != 0 {
+			t.Fatalf("%v, %v, %d lists; want the statuses of s and c without a list", read.Pod, err, runtime.pods)
+		}
 	}
 }

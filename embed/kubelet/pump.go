@@ -85,7 +85,8 @@ func (p *pump) run(ctx context.Context) {
 
 // schedule has a question asked after its step.
 func (p *pump) schedule(q question) {
-	if q.at = time.Now().Add(q.step); q.at.After(q.until) {
+	q.at = time.Now().Add(q.step)
+	if q.at.After(q.until) {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(p.questions, q, func(a, b question) int { return a.at.Compare(b.at) })
@@ -146,7 +147,12 @@ func (p *pump) events(e pleg.Event) []*kubepleg.PodLifecycleEvent {
 // sandboxEnded begins to ask about a pod. The event of the sandbox's end, which is sent now, has
 // its effect if the answer is yes already.
 func (p *pump) sandboxEnded(uid types.UID, id string) {
-	q := question{until: time.Now().Add(askFor), uid: uid, sandbox: id, step: firstQuestion}
+	q := question{
+		until:   time.Now().Add(askFor),
+		uid:     uid,
+		sandbox: id,
+		step:    firstQuestion,
+	}
 	if p.g.removable(uid) {
 		q.step = repeatAfter
 	}
@@ -166,7 +172,8 @@ func (p *pump) note(uid types.UID, id string) {
 // forget forgets a removed ID.
 func (p *pump) forget(uid types.UID, id string) {
 	if ids := p.reportedEnds[uid]; ids != nil {
-		if delete(ids, id); len(ids) == 0 {
+		delete(ids, id)
+		if len(ids) == 0 {
 			delete(p.reportedEnds, uid)
 		}
 	}

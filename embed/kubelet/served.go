@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -37,7 +36,7 @@ func Wrap(cache kubecontainer.Cache, client internalapi.RuntimeService) (kubecon
 func attach(client embed.Events, core *pleg.Generator[kubecontainer.PodStatus], relistMax time.Duration, add func(string, int)) {
 	if s, ok := client.(*embed.Service); ok {
 		s.TellCalls(core.Calling)
-		serve := utilfeature.DefaultFeatureGate.Enabled(EventDrivenPLEGServeLists)
+		serve := servesLists()
 		s.ServeLists(func() bool { return serve && core.Stats().State == pleg.StreamConnected }, 2*relistMax, add)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	containertest "k8s.io/kubernetes/pkg/kubelet/container/testing"
 
@@ -101,7 +102,7 @@ func (c *listed) asked() (sandboxes, containers, statuses int) {
 
 // serving returns a client that serves, and its wrapped client.
 func serving(t *testing.T) (*embed.Service, *listed) {
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, EventDrivenPLEG, true)
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.EventDrivenPLEG, true)
 	client := &listed{open: make(chan struct{})}
 	_, wrapped := Wrap(kubecontainer.NewCache(), client)
 	s := wrapped.(*embed.Service)
@@ -149,9 +150,9 @@ func (m manager) GetPodStatus(_ context.Context, p *kubecontainer.Pod) (*kubecon
 
 // TestListsHaveASwitch runs a generator on a wrapped client, with the gate for lists on and off.
 func TestListsHaveASwitch(t *testing.T) {
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, EventDrivenPLEG, true)
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.EventDrivenPLEG, true)
 	for _, on := range []bool{true, false} {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, EventDrivenPLEGServeLists, on)
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.EventDrivenPLEGServeLists, on)
 		synctest.Test(t, func(t *testing.T) {
 			client := &listed{open: make(chan struct{})}
 			cache, wrapped := Wrap(kubecontainer.NewCache(), client)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -30,6 +31,9 @@ type Runtime interface {
 // source reads through the runtime manager, and always from the runtime.
 type source struct {
 	runtime Runtime
+	// sandboxOf returns the sandbox of an item that the kubelet itself has made, or that a read has
+	// shown; empty if unknown. Nil: every item is unknown.
+	sandboxOf func(id string) string
 
 	mu    sync.Mutex // owns shown
 	shown map[types.UID]*kubecontainer.Pod
@@ -68,7 +72,8 @@ func (s *source) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 func (s *source) list(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
 	p, err := s.runtime.GetPod(embed.As(ctx, embed.ByPLEG), uid)
 	if errors.Is(err, kubecontainer.ErrPodNotFound) {
-		p, err = nil, nil
+		p = nil
+		err = nil
 	}
 	if err != nil {
 		return nil, err
@@ -79,23 +84,18 @@ func (s *source) list(ctx context.Context, uid types.UID) (*kubecontainer.Pod, e
 		delete(s.shown, uid)
 		return nil, nil
 	}
-	if s.shown == nil {
-		s.shown = make(map[types.UID]*kubecontainer.Pod)
-	}
-	s.shown[uid] = p
+	s.remember(p)
 	return p, nil
 }
 
-// Inspect reads the statuses of some or all IDs of a listing. The runtime manager wants that
-// listing back in its own form, in its order and with each container's sandbox, so the listing is
-// remembered; if IDs are missing, because of another listing in between or an ID made since, the
-// pod is listed again, once.
+// Inspect reads the statuses of some or all IDs of a listing, and of IDs made by the kubelet since.
+// The runtime manager wants a listing in its own form, in its order and with each container's
+// sandbox. So the listing is remembered, and what the kubelet has made is added. If IDs are
+// unknown, because of another listing in between, the pod is listed again, once.
 func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kubecontainer.PodStatus], error) {
 	ctx = embed.As(ctx, embed.ByPLEG)
 	uid := types.UID(pod.UID)
-	s.mu.Lock()
-	p := part(s.shown[uid], pod.Items)
-	s.mu.Unlock()
+	p := s.remembered(pod)
 	if p == nil {
 		var err error
 		if p, err = s.list(ctx, uid); err != nil {
@@ -117,7 +117,12 @@ func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kub
 		shows.Items = append(shows.Items, pleg.Item{ID: sb.GetId(), Kind: pleg.Sandbox, Phase: embed.SandboxPhase(sb.GetState())})
 	}
 	for _, c := range status.ContainerStatuses {
-		shows.Items = append(shows.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Container, Phase: phase(c.State), Name: c.Name})
+		shows.Items = append(shows.Items, pleg.Item{
+			ID:    c.ID.ID,
+			Kind:  pleg.Container,
+			Phase: phase(c.State),
+			Name:  c.Name,
+		})
 	}
 	return pleg.Inspection[kubecontainer.PodStatus]{Status: status, Pod: shows}, nil
 }
@@ -131,35 +136,87 @@ func convert(p *kubecontainer.Pod) pleg.Pod {
 		pod.Items = append(pod.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Sandbox, Phase: phase(c.State)})
 	}
 	for _, c := range p.Containers {
-		pod.Items = append(pod.Items, pleg.Item{ID: c.ID.ID, Kind: pleg.Container, Phase: phase(c.State), Name: c.Name})
+		pod.Items = append(pod.Items, pleg.Item{
+			ID:    c.ID.ID,
+			Kind:  pleg.Container,
+			Phase: phase(c.State),
+			Name:  c.Name,
+		})
 	}
 	return pod
 }
 
-// part returns the given items of a remembered listing, in the listing's order: all of the listing,
-// unless the generator reads by IDs and knows that some are gone. nil: the listing lacks an item.
-func part(p *kubecontainer.Pod, items []pleg.Item) *kubecontainer.Pod {
-	if p == nil {
-		return nil
-	}
-	asked := make(map[string]bool, len(items))
-	for _, it := range items {
-		asked[it.ID] = true
-	}
-	not := func(c *kubecontainer.Container) bool { return !asked[c.ID.ID] }
-	some := *p
-	some.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), not)
-	some.Containers = slices.DeleteFunc(slices.Clone(p.Containers), not)
-	switch len(asked) {
-	case len(p.Sandboxes) + len(p.Containers):
-		if len(some.Sandboxes)+len(some.Containers) == len(asked) {
-			return p
+// remembered returns the items of a pod in the runtime manager's form, and remembers the result as
+// the pod's listing if there was none with these items. nil: an item is unknown.
+func (s *source) remembered(pod pleg.Pod) *kubecontainer.Pod {
+	s.mu.Lock()
+	listed := s.shown[types.UID(pod.UID)]
+	s.mu.Unlock()
+	p, added := assemble(listed, pod, s.sandboxOf)
+	if added > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.shown[p.ID] == listed { // else a listing has come, which knows better
+			s.remember(p)
 		}
-		return nil
-	case len(some.Sandboxes) + len(some.Containers):
-		return &some
 	}
-	return nil
+	return p
+}
+
+// remember keeps a listing of a pod for Inspect; s.mu is held.
+func (s *source) remember(p *kubecontainer.Pod) {
+	if s.shown == nil {
+		s.shown = make(map[types.UID]*kubecontainer.Pod)
+	}
+	s.shown[p.ID] = p
+}
+
+// assemble returns the items of a pod in the runtime manager's form: those in a listing, in its
+// order, without those that the generator knows to be gone, and those that sandboxOf knows, as the
+// newest. Added is the number of the latter. nil: an item is unknown, or there are none.
+func assemble(listed *kubecontainer.Pod, pod pleg.Pod, sandboxOf func(string) string) (p *kubecontainer.Pod, added int) {
+	if len(pod.Items) == 0 {
+		return nil, 0
+	}
+	missing := make(map[string]bool, len(pod.Items))
+	for _, it := range pod.Items {
+		missing[it.ID] = true
+	}
+	p = &kubecontainer.Pod{
+		ID:        types.UID(pod.UID),
+		Name:      pod.Name,
+		Namespace: pod.Namespace,
+		Timestamp: time.Now(),
+	}
+	if listed != nil {
+		*p = *listed
+		gone := func(c *kubecontainer.Container) bool { return !missing[c.ID.ID] }
+		p.Sandboxes = slices.DeleteFunc(slices.Clone(listed.Sandboxes), gone)
+		p.Containers = slices.DeleteFunc(slices.Clone(listed.Containers), gone)
+	}
+	for _, c := range slices.Concat(p.Sandboxes, p.Containers) {
+		delete(missing, c.ID.ID)
+	}
+	for _, it := range pod.Items {
+		if !missing[it.ID] {
+			continue
+		}
+		if sandboxOf == nil || sandboxOf(it.ID) == "" {
+			return nil, 0
+		}
+		c := &kubecontainer.Container{
+			ID:           kubecontainer.ContainerID{ID: it.ID},
+			Name:         it.Name,
+			PodSandboxID: sandboxOf(it.ID),
+		}
+		if it.Kind == pleg.Sandbox {
+			p.Sandboxes = slices.Insert(p.Sandboxes, 0, c)
+		} else {
+			p.Containers = slices.Insert(p.Containers, 0, c)
+		}
+		added++
+	}
+	return p, added
 }
 
 // phase returns the phase of a state of the runtime manager, which shows sandboxes in the states of

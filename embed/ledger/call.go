@@ -22,10 +22,20 @@ const (
 	RemoveContainer
 )
 
+// Subject is what an own call is about.
+type Subject struct {
+	// ID is the sandbox or container in the request; empty if the call makes one.
+	ID string
+	// Pod is the UID of the pod in the request; empty if the request names none.
+	Pod string
+	// Sandbox is the sandbox of a container to be made.
+	Sandbox string
+}
+
 // Call is an own call under way.
 type Call struct {
+	Subject
 	op    Op
-	id    string
 	began Seq
 }
 
@@ -35,14 +45,8 @@ type Answer struct {
 	// Unanswered: the call failed because its caller gave up, or lost the runtime. The runtime may
 	// still carry out the call.
 	Unanswered bool
-	// Made is the ID made by RunPodSandbox or CreateContainer, and Pod the UID of their pod, also
-	// after a failure.
-	Made, Pod string
-}
-
-// creates reports whether an unreported item may exist during the call.
-func (o Op) creates() bool {
-	return o == RunPodSandbox || o == CreateContainer || o == StartContainer
+	// Made is the ID made by RunPodSandbox or CreateContainer.
+	Made string
 }
 
 // under returns the counts of calls in flight by ID, for this kind of call.
@@ -56,30 +60,32 @@ func (l *Ledger) under(o Op) map[string]int {
 	return l.removing
 }
 
-// Start is called before an own call is sent, with the sandbox or container ID in the request, if
-// any.
-func (l *Ledger) Start(op Op, id string) Call {
-	if op.creates() {
-		l.creating++
+// Start is called before an own call is sent.
+func (l *Ledger) Start(op Op, s Subject) Call {
+	c := Call{Subject: s, op: op, began: l.tick()}
+	switch {
+	case op == RunPodSandbox:
+		l.sandboxes.makes(c)
+	case op == CreateContainer:
+		l.containers.makes(c)
+	case s.ID != "":
+		l.under(op)[s.ID]++
 	}
-	if id != "" {
-		l.under(op)[id]++
-	}
-	return Call{op, id, l.tick()}
+	return c
 }
 
 // End is called after the answer to an own call. From then on the effect of the call is known, or
 // in doubt.
 func (l *Ledger) End(c Call, a Answer, now time.Time) {
-	if c.op.creates() {
-		l.creating--
-	}
-	if c.id != "" {
-		if under := l.under(c.op); under[c.id] > 1 {
-			under[c.id]--
-		} else {
-			delete(under, c.id)
-		}
+	switch {
+	case c.op == RunPodSandbox:
+		l.sandboxes.madeNoMore(c)
+	case c.op == CreateContainer:
+		l.containers.madeNoMore(c)
+	case l.under(c.op)[c.ID] > 1:
+		l.under(c.op)[c.ID]--
+	default:
+		delete(l.under(c.op), c.ID)
 	}
 	if a.Failed {
 		l.failed(c, a, now)
@@ -87,20 +93,20 @@ func (l *Ledger) End(c Call, a Answer, now time.Time) {
 	}
 	switch c.op {
 	case RunPodSandbox:
-		l.sandboxes.created(a.Made, a.Pod)
+		l.sandboxes.created(a.Made, c)
 		l.sandboxes.made[a.Made] = l.tick()
 	case CreateContainer:
-		l.containers.created(a.Made, a.Pod)
+		l.containers.created(a.Made, c)
 	case StartContainer:
-		if x := l.containers.items[c.id]; x != nil {
-			l.containers.forward(c.id, x, Running)
+		if x := l.containers.items[c.ID]; x != nil {
+			l.containers.forward(c.ID, x, Running)
 		} else {
-			l.containers.ask(c.id)
+			l.containers.ask(c.ID)
 		}
 	case StopContainer:
 		l.stopped(c)
 	case RemoveContainer:
-		l.removed(c.id, now)
+		l.removed(c.ID, now)
 	case StopPodSandbox:
 		l.sandboxStopped(c, now)
 	case RemovePodSandbox:
@@ -108,71 +114,149 @@ func (l *Ledger) End(c Call, a Answer, now time.Time) {
 	}
 }
 
+// making are the own calls under way that make an item of one pod.
+type making struct {
+	calls int
+	// began is when the first of the calls began.
+	began Seq
+}
+
+// makes notes the start of a making call.
+func (t *table[E]) makes(c Call) {
+	m := t.making[c.Pod]
+	if m.calls == 0 {
+		m.began = c.began
+	}
+	m.calls++
+	t.making[c.Pod] = m
+}
+
+// madeNoMore notes the end of a making call.
+func (t *table[E]) madeNoMore(c Call) {
+	m := t.making[c.Pod]
+	m.calls--
+	if m.calls > 0 {
+		t.making[c.Pod] = m
+	} else {
+		delete(t.making, c.Pod)
+	}
+}
+
 // created takes the ID made by an own call. The list's element comes from a later read.
-func (t *table[E]) created(id, pod string) {
-	if x := t.items[id]; x == nil {
-		t.question(id, Created, pod)
-	} else if x.phase == Exited {
-		t.question(id, anything, pod)
+func (t *table[E]) created(id string, c Call) {
+	made := doubt{
+		claim:   Created,
+		pod:     c.Pod,
+		made:    true,
+		sandbox: c.Sandbox,
+	}
+	x := t.items[id]
+	switch {
+	case x == nil:
+		t.question(id, made)
+	case x.phase == Exited:
+		made.claim = anything
+		t.question(id, made)
 	}
 }
 
 // failed takes a failed call, whose effect may be full, partial or none.
 func (l *Ledger) failed(c Call, a Answer, now time.Time) {
 	switch c.op {
-	case RunPodSandbox, CreateContainer:
-		l.broken = l.tick() // there may be something that nobody has the ID of
-		if a.Unanswered {
-			l.expect(a.Pod, now)
-		}
+	case RunPodSandbox:
+		l.sandboxes.failedToMake(c.Pod, a.Unanswered, now)
+	case CreateContainer:
+		l.containers.failedToMake(c.Pod, a.Unanswered, now)
 	case StartContainer, StopContainer, RemoveContainer:
-		l.containers.ask(c.id)
+		l.containers.ask(c.ID)
+		if c.op == StartContainer && a.Unanswered {
+			l.containers.failedToMake(l.podOf(c), true, now)
+		}
 	case StopPodSandbox, RemovePodSandbox:
-		l.sandboxes.ask(c.id)
-		for id, x := range l.containers.items {
-			if x.element.GetPodSandboxId() == c.id && (x.phase != Exited || c.op == RemovePodSandbox) {
+		l.sandboxes.ask(c.ID)
+		for id, x := range l.containers.covered(filter{sandbox: c.ID}) {
+			if x.phase != Exited || c.op == RemovePodSandbox {
 				l.containers.ask(id)
 			}
 		}
 	}
 }
 
-// expect notes an unanswered call about a pod: an item may still appear, reported by an event only.
-// With more pods than there is room for, pods are no longer told apart.
-func (l *Ledger) expect(pod string, now time.Time) {
-	if _, ok := l.unborn[pod]; !ok && len(l.unborn) >= maxDoubts {
-		clear(l.unborn)
+// podOf returns the UID of the pod of a container in a call; empty if nothing names the pod.
+func (l *Ledger) podOf(c Call) string {
+	if c.Pod != "" {
+		return c.Pod
+	}
+	if x := l.containers.items[c.ID]; x != nil {
+		return x.element.GetLabels()[PodUIDLabel]
+	}
+	return l.containers.doubts[c.ID].pod
+}
+
+// failure is a making or starting call of a pod that has failed: the pod may have an item whose ID
+// nobody has.
+type failure struct {
+	// at is when the call failed. A list of the pod begun later shows what the call has made.
+	at Seq
+	// until is how long the runtime may still carry out the call, from the time of giving up on; zero
+	// if the runtime has answered. A full list begun later shows what the call has made.
+	until time.Time
+}
+
+// failedToMake notes the failure of a call. With more pods than there is room for, pods are no
+// longer told apart: the empty UID stands for any pod.
+func (t *table[E]) failedToMake(pod string, unanswered bool, now time.Time) {
+	if _, ok := t.failures[pod]; !ok && len(t.failures) >= maxDoubts {
+		for _, f := range t.failures {
+			now = later(now, f.until)
+			unanswered = unanswered || !f.until.IsZero()
+		}
+		clear(t.failures)
 		pod = ""
 	}
-	l.unborn[pod] = now
+	f := failure{at: t.tick(), until: t.failures[pod].until}
+	if unanswered {
+		f.until = later(now, f.until)
+	}
+	t.failures[pod] = f
 }
 
-// awaits reports whether a list with this filter could show an item of an unanswered call, still to
-// come or made since the last full lists began. An ID in the filter is known, and so not awaited.
-func (l *Ledger) awaits(f filter) bool {
-	if len(l.unborn) == 0 || f.id != "" {
-		return false
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
 	}
-	pod := f.labels[PodUIDLabel]
-	if pod == "" {
-		return true
-	}
-	_, its := l.unborn[pod]
-	_, anyones := l.unborn[""]
-	return its || anyones
+	return a
 }
 
-// forgetBorn is called after each list, and forgets the calls given up so long before the last full
-// lists began that these lists have shown any effect: all remaining calls are awaited.
-func (l *Ledger) forgetBorn(f filter) {
-	if !f.all() {
+// listed forgets the answered failures of which the list shows any effect.
+func (t *table[E]) listed(r Read, f filter) {
+	if len(t.failures) == 0 || !f.all() && !f.wholePod() {
 		return
 	}
-	begun := l.sandboxes.fullAt
-	if l.containers.fullAt.Before(begun) {
-		begun = l.containers.fullAt
+	maps.DeleteFunc(t.failures, func(pod string, failed failure) bool {
+		return failed.until.IsZero() && r.began > failed.at && (f.all() || f.pod() == pod)
+	})
+}
+
+// forgetLate forgets the unanswered calls given up so long before the last full list began that
+// the list has shown any effect.
+func (t *table[E]) forgetLate(late time.Duration) {
+	maps.DeleteFunc(t.failures, func(_ string, failed failure) bool {
+		return !failed.until.IsZero() && t.full > failed.at && t.fullAt.After(failed.until.Add(late))
+	})
+}
+
+// unlisted returns the pods with a failed call that a list with this filter could show an effect
+// of, and whether lists of these pods would show the effect: no call may still be carried out.
+func (t *table[E]) unlisted(f filter) (pods []string, resolves bool) {
+	resolves = true
+	for pod, failed := range t.failures {
+		if f.mayShow(pod) {
+			pods = append(pods, pod)
+			resolves = resolves && pod != "" && failed.until.IsZero()
+		}
 	}
-	maps.DeleteFunc(l.unborn, func(_ string, at time.Time) bool { return begun.After(at.Add(l.late)) })
+	return pods, resolves
 }
 
 // ask puts an ID in doubt, in whatever phase, unless the ID is known to be gone.
@@ -180,22 +264,22 @@ func (t *table[E]) ask(id string) {
 	if _, dead := t.gone[id]; dead {
 		return
 	}
-	pod := t.doubts[id].pod
+	d := doubt{claim: anything}
 	if x := t.items[id]; x != nil {
-		pod = t.labels(x.element)[PodUIDLabel]
+		d.pod = t.labels(x.element)[PodUIDLabel]
 	}
-	t.question(id, anything, pod)
+	t.question(id, d)
 }
 
 // stopped takes a successful StopContainer. A runtime need not end a container that has not
 // started, and a container started during the call may have been started after the runtime's work.
 func (l *Ledger) stopped(c Call) {
-	x := l.containers.items[c.id]
+	x := l.containers.items[c.ID]
 	switch {
 	case x != nil && (x.phase == Exited || x.phase == Running && x.since < c.began):
-		l.containers.forward(c.id, x, Exited)
+		l.containers.forward(c.ID, x, Exited)
 	default:
-		l.containers.ask(c.id)
+		l.containers.ask(c.ID)
 	}
 }
 
@@ -206,16 +290,13 @@ func (l *Ledger) removed(id string, now time.Time) {
 
 // sandboxStopped takes a successful StopPodSandbox: the runtime has ended the sandbox's containers.
 func (l *Ledger) sandboxStopped(c Call, now time.Time) {
-	l.ended[c.id] = tombstone{l.tick(), now}
-	if x := l.sandboxes.items[c.id]; x != nil {
-		l.sandboxes.forward(c.id, x, Exited)
+	l.ended[c.ID] = tombstone{l.tick(), now}
+	if x := l.sandboxes.items[c.ID]; x != nil {
+		l.sandboxes.forward(c.ID, x, Exited)
 	} else {
-		l.sandboxes.ask(c.id)
+		l.sandboxes.ask(c.ID)
 	}
-	for id, x := range l.containers.items {
-		if x.element.GetPodSandboxId() != c.id {
-			continue
-		}
+	for id, x := range l.containers.covered(filter{sandbox: c.ID}) {
 		if x.phase == Exited || x.phase == Running && x.since < c.began {
 			l.containers.forward(id, x, Exited)
 		} else {
@@ -226,12 +307,9 @@ func (l *Ledger) sandboxStopped(c Call, now time.Time) {
 
 // sandboxRemoved takes a successful RemovePodSandbox: the sandbox's containers are gone too.
 func (l *Ledger) sandboxRemoved(c Call, now time.Time) {
-	l.ended[c.id] = tombstone{l.tick(), now}
-	l.sandboxes.remove(c.id, now)
-	for id, x := range l.containers.items {
-		if x.element.GetPodSandboxId() != c.id {
-			continue
-		}
+	l.ended[c.ID] = tombstone{l.tick(), now}
+	l.sandboxes.remove(c.ID, now)
+	for id, x := range l.containers.covered(filter{sandbox: c.ID}) {
 		if x.since < c.began {
 			l.removed(id, now)
 		} else {

@@ -20,33 +20,42 @@ func (l *Ledger) Begin(now time.Time) Read { return Read{l.tick(), now} }
 
 // Sandboxes takes the answer to a list of sandboxes.
 func (l *Ledger) Sandboxes(r Read, f *runtimeapi.PodSandboxFilter, shown []*runtimeapi.PodSandbox, now time.Time) {
-	by := sandboxFilter(f)
-	l.sandboxes.apply(r, by, shown, now)
-	l.forgetBorn(by)
+	l.sandboxes.apply(r, sandboxFilter(f), shown, now)
+	l.sandboxes.forgetLate(l.late)
 }
 
 // Containers takes the answer to a list of containers.
 func (l *Ledger) Containers(r Read, f *runtimeapi.ContainerFilter, shown []*runtimeapi.Container, now time.Time) {
-	by := containerFilter(f)
-	l.containers.apply(r, by, shown, now)
+	l.containers.apply(r, containerFilter(f), shown, now)
+	l.containers.forgetLate(l.late)
 	l.dropPaths()
-	l.forgetBorn(by)
 	if len(l.ended) > len(l.sandboxes.items) {
 		prune(l.ended, now)
 	}
 }
 
-// SandboxStatus takes the state in the answer to a PodSandboxStatus.
-func (l *Ledger) SandboxStatus(r Read, id string, state runtimeapi.PodSandboxState) {
-	l.sandboxes.state(r, id, SandboxPhase(state))
+// SandboxStatus takes the answer to a PodSandboxStatus, which has everything that a list shows.
+func (l *Ledger) SandboxStatus(r Read, id string, st *runtimeapi.PodSandboxStatus) {
+	if l.sandboxes.items[id] == nil {
+		l.sandboxes.show(r, id, sandboxOf(id, st))
+		return
+	}
+	l.sandboxes.state(r, id, SandboxPhase(st.GetState()))
 }
 
-// ContainerStatus takes the state and the log's path in the answer to a ContainerStatus. The path
-// is known from the container's creation on and never changes.
-func (l *Ledger) ContainerStatus(r Read, id string, state runtimeapi.ContainerState, logPath string) {
-	l.containers.state(r, id, ContainerPhase(state))
-	if l.containers.items[id] != nil && logPath != "" {
-		l.logPaths[id] = logPath
+// ContainerStatus takes the answer to a ContainerStatus: the state, the log's path, which is known
+// from the container's creation on and never changes, and of a container made by an own call, whose
+// sandbox is known, everything that a list shows.
+func (l *Ledger) ContainerStatus(r Read, id string, st *runtimeapi.ContainerStatus) {
+	sandbox := l.containers.doubts[id].sandbox
+	switch {
+	case l.containers.items[id] != nil:
+		l.containers.state(r, id, ContainerPhase(st.GetState()))
+	case sandbox != "" && st.GetImageId() != "": // else the image in use is known from lists alone
+		l.containers.show(r, id, containerOf(id, sandbox, st))
+	}
+	if l.containers.items[id] != nil && st.GetLogPath() != "" {
+		l.logPaths[id] = st.GetLogPath()
 	}
 }
 
@@ -84,7 +93,7 @@ func (l *Ledger) claimSandbox(id string, phase Phase, pod string) {
 		phase = Running // a sandbox is announced when ready
 	}
 	if l.sandboxes.news(id, phase) && !l.ending(id, phase) {
-		l.sandboxes.question(id, phase, pod)
+		l.sandboxes.question(id, doubt{claim: phase, pod: pod})
 	}
 }
 
@@ -104,7 +113,7 @@ func (l *Ledger) claimContainer(id string, phase Phase, pod string) {
 	if x := l.containers.items[id]; l.ending(id, phase) || x != nil && l.ending(x.element.GetPodSandboxId(), phase) {
 		return
 	}
-	l.containers.question(id, phase, pod)
+	l.containers.question(id, doubt{claim: phase, pod: pod})
 }
 
 // news reports whether a claim goes beyond the known phase.

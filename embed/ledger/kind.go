@@ -13,6 +13,8 @@ import (
 
 // kind holds the functions by which a table reads its elements.
 type kind[E any] struct {
+	// first is the phase in which an item comes to be.
+	first  Phase
 	id     func(E) string
 	labels func(E) map[string]string
 	// sandbox returns the ID of the element's sandbox.
@@ -25,6 +27,7 @@ type kind[E any] struct {
 }
 
 var sandboxKind = kind[*runtimeapi.PodSandbox]{
+	first:   Running,
 	id:      (*runtimeapi.PodSandbox).GetId,
 	labels:  (*runtimeapi.PodSandbox).GetLabels,
 	sandbox: (*runtimeapi.PodSandbox).GetId,
@@ -38,7 +41,8 @@ var sandboxKind = kind[*runtimeapi.PodSandbox]{
 		return copied
 	},
 	same: func(a, b *runtimeapi.PodSandbox) bool {
-		m, n := a.GetMetadata(), b.GetMetadata()
+		m := a.GetMetadata()
+		n := b.GetMetadata()
 		return m.GetName() == n.GetName() && m.GetUid() == n.GetUid() && m.GetNamespace() == n.GetNamespace() &&
 			m.GetAttempt() == n.GetAttempt() && a.CreatedAt == b.CreatedAt && a.RuntimeHandler == b.RuntimeHandler &&
 			maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
@@ -46,6 +50,7 @@ var sandboxKind = kind[*runtimeapi.PodSandbox]{
 }
 
 var containerKind = kind[*runtimeapi.Container]{
+	first:   Created,
 	id:      (*runtimeapi.Container).GetId,
 	labels:  (*runtimeapi.Container).GetLabels,
 	sandbox: (*runtimeapi.Container).GetPodSandboxId,
@@ -56,7 +61,8 @@ var containerKind = kind[*runtimeapi.Container]{
 		return copied
 	},
 	same: func(a, b *runtimeapi.Container) bool {
-		m, n := a.GetMetadata(), b.GetMetadata()
+		m := a.GetMetadata()
+		n := b.GetMetadata()
 		return m.GetName() == n.GetName() && m.GetAttempt() == n.GetAttempt() && a.PodSandboxId == b.PodSandboxId &&
 			a.GetImage().GetImage() == b.GetImage().GetImage() && a.ImageRef == b.ImageRef && a.ImageId == b.ImageId &&
 			a.CreatedAt == b.CreatedAt && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
@@ -96,11 +102,43 @@ func containerState(p Phase) runtimeapi.ContainerState {
 	return runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
+// sandboxOf returns the element of a list that a runtime shows of a sandbox with this status.
+func sandboxOf(id string, st *runtimeapi.PodSandboxStatus) *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{
+		Id:             id,
+		Metadata:       st.GetMetadata(),
+		State:          st.GetState(),
+		CreatedAt:      st.GetCreatedAt(),
+		Labels:         st.GetLabels(),
+		Annotations:    st.GetAnnotations(),
+		RuntimeHandler: st.GetRuntimeHandler(),
+	}
+}
+
+// containerOf returns the element of a list that a runtime shows of a container with this status.
+// A list and a status may name the image in different ways (ImageRef); the ID of the image is the
+// same.
+func containerOf(id, sandbox string, st *runtimeapi.ContainerStatus) *runtimeapi.Container {
+	return &runtimeapi.Container{
+		Id:           id,
+		PodSandboxId: sandbox,
+		Metadata:     st.GetMetadata(),
+		Image:        st.GetImage(),
+		ImageRef:     st.GetImageRef(),
+		ImageId:      st.GetImageId(),
+		State:        st.GetState(),
+		CreatedAt:    st.GetCreatedAt(),
+		Labels:       st.GetLabels(),
+		Annotations:  st.GetAnnotations(),
+	}
+}
+
 // shallow copies the fields of a CRI message, whichever generator made its type, without the
 // generator's own bookkeeping. Fields added by later CRI versions are copied too.
 func shallow[M any](m *M) *M {
 	copied := new(M)
-	from, to := reflect.ValueOf(m).Elem(), reflect.ValueOf(copied).Elem()
+	from := reflect.ValueOf(m).Elem()
+	to := reflect.ValueOf(copied).Elem()
 	for i := range from.NumField() {
 		if f := from.Type().Field(i); f.IsExported() && !strings.HasPrefix(f.Name, "XXX_") {
 			to.Field(i).Set(from.Field(i))
@@ -126,13 +164,30 @@ func sandboxFilter(f *runtimeapi.PodSandboxFilter) filter {
 
 func containerFilter(f *runtimeapi.ContainerFilter) filter {
 	return filter{
-		id: f.GetId(), sandbox: f.GetPodSandboxId(), labels: f.GetLabelSelector(),
-		hasState: f.GetState() != nil, state: ContainerPhase(f.GetState().GetState()),
+		id:       f.GetId(),
+		sandbox:  f.GetPodSandboxId(),
+		labels:   f.GetLabelSelector(),
+		hasState: f.GetState() != nil,
+		state:    ContainerPhase(f.GetState().GetState()),
 	}
 }
 
 // all reports whether the filter passes everything.
 func (f filter) all() bool { return f.id == "" && f.sandbox == "" && len(f.labels) == 0 && !f.hasState }
+
+// pod returns the only pod whose items the filter passes; empty if there may be several.
+func (f filter) pod() string { return f.labels[PodUIDLabel] }
+
+// wholePod reports whether the filter passes all items of a pod: nothing else is filtered.
+func (f filter) wholePod() bool {
+	return f.id == "" && f.sandbox == "" && !f.hasState && len(f.labels) == 1 && f.pod() != ""
+}
+
+// mayShow reports whether a list with this filter could show an item of the pod with an unknown ID.
+// The empty pod is any.
+func (f filter) mayShow(pod string) bool {
+	return f.id == "" && (f.pod() == "" || pod == "" || f.pod() == pod)
+}
 
 // covers reports whether a list with this filter would show the element with this ID, regardless of
 // state and of other, unknown fields. Labels are never known: a container made by hand need not
@@ -147,8 +202,7 @@ func (f filter) mayCover(id, pod string) bool {
 	if f.id != "" && f.id != id {
 		return false
 	}
-	wanted := f.labels[PodUIDLabel]
-	return wanted == "" || pod == "" || wanted == pod
+	return f.pod() == "" || pod == "" || f.pod() == pod
 }
 
 // covers reports whether a list with this filter shows the element, state aside.

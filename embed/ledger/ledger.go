@@ -45,10 +45,10 @@ const (
 	Untrusted Reason = "untrusted"
 	// Stale: the last full list is too old.
 	Stale Reason = "stale"
-	// Creating: a call that creates or starts is under way.
+	// Creating: the list would show a sandbox as not ready which an own call may still be making.
 	Creating Reason = "creating"
-	// FailedCall: a creating call has failed, and no full list has begun since; or the runtime has not
-	// answered a creating call, may still carry out the call, and the list could show the result.
+	// FailedCall: the list could show what a creating call has made that failed or that the runtime
+	// has not answered, and no list of its pod has begun since, or late enough.
 	FailedCall Reason = "failed_call"
 	// UnknownState: the list would show an item in the state UNKNOWN.
 	UnknownState Reason = "unknown_state"
@@ -62,18 +62,27 @@ const (
 type Verdict struct {
 	// Reason is empty for a served list.
 	Reason Reason
-	// Resolve are the IDs to read one by one, with InDoubt; empty if there are too many.
-	Resolve []string
+	// Resolve are the lists after which the refused list can be served; empty if there is no such
+	// list, or if there are too many.
+	Resolve []Query
+}
+
+// Query is a list of one item, or of all items of one pod.
+type Query struct {
+	// ID is the item's, or Pod the pod's UID; the other is empty.
+	ID, Pod string
 }
 
 // Bounds.
 const (
-	maxResolve = 4 // more IDs in doubt cost more to read than the delayed list
+	maxResolve = 4 // more queries cost more than the delayed list
 	maxDoubts  = 4096
 	maxGone    = 4 * maxDoubts
 	forget     = 5 * time.Minute // after which a removed ID is no longer remembered
-	late       = 5 * time.Minute // how long an unanswered call may still create an item
 )
+
+// LateCall is how long an unanswered call may still create or start an item: pleg.LateCall.
+const LateCall = 10 * time.Minute
 
 // PodUIDLabel is the label by which a kubelet's containers and sandboxes name their pod.
 const PodUIDLabel = "io.kubernetes.pod.uid"
@@ -87,14 +96,9 @@ type Ledger struct {
 	logPaths   map[string]string // of known containers
 
 	trusted   bool
-	connected Seq // when trusted became true
-	broken    Seq // full lists begun earlier do not suffice
-	// unborn are the pods of unanswered creating calls, with the time of giving up; the empty UID
-	// stands for any pod.
-	unborn map[string]time.Time
-	late   time.Duration // how long such a call may take effect
+	connected Seq           // when trusted became true
+	late      time.Duration // how long an unanswered call may take effect
 
-	creating int // creating and starting calls under way
 	// Calls under way, by the sandbox or container ID in the request.
 	starting, stopping, removing map[string]int
 	// ended are the sandboxes stopped or removed by own calls.
@@ -105,9 +109,13 @@ type Ledger struct {
 // beginning.
 func New(maxAge time.Duration) *Ledger {
 	l := &Ledger{
-		maxAge: maxAge, late: late, logPaths: make(map[string]string), unborn: make(map[string]time.Time),
-		starting: make(map[string]int), stopping: make(map[string]int), removing: make(map[string]int),
-		ended: make(map[string]tombstone),
+		maxAge:   maxAge,
+		late:     LateCall,
+		logPaths: make(map[string]string),
+		starting: make(map[string]int),
+		stopping: make(map[string]int),
+		removing: make(map[string]int),
+		ended:    make(map[string]tombstone),
 	}
 	l.sandboxes = newTable(sandboxKind, l.tick, func(Read, *runtimeapi.PodSandbox) bool { return false })
 	l.containers = newTable(containerKind, l.tick, func(r Read, c *runtimeapi.Container) bool {
@@ -145,42 +153,27 @@ func (l *Ledger) Len() (sandboxes, containers, doubts int) {
 // ServesAll reports whether lists of all sandboxes and of all containers could be served, without
 // making them.
 func (l *Ledger) ServesAll(now time.Time) bool {
-	return l.closed(filter{}, now) == "" && l.sandboxes.refuses(filter{}).Reason == "" && l.containers.refuses(filter{}).Reason == ""
+	return l.recent(now) == "" && l.sandboxes.refuses(filter{}).Reason == "" && l.containers.refuses(filter{}).Reason == ""
 }
 
 // ServeSandboxes returns the runtime's list, or the reason to refuse.
 func (l *Ledger) ServeSandboxes(f *runtimeapi.PodSandboxFilter, now time.Time) ([]*runtimeapi.PodSandbox, Verdict) {
-	by := sandboxFilter(f)
-	if reason := l.closed(by, now); reason != "" {
+	if reason := l.recent(now); reason != "" {
 		return nil, Verdict{Reason: reason}
 	}
-	return l.sandboxes.serve(by)
+	return l.sandboxes.serve(sandboxFilter(f))
 }
 
 // ServeContainers returns the runtime's list, or the reason to refuse.
 func (l *Ledger) ServeContainers(f *runtimeapi.ContainerFilter, now time.Time) ([]*runtimeapi.Container, Verdict) {
 	by := containerFilter(f)
-	if reason := l.closed(by, now); reason != "" {
+	if reason := l.recent(now); reason != "" {
 		return nil, Verdict{Reason: reason}
 	}
 	if by.sandbox != "" && l.sandboxes.items[by.sandbox] == nil {
 		return nil, Verdict{Reason: UnknownID}
 	}
 	return l.containers.serve(by)
-}
-
-// closed returns the reason not to serve anything with this filter, whatever the items are.
-func (l *Ledger) closed(f filter, now time.Time) Reason {
-	full, recent := min(l.sandboxes.full, l.containers.full), l.recent(now)
-	switch {
-	case recent == Untrusted:
-		return Untrusted
-	case full <= l.broken, l.awaits(f):
-		return FailedCall
-	case l.creating > 0:
-		return Creating
-	}
-	return recent
 }
 
 // recent returns the reason not to answer anything from memory: events are not received, or the
@@ -198,6 +191,18 @@ func (l *Ledger) recent(now time.Time) Reason {
 // Recent reports whether what is known and never changes may be answered from memory: events are
 // received, and full lists have been made within the age limit.
 func (l *Ledger) Recent(now time.Time) bool { return l.recent(now) == "" }
+
+// SandboxOf returns the sandbox of an item, which is itself if it is a sandbox; empty if the ledger
+// knows the item neither from a read nor from an own call that made the item.
+func (l *Ledger) SandboxOf(id string) string {
+	if x := l.containers.items[id]; x != nil {
+		return x.element.GetPodSandboxId()
+	}
+	if l.sandboxes.items[id] != nil || l.sandboxes.doubts[id].made {
+		return id
+	}
+	return l.containers.doubts[id].sandbox
+}
 
 // LogPath returns the log path of a known container, if known from a status.
 func (l *Ledger) LogPath(id string) (string, bool) {

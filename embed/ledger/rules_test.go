@@ -4,12 +4,13 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -49,9 +50,20 @@ func (h *hand) read(id string, shown ...*runtimeapi.Container) {
 	h.Containers(h.Begin(h.now), &runtimeapi.ContainerFilter{Id: id}, shown, h.now)
 }
 
+// status reads the status of a container.
+func (h *hand) status(id string, p Phase) {
+	h.ContainerStatus(h.Begin(h.now), id, &runtimeapi.ContainerStatus{
+		Id:      id,
+		State:   containerState(p),
+		ImageId: "image",
+		LogPath: "/log/" + id,
+		Labels:  map[string]string{PodUIDLabel: "pod"},
+	})
+}
+
 // own makes an own call, answered after between.
 func (h *hand) own(op Op, id string, a Answer, between ...func()) {
-	c := h.Start(op, id)
+	c := h.Start(op, Subject{ID: id, Pod: "pod", Sandbox: "s"})
 	for _, f := range between {
 		f()
 	}
@@ -59,8 +71,8 @@ func (h *hand) own(op Op, id string, a Answer, between ...func()) {
 }
 
 var (
-	failed     = Answer{Failed: true, Pod: "pod"}
-	unanswered = Answer{Failed: true, Unanswered: true, Pod: "pod"}
+	failed     = Answer{Failed: true}
+	unanswered = Answer{Failed: true, Unanswered: true}
 )
 
 // containers is a list's content, in words.
@@ -68,8 +80,12 @@ func (h *hand) listed() string {
 	list, v := h.ServeContainers(nil, h.now)
 	switch {
 	case len(v.Resolve) > 0:
-		slices.Sort(v.Resolve)
-		return fmt.Sprintf("read %v", v.Resolve)
+		var wanted []string
+		for _, q := range v.Resolve {
+			wanted = append(wanted, cmp.Or(q.ID, q.Pod))
+		}
+		slices.Sort(wanted)
+		return fmt.Sprintf("read %v", wanted)
 	case v.Reason != "":
 		return string(v.Reason)
 	}
@@ -145,35 +161,71 @@ func TestRules(t *testing.T) {
 		{"StopPodSandbox failed: all that ran in it is in doubt", "read [c r]", func(h *hand) { h.own(StopPodSandbox, "s", failed) }},
 		{"RemovePodSandbox: its containers went with it", "[]", func(h *hand) { h.own(RemovePodSandbox, "s", Answer{}) }},
 		{"CreateContainer: a read must show it", "[c1 new1 r2 x3]", func(h *hand) {
-			h.own(CreateContainer, "", Answer{Made: "new", Pod: "pod"})
+			h.own(CreateContainer, "", Answer{Made: "new"})
 			h.wantList("read [new]")
 			h.read("new", ct("new", Created))
 		}},
 		{"or has", "[c1 new1 r2 x3]", func(h *hand) {
-			h.own(CreateContainer, "", Answer{Made: "new", Pod: "pod"}, func() { h.read("new", ct("new", Created)) })
+			h.own(CreateContainer, "", Answer{Made: "new"}, func() { h.read("new", ct("new", Created)) })
 		}},
 		{"a full list finds what a failed call has made", "[lost1]", func(h *hand) { h.own(CreateContainer, "", failed); h.full(ct("lost", Created)) }},
-		{"a full list that began before does not count", "failed_call", func(h *hand) {
+		{"a full list that began before does not count", "read [pod]", func(h *hand) {
 			sandboxes, containers := h.Begin(h.now), h.Begin(h.now)
-			h.own(RunPodSandbox, "", failed)
+			h.own(CreateContainer, "", failed)
 			h.Sandboxes(sandboxes, nil, []*runtimeapi.PodSandbox{ready()}, h.now)
 			h.Containers(containers, nil, nil, h.now)
 		}},
 		{"what a call that was not answered makes is found by a full list some minutes later", "[lost1]", func(h *hand) {
 			h.own(CreateContainer, "", unanswered)
-			h.now = h.now.Add(late + 1)
+			h.now = h.now.Add(LateCall + 1)
 			h.full(ct("lost", Created))
 		}},
-		{"by one of sandboxes and one of containers", "failed_call", func(h *hand) {
-			h.own(RunPodSandbox, "", unanswered)
+		{"a start that was not answered may take effect as late", "failed_call", func(h *hand) {
+			h.own(StartContainer, "c", unanswered)
 			h.full(ct("c", Created))
-			h.now = h.now.Add(late + 1)
-			h.Containers(h.Begin(h.now), nil, []*runtimeapi.Container{ct("c", Created)}, h.now)
+		}},
+		{"by one of containers, not by one of sandboxes", "failed_call", func(h *hand) {
+			h.own(CreateContainer, "", unanswered)
+			h.full(ct("c", Created))
+			h.now = h.now.Add(LateCall + 1)
+			h.Sandboxes(h.Begin(h.now), nil, []*runtimeapi.PodSandbox{ready()}, h.now)
 			h.SetMaxAge(time.Hour)
+		}},
+		{"a sandbox that could not be made leaves no container", "[c1 r2 x3]", func(h *hand) { h.own(RunPodSandbox, "", unanswered) }},
+		{"a list of its pod finds what an answered failure has made", "[c1 lost1 r2 x3]", func(h *hand) {
+			h.own(CreateContainer, "", failed)
+			h.wantList("read [pod]")
+			h.Containers(h.Begin(h.now), byPod, []*runtimeapi.Container{ct("c", Created), ct("r", Running), ct("x", Exited), ct("lost", Created)}, h.now)
+		}},
+		{"what a call under way makes is left out, told or not", "[c1 r2 x3]", func(h *hand) {
+			h.Start(CreateContainer, Subject{Pod: "pod", Sandbox: "s"})
+			h.claim("new", Created)
+		}},
+		{"what another call has told before is not", "read [old]", func(h *hand) {
+			h.claim("old", Created)
+			h.Start(CreateContainer, Subject{Pod: "pod", Sandbox: "s"})
+			h.claim("old", Created)
+		}},
+		{"nor an item of another pod", "read [new]", func(h *hand) {
+			h.Start(CreateContainer, Subject{Pod: "pod", Sandbox: "s"})
+			h.Claim("new", ContainerKind, Created, "other")
+		}},
+		{"nor what ended meanwhile", "read [new]", func(h *hand) {
+			h.Start(CreateContainer, Subject{Pod: "pod", Sandbox: "s"})
+			h.claim("new", Exited)
+		}},
+		{"a status of what an own call has made is a list's element", "[c1 new2 r2 x3]", func(h *hand) {
+			h.own(CreateContainer, "", Answer{Made: "new"})
+			h.own(StartContainer, "new", Answer{})
+			h.status("new", Running)
+		}},
+		{"of a stranger it is not: its sandbox is unknown", "read [new]", func(h *hand) {
+			h.claim("new", Created)
+			h.status("new", Running)
 		}},
 		{"the last of two counts", "failed_call", func(h *hand) {
 			h.own(CreateContainer, "", unanswered)
-			h.now = h.now.Add(late)
+			h.now = h.now.Add(LateCall)
 			h.own(CreateContainer, "", unanswered)
 			h.now = h.now.Add(1)
 			h.full(ct("c", Created))
@@ -226,7 +278,7 @@ func TestFilters(t *testing.T) {
 		for _, x := range list {
 			ids = append(ids, x.Id)
 		}
-		if diff := cmp.Diff(c.want, ids); diff != "" || v.Reason != c.reason {
+		if diff := gocmp.Diff(c.want, ids); diff != "" || v.Reason != c.reason {
 			t.Errorf("%v: %v because %q, want %v because %q", c.filter, ids, v.Reason, c.want, c.reason)
 		}
 	}
@@ -268,15 +320,15 @@ func TestOwnSlicesSharedElements(t *testing.T) {
 
 func TestLogPaths(t *testing.T) {
 	h := newHand(t, ct("r", Running))
-	h.ContainerStatus(h.Begin(h.now), "r", runtimeapi.ContainerState_CONTAINER_RUNNING, "/log/r")
-	h.ContainerStatus(h.Begin(h.now), "stranger", runtimeapi.ContainerState_CONTAINER_RUNNING, "/log/stranger")
+	h.status("r", Running)
+	h.status("stranger", Running)
 	if path, ok := h.LogPath("r"); !ok || path != "/log/r" {
 		t.Errorf("LogPath: %q, %v", path, ok)
 	}
 	if path, ok := h.LogPath("stranger"); ok {
 		t.Errorf("the path %q of an unknown container is kept", path)
 	}
-	h.ContainerStatus(h.Begin(h.now), "r", runtimeapi.ContainerState_CONTAINER_EXITED, "/log/r")
+	h.status("r", Exited)
 	h.wantList("[r3]")
 	h.own(RemoveContainer, "r", Answer{})
 	if _, ok := h.LogPath("r"); ok {
@@ -289,16 +341,16 @@ func TestLogPaths(t *testing.T) {
 func TestWhatMayComeIsBounded(t *testing.T) {
 	h := newHand(t)
 	for i := range maxDoubts + 1 {
-		h.own(RunPodSandbox, "", Answer{Failed: true, Unanswered: true, Pod: fmt.Sprint("pod", i)})
+		h.End(h.Start(RunPodSandbox, Subject{Pod: fmt.Sprint("pod", i)}), unanswered, h.now)
 	}
 	h.full()
 	other := &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{PodUIDLabel: "other"}}
-	if _, v := h.ServeSandboxes(other, h.now); v.Reason != FailedCall || len(h.unborn) > maxDoubts {
-		t.Errorf("refused because %q with %d pods remembered, want %q", v.Reason, len(h.unborn), FailedCall)
+	if _, v := h.ServeSandboxes(other, h.now); v.Reason != FailedCall || len(h.sandboxes.failures) > maxDoubts {
+		t.Errorf("refused because %q with %d pods remembered, want %q", v.Reason, len(h.sandboxes.failures), FailedCall)
 	}
-	h.now = h.now.Add(late + 1)
+	h.now = h.now.Add(LateCall + 1)
 	h.full()
-	if _, v := h.ServeSandboxes(other, h.now); v.Reason != "" || len(h.unborn) != 0 {
-		t.Errorf("later: refused because %q with %d pods remembered, want none", v.Reason, len(h.unborn))
+	if _, v := h.ServeSandboxes(other, h.now); v.Reason != "" || len(h.sandboxes.failures) != 0 {
+		t.Errorf("later: refused because %q with %d pods remembered, want none", v.Reason, len(h.sandboxes.failures))
 	}
 }

@@ -4,8 +4,10 @@
 package ledger
 
 import (
+	"errors"
 	"flag"
 	"slices"
+	"strings"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -54,7 +56,11 @@ var situations = []struct {
 	in   func(*world, filter) bool
 }{
 	{"an own call is under way", func(w *world, _ filter) bool { return len(w.calls) > 0 }},
-	{"a call of another pod was not answered", func(w *world, f filter) bool { return len(w.l.unborn) > 0 && f.id == "" }},
+	{"a call of another pod was not answered", func(w *world, f filter) bool {
+		return len(w.l.sandboxes.failures)+len(w.l.containers.failures) > 0 && f.id == ""
+	}},
+	{"a call that makes something of another pod is under way", func(w *world, f filter) bool { return w.making() && f.pod() != "" }},
+	{"a call that makes something is under way, and everything is asked for", func(w *world, f filter) bool { return w.making() && f.all() }},
 	{"a read is under way", func(w *world, _ filter) bool { return len(w.reads) > 0 }},
 	{"an event is on its way", func(w *world, _ filter) bool { return len(w.letters) > 0 }},
 	{"another ID is in doubt", func(w *world, _ filter) bool { _, _, doubts := w.l.Len(); return doubts > 0 }},
@@ -63,6 +69,11 @@ var situations = []struct {
 	{"a sandbox is asked for", func(_ *world, f filter) bool { return f.sandbox != "" }},
 	{"a pod is asked for", func(_ *world, f filter) bool { return len(f.labels) > 0 }},
 	{"a state is asked for", func(_ *world, f filter) bool { return f.hasState }},
+}
+
+// making reports whether an own call that makes something is under way.
+func (w *world) making() bool {
+	return slices.ContainsFunc(w.calls, func(c *ownCall) bool { return c.op == RunPodSandbox || c.op == CreateContainer })
 }
 
 // turn makes a move.
@@ -77,7 +88,11 @@ func (w *world) turn(lists bool) {
 	case n < 50 && len(w.calls) > 0:
 		w.proceed(w.rng.IntN(len(w.calls)))
 	case n < 60 && len(w.reads) < 4:
-		w.begin(w.oneIn(2), w.someFilter())
+		if t := w.pick(w.oneIn(2)); t != nil && w.oneIn(3) {
+			w.beginStatus(t)
+		} else {
+			w.begin(w.oneIn(2), w.someFilter())
+		}
 	case n < 80 && len(w.reads) > 0:
 		w.look(w.reads[w.rng.IntN(len(w.reads))])
 	case n < 85 && len(w.reads) > 0:
@@ -123,6 +138,12 @@ func (w *world) begin(sandboxes bool, f filter) *toyRead {
 	return r
 }
 
+// beginStatus begins a read of a thing's status.
+func (w *world) beginStatus(t *thing) {
+	w.l.Trust(w.connected)
+	w.reads = append(w.reads, &toyRead{read: w.l.Begin(w.now()), began: w.step, status: t, looked: map[*thing]bool{}})
+}
+
 // look looks at some of the things: a list does not show a single moment.
 func (w *world) look(r *toyRead) {
 	for _, t := range w.things {
@@ -133,10 +154,14 @@ func (w *world) look(r *toyRead) {
 }
 
 func (r *toyRead) lookAt(t *thing) {
-	if r.looked[t] || t.sandboxed != r.sandboxes {
+	if r.looked[t] || r.status == nil && t.sandboxed != r.sandboxes || r.status != nil && r.status != t {
 		return
 	}
 	r.looked[t] = true
+	if r.status != nil {
+		r.state = t.seen()
+		return
+	}
 	if t.phase == Gone || !r.filter.fits(t) {
 		return
 	}
@@ -195,6 +220,11 @@ func (w *world) finish(r *toyRead) {
 		w.reads = slices.Delete(w.reads, i, i+1)
 	}
 	w.step++
+	w.busy = append(w.busy, [2]int{r.began, w.step})
+	if r.status != nil {
+		w.finishStatus(r)
+		return
+	}
 	i := 1
 	if r.sandboxes {
 		i = 0
@@ -205,7 +235,20 @@ func (w *world) finish(r *toyRead) {
 	if r.filter.all() {
 		w.full[i] = max(w.full[i], r.began)
 	}
-	w.busy = append(w.busy, [2]int{r.began, w.step})
+}
+
+// finishStatus ends a read of a status. Of a thing that has gone there is none.
+func (w *world) finishStatus(r *toyRead) {
+	t := r.status
+	switch {
+	case r.state == Gone:
+	case t.sandboxed:
+		s := t.asSandbox(r.state)
+		w.l.SandboxStatus(r.read, t.id, &runtimeapi.PodSandboxStatus{Id: s.Id, Labels: s.Labels, State: s.State})
+	default:
+		c := t.asContainer(r.state)
+		w.l.ContainerStatus(r.read, t.id, &runtimeapi.ContainerStatus{Id: c.Id, Labels: c.Labels, State: c.State, ImageId: "image"})
+	}
 }
 
 func (f filter) forSandboxes() *runtimeapi.PodSandboxFilter {
@@ -245,14 +288,22 @@ func (w *world) list(sandboxes bool, f filter) bool {
 				}
 			}
 			w.compare(sandboxes, f, shown)
+			if err := errors.Join(checkGroups(w.l.sandboxes), checkGroups(w.l.containers)); err != nil {
+				w.fail("groups: %v", err)
+			}
 			return true
 		}
 		if len(v.Resolve) == 0 {
 			break
 		}
-		for _, id := range slices.Sorted(slices.Values(v.Resolve)) { // so a seed is a single history
+		slices.SortFunc(v.Resolve, func(a, b Query) int { return strings.Compare(a.ID+a.Pod, b.ID+b.Pod) }) // so a seed is a single history
+		for _, q := range v.Resolve {
 			w.ids++
-			r := w.begin(sandboxes, filter{id: id})
+			only := filter{id: q.ID}
+			if q.Pod != "" {
+				only.labels = map[string]string{PodUIDLabel: q.Pod}
+			}
+			r := w.begin(sandboxes, only)
 			for range w.rng.IntN(3) {
 				w.turn(false)
 			}
@@ -323,7 +374,7 @@ func (t *thing) first() Phase {
 // knowable reports whether the ledger must know it: by an own call, an event, or a full list begun
 // after it. Later results of a read, or a call, under way then are undone by the next list only.
 func (w *world) knowable(t *thing, p Phase) bool {
-	if t.due[p] {
+	if t.due[p] && !w.unanswered(t, p) {
 		return true
 	}
 	i := 1

@@ -3,7 +3,12 @@
 
 package ledger
 
-import "time"
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+)
 
 // table is the ledger of a kind of elements E. Only its methods change a table.
 type table[E any] struct {
@@ -14,8 +19,12 @@ type table[E any] struct {
 	late    func(Read, E) bool
 	changes uint64
 	items   map[string]*item[E]
-	gone    map[string]tombstone
-	doubts  map[string]doubt
+	// byPod and bySandbox hold the IDs of the items by the UID of their pod and by the ID of their
+	// sandbox (containers only): a list of one pod costs what the pod has, on a node of any size.
+	byPod     groups
+	bySandbox groups
+	gone      map[string]tombstone
+	doubts    map[string]doubt
 	// unknown are the items last shown in an unknown state, with the time of the last such read, until
 	// a later read shows a known state. Their phase stays the last known.
 	unknown map[string]Seq
@@ -23,6 +32,11 @@ type table[E any] struct {
 	// may show such a sandbox as ended although not ready yet: runtimes list a sandbox while they make
 	// it.
 	made map[string]Seq
+	// making are the own calls under way that make an item, by the UID of the pod.
+	making map[string]making
+	// failures are the making and starting calls that have failed, by the UID of the pod, until a list
+	// shows what they have made. The empty UID is of any pod.
+	failures map[string]failure
 	// full and fullAt are the beginning of the last applied full list.
 	full   Seq
 	fullAt time.Time
@@ -51,15 +65,94 @@ type tombstone struct {
 // doubt is a claim beyond the known phase.
 type doubt struct {
 	claim Phase
-	at    Seq
-	pod   string // UID of the pod, if known
+	// first is when the first claim since the last answer came, and at when the last did.
+	first, at Seq
+	pod       string // UID of the pod, if known
+	// made reports whether an answered own call has made the item, and sandbox is the ID of the
+	// sandbox of such a container.
+	made    bool
+	sandbox string
 }
 
 func newTable[E any](k kind[E], tick func() Seq, late func(Read, E) bool) *table[E] {
 	return &table[E]{
-		kind: k, tick: tick, late: late,
-		items: make(map[string]*item[E]), gone: make(map[string]tombstone), doubts: make(map[string]doubt),
-		unknown: make(map[string]Seq), made: make(map[string]Seq),
+		kind:      k,
+		tick:      tick,
+		late:      late,
+		items:     make(map[string]*item[E]),
+		byPod:     make(groups),
+		bySandbox: make(groups),
+		gone:      make(map[string]tombstone),
+		doubts:    make(map[string]doubt),
+		unknown:   make(map[string]Seq),
+		made:      make(map[string]Seq),
+		making:    make(map[string]making),
+		failures:  make(map[string]failure),
+	}
+}
+
+// groups are sets of IDs by a common key. An empty key has no group.
+type groups map[string][]string
+
+func (g groups) add(key, id string) {
+	if key != "" {
+		g[key] = append(g[key], id)
+	}
+}
+
+func (g groups) remove(key, id string) {
+	ids := g[key]
+	i := slices.Index(ids, id)
+	if i < 0 {
+		return
+	}
+	ids = slices.Delete(ids, i, i+1)
+	if len(ids) == 0 {
+		delete(g, key)
+	} else {
+		g[key] = ids
+	}
+}
+
+// file enters an item, which has no group yet, into its groups.
+func (t *table[E]) file(id string, e E) {
+	t.byPod.add(t.labels(e)[PodUIDLabel], id)
+	if sandbox := t.sandbox(e); sandbox != id {
+		t.bySandbox.add(sandbox, id)
+	}
+}
+
+// unfile takes an item out of its groups.
+func (t *table[E]) unfile(id string, e E) {
+	t.byPod.remove(t.labels(e)[PodUIDLabel], id)
+	t.bySandbox.remove(t.sandbox(e), id)
+}
+
+// covered yields the items that a list with this filter shows, state aside. The loop may remove the
+// item that it was given.
+func (t *table[E]) covered(f filter) iter.Seq2[string, *item[E]] {
+	return func(yield func(string, *item[E]) bool) {
+		var among []string
+		switch pod := f.pod(); {
+		case f.id != "":
+			among = []string{f.id}
+		case f.sandbox != "":
+			among = slices.Clone(t.bySandbox[f.sandbox])
+		case pod != "":
+			among = slices.Clone(t.byPod[pod])
+		default:
+			for id, x := range t.items {
+				if t.covers(f, x.element) && !yield(id, x) {
+					return
+				}
+			}
+			return
+		}
+		for _, id := range among {
+			if x := t.items[id]; x != nil && t.covers(f, x.element) && !yield(id, x) {
+				return
+			}
+		}
 	}
 }
 
@@ -71,11 +164,12 @@ func (t *table[E]) apply(r Read, f filter, shown []E, now time.Time) {
 		seen[id] = struct{}{}
 		t.show(r, id, e)
 	}
+	t.listed(r, f)
 	if f.hasState {
 		return // what it leaves out may be there in another state
 	}
-	for id, x := range t.items {
-		if _, ok := seen[id]; !ok && r.began > x.born && t.covers(f, x.element) {
+	for id, x := range t.covered(f) {
+		if _, ok := seen[id]; !ok && r.began > x.born {
 			t.remove(id, now)
 		}
 	}
@@ -86,7 +180,8 @@ func (t *table[E]) apply(r Read, f filter, shown []E, now time.Time) {
 	}
 	if f.all() {
 		if r.began > t.full {
-			t.full, t.fullAt = r.began, r.at
+			t.full = r.began
+			t.fullAt = r.at
 		}
 		prune(t.gone, now)
 	}
@@ -107,15 +202,23 @@ func (t *table[E]) show(r Read, id string, e E) {
 	x := t.items[id]
 	if x == nil {
 		now := t.tick()
-		x = &item[E]{element: e, phase: phase, born: now, since: now}
+		x = &item[E]{
+			element: e,
+			phase:   phase,
+			born:    now,
+			since:   now,
+		}
 		t.items[id] = x
+		t.file(id, e)
 		t.changes++
 		if t.late(r, e) {
 			t.ask(id)
 			return
 		}
 	} else if r.began > x.since && phase == x.phase && !t.same(e, x.element) {
+		t.unfile(id, x.element)
 		x.element = e
+		t.file(id, e)
 		t.changes++
 	}
 	t.learn(r, id, x, phase)
@@ -164,7 +267,9 @@ func (t *table[E]) answer(id string, r Read, shown Phase) {
 
 // move gives an item another phase, as of now.
 func (t *table[E]) move(x *item[E], phase Phase) {
-	x.element, x.phase, x.since = t.with(x.element, phase), phase, t.tick()
+	x.element = t.with(x.element, phase)
+	x.phase = phase
+	x.since = t.tick()
 	t.changes++
 }
 
@@ -183,8 +288,9 @@ func (t *table[E]) forward(id string, x *item[E], phase Phase) {
 
 // remove takes an item away for good: its ID is not used again.
 func (t *table[E]) remove(id string, now time.Time) {
-	if _, ok := t.items[id]; ok {
+	if x, ok := t.items[id]; ok {
 		delete(t.items, id)
+		t.unfile(id, x.element)
 		t.changes++
 	}
 	delete(t.doubts, id)
@@ -193,8 +299,8 @@ func (t *table[E]) remove(id string, now time.Time) {
 	t.gone[id] = tombstone{t.tick(), now}
 }
 
-// question puts an ID in doubt.
-func (t *table[E]) question(id string, claim Phase, pod string) {
+// question puts an ID in doubt as of now.
+func (t *table[E]) question(id string, d doubt) {
 	if len(t.doubts) >= maxDoubts {
 		if _, ok := t.doubts[id]; !ok {
 			clear(t.doubts)
@@ -202,8 +308,16 @@ func (t *table[E]) question(id string, claim Phase, pod string) {
 			return
 		}
 	}
-	d := t.doubts[id]
-	t.doubts[id] = doubt{claim: max(claim, d.claim), at: t.tick(), pod: pod}
+	was := t.doubts[id]
+	now := t.tick()
+	t.doubts[id] = doubt{
+		claim:   max(d.claim, was.claim),
+		first:   cmp.Or(was.first, now),
+		at:      now,
+		pod:     cmp.Or(d.pod, was.pod),
+		made:    d.made || was.made,
+		sandbox: cmp.Or(d.sandbox, was.sandbox),
+	}
 }
 
 // prune forgets removed IDs after a while, or when a flood of claims has made too many. A read
@@ -234,19 +348,51 @@ func (t *table[E]) refuses(f filter) Verdict {
 			return Verdict{Reason: UnknownState}
 		}
 	}
-	var resolve []string
+	if t.unfinished(f) {
+		return Verdict{Reason: Creating}
+	}
+	pods, resolves := t.unlisted(f)
+	if !resolves {
+		return Verdict{Reason: FailedCall}
+	}
+	v := Verdict{}
+	for _, pod := range pods {
+		v.Reason = FailedCall
+		v.Resolve = append(v.Resolve, Query{Pod: pod})
+	}
 	for id, d := range t.doubts {
-		if x := t.items[id]; x != nil && t.covers(f, x.element) || x == nil && f.mayCover(id, d.pod) {
-			resolve = append(resolve, id)
+		x := t.items[id]
+		if x != nil && t.covers(f, x.element) || x == nil && f.mayCover(id, d.pod) && !t.beingMade(d) {
+			v.Reason = cmp.Or(v.Reason, InDoubt)
+			v.Resolve = append(v.Resolve, Query{ID: id})
 		}
 	}
-	switch {
-	case len(resolve) > maxResolve:
-		return Verdict{Reason: InDoubt}
-	case len(resolve) > 0:
-		return Verdict{InDoubt, resolve}
+	if len(v.Resolve) > maxResolve {
+		v.Resolve = nil
 	}
-	return Verdict{}
+	return v
+}
+
+// beingMade reports whether a claim of an unknown ID may be about the item that an own call under
+// way is making: a list need not show the item before the call is answered. Of an item that others
+// make in the same pod meanwhile the claim counts once the call is answered.
+func (t *table[E]) beingMade(d doubt) bool {
+	m := t.making[d.pod]
+	return m.calls > 0 && !d.made && d.first > m.began && d.claim <= t.first
+}
+
+// unfinished reports whether a list with this filter would show a sandbox as not ready that an own
+// call under way may be making: runtimes list a sandbox while they make it.
+func (t *table[E]) unfinished(f filter) bool {
+	for pod, m := range t.making {
+		for _, id := range t.byPod[pod] {
+			x := t.items[id]
+			if x.phase == Exited && x.born > m.began && t.covers(f, x.element) && t.sandbox(x.element) == id {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // serve returns the list that the runtime would return.
@@ -254,9 +400,13 @@ func (t *table[E]) serve(f filter) ([]E, Verdict) {
 	if v := t.refuses(f); v.Reason != "" {
 		return nil, v
 	}
-	list := make([]E, 0, len(t.items))
-	for _, x := range t.items {
-		if t.covers(f, x.element) && (!f.hasState || f.state == x.phase) {
+	room := 0
+	if f.all() {
+		room = len(t.items)
+	}
+	list := make([]E, 0, room)
+	for _, x := range t.covered(f) {
+		if !f.hasState || f.state == x.phase {
 			list = append(list, x.element)
 		}
 	}

@@ -25,6 +25,8 @@ type thing struct {
 	// at is the step at which it came to a phase, due marks an event or an own call about the phase.
 	at  [Gone + 1]int
 	due [Gone + 1]bool
+	// heard is the step of the event that is the only evidence of a phase; zero if there is other.
+	heard [Gone + 1]int
 }
 
 // ownCall is a call of the agent's own on its way.
@@ -48,6 +50,8 @@ type toyRead struct {
 	began     int
 	sandboxes bool
 	filter    filter
+	status    *thing // the subject of a read of a status; nil for a list
+	state     Phase  // what a read of a status has seen
 	looked    map[*thing]bool
 	listedSB  []*runtimeapi.PodSandbox
 	listedCT  []*runtimeapi.Container
@@ -67,6 +71,7 @@ type world struct {
 	step      int
 	things    []*thing
 	calls     []*ownCall
+	made      map[madeOf]makingSteps
 	orphans   []*ownCall // failed making calls with an effect to come
 	reads     []*toyRead
 	letters   []letter
@@ -81,8 +86,24 @@ type world struct {
 	wrong        string
 }
 
+// madeOf is what making calls under way make: sandboxes of a pod, or containers.
+type madeOf struct {
+	pod       string
+	sandboxes bool
+}
+
+// makingSteps are the making calls under way of one pod, and the step at which the first began.
+type makingSteps struct{ calls, began int }
+
 func newWorld(seed uint64) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), l: New(time.Hour), step: 1, full: [2]int{-1, -1}, served: make([]int, len(situations))}
+	w := &world{
+		rng:    rand.New(rand.NewPCG(seed, 14)),
+		l:      New(time.Hour),
+		step:   1,
+		full:   [2]int{-1, -1},
+		made:   make(map[madeOf]makingSteps),
+		served: make([]int, len(situations)),
+	}
 	w.l.late = lateSteps * time.Millisecond
 	return w
 }
@@ -120,7 +141,7 @@ func (w *world) come(t *thing, p Phase) {
 	}
 	w.step++
 	t.phase, t.at[p] = p, w.step
-	t.due[p] = !w.connected && p != Gone // nobody is told, so lists must be full and later
+	t.due[p], t.heard[p] = !w.connected && p != Gone, 0 // nobody is told, so lists must be full and later
 	for !early && w.connected && !w.oneIn(8) {
 		w.letters = append(w.letters, letter{about: t, phase: p, arise: w.step + w.rng.IntN(12)})
 		if !w.oneIn(8) {
@@ -204,12 +225,57 @@ func (w *world) start() {
 		}
 	}
 	c.late = c.fails && w.oneIn(2)
-	id := ""
-	if c.op != RunPodSandbox && c.op != CreateContainer {
-		id = c.target.id
+	about := Subject{Pod: c.pod}
+	switch c.op {
+	case RunPodSandbox:
+	case CreateContainer:
+		about = Subject{Pod: c.target.pod, Sandbox: c.target.id}
+	default:
+		about = Subject{ID: c.target.id}
 	}
-	c.call = w.l.Start(c.op, id)
+	c.call = w.l.Start(c.op, about)
 	w.calls = append(w.calls, c)
+	w.makes(c, +1)
+}
+
+// makes counts a making call that begins or ends.
+func (w *world) makes(c *ownCall, by int) {
+	of := madeOf{pod: c.pod, sandboxes: true}
+	switch c.op {
+	case RunPodSandbox:
+	case CreateContainer:
+		of = madeOf{pod: c.target.pod}
+	default:
+		return
+	}
+	m := w.made[of]
+	if m.calls == 0 {
+		m.began = c.began
+	}
+	m.calls += by
+	w.made[of] = m
+}
+
+// unanswered reports whether a thing is known by an event alone, which an own call under way makes
+// or starts, as far as the agent knows: what is being made need not be shown.
+func (w *world) unanswered(t *thing, p Phase) bool {
+	heard := t.heard[p]
+	if heard == 0 {
+		return false
+	}
+	if p == t.first() {
+		m := w.made[madeOf{pod: t.pod, sandboxes: t.sandboxed}]
+		return m.calls > 0 && heard >= m.began
+	}
+	return p == Running && slices.ContainsFunc(w.calls, func(c *ownCall) bool {
+		return c.op == StartContainer && c.target == t && heard >= c.began
+	})
+}
+
+// know notes evidence of a phase of a thing beside events.
+func (t *thing) know(p Phase) {
+	t.due[p] = true
+	t.heard[p] = 0
 }
 
 // work does the next part of a call's work and says whether all is done.
@@ -286,7 +352,7 @@ func (w *world) orphan() {
 	w.orphans = w.orphans[1:]
 	w.work(c)
 	if t := c.made; t != nil && t.at[t.first()] <= c.gaveUp+lateSteps {
-		t.due[t.first()] = true
+		t.know(t.first())
 	}
 }
 
@@ -295,11 +361,9 @@ func (w *world) answer(i int) {
 	c := w.calls[i]
 	w.calls = slices.Delete(w.calls, i, i+1)
 	w.step++
-	a := Answer{Failed: c.fails, Unanswered: c.late, Pod: c.pod}
+	w.makes(c, -1)
+	a := Answer{Failed: c.fails, Unanswered: c.late}
 	c.gaveUp = w.step
-	if c.op == CreateContainer {
-		a.Pod = c.target.pod
-	}
 	if c.made != nil && !c.fails {
 		a.Made, c.made.made = c.made.id, w.step
 	}
@@ -307,17 +371,17 @@ func (w *world) answer(i int) {
 	w.busy = append(w.busy, [2]int{c.began, w.step})
 	if c.fails {
 		if c.made != nil {
-			c.made.due[c.made.first()] = true // a full list must look for it
+			c.made.know(c.made.first()) // a list of its pod must look for it
 		}
 		return
 	}
 	switch c.op {
 	case RunPodSandbox:
-		c.made.due[Running] = true
+		c.made.know(Running)
 	case CreateContainer:
-		c.made.due[Created] = true
+		c.made.know(Created)
 	case StartContainer:
-		c.target.due[Running] = true
+		c.target.know(Running)
 	case StopContainer, StopPodSandbox:
 		w.tell(c, Exited)
 	default:
@@ -329,7 +393,7 @@ func (w *world) answer(i int) {
 func (w *world) tell(c *ownCall, p Phase) {
 	for _, t := range w.things {
 		if (t == c.target || t.sandbox == c.target.id) && t.phase >= p {
-			t.due[p] = true
+			t.know(p)
 		}
 	}
 }
@@ -360,6 +424,9 @@ func (w *world) deliver() {
 		w.letters = slices.Delete(w.letters, i, i+1)
 		i--
 		w.l.Claim(x.about.id, w.kind(x.about), x.phase, x.about.pod)
-		x.about.due[x.phase] = true
+		if !x.about.due[x.phase] {
+			x.about.due[x.phase] = true
+			x.about.heard[x.phase] = w.step
+		}
 	}
 }

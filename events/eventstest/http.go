@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 
@@ -23,18 +24,40 @@ const maxBody = 1 << 20
 
 // ServeHTTP serves create, update and patch of Events in both groups.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	out, err := s.handle(r)
+	reply(w, out, err)
+}
+
+// handle carries out a request to either group.
+func (s *Server) handle(r *http.Request) (out any, err error) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	var out any
-	var err error
 	switch {
 	case len(path) >= 6 && path[0] == "apis" && path[1] == "events.k8s.io" && path[5] == "events":
-		out, err = serve(r, s.Sink(), path[4], path[6:])
+		return serve(r, s.Sink(), path[4], path[6:])
 	case len(path) >= 5 && path[0] == "api" && path[4] == "events":
-		out, err = serve(r, s.LegacySink(), path[3], path[5:])
-	default:
-		err = apierrors.NewGenericServerResponse(404, r.Method, eventsResource, "", "404 page not found", 0, true)
+		return serve(r, s.LegacySink(), path[3], path[5:])
 	}
-	reply(w, out, err)
+	return nil, apierrors.NewGenericServerResponse(
+		http.StatusNotFound, r.Method, eventsResource, "", "404 page not found", 0, true)
+}
+
+// Transport returns a transport to the server without a network, for whole clients in
+// testing/synctest bubbles. An error of a fault that is no API status is an error of the transport.
+func (s *Server) Transport() http.RoundTripper { return wire{s} }
+
+type wire struct{ server *Server }
+
+// RoundTrip implements http.RoundTripper.
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	out, err := w.server.handle(r)
+	if err != nil && !errors.As(err, new(apierrors.APIStatus)) {
+		return nil, err
+	}
+	answer := httptest.NewRecorder()
+	reply(answer, out, err)
+	response := answer.Result()
+	response.Request = r
+	return response, nil
 }
 
 // object is an event of either group.

@@ -48,6 +48,7 @@ const (
 type Call struct {
 	At        time.Time
 	Verb      Verb
+	Group     string // of the API: "" for core/v1, or events.k8s.io
 	Namespace string
 	Name      string
 	Body      string // of a patch

@@ -45,7 +45,16 @@ func (k *Sink[E]) Patch(ctx context.Context, e *E, data []byte) (*E, error) {
 
 func (k *Sink[E]) call(ctx context.Context, verb Verb, in *E, patch []byte) (out *E, err error) {
 	e := k.in(in)
-	err = k.s.serve(ctx, Call{Verb: verb, Namespace: e.Namespace, Name: e.Name, Body: string(patch)}, func() error {
+	c := Call{
+		Verb:      verb,
+		Namespace: e.Namespace,
+		Name:      e.Name,
+		Body:      string(patch),
+	}
+	if !k.core {
+		c.Group = eventsResource.Group
+	}
+	err = k.s.serve(ctx, c, func() error {
 		stored, err := k.carryOut(verb, e, patch)
 		if err == nil {
 			out = k.out(stored)

@@ -15,7 +15,7 @@ import (
 )
 
 // libraries are the folders read by embedders.
-var libraries = []string{"pleg", "cache", "cri", "cri/fakeruntime", "metrics", "events", "embed", "embed/install", "embed/kubelet", "embed/ledger"}
+var libraries = []string{"pleg", "pleg/plegtest", "cache", "cri", "cri/fakeruntime", "metrics", "events", "exits", "embed", "embed/install", "embed/kubelet", "embed/ledger"}
 
 const (
 	longestFunction = 70  // lines, braces included

@@ -6,6 +6,7 @@ package bench
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 func TestSummarize(t *testing.T) {
@@ -50,37 +52,37 @@ func always(int64) bool { return true }
 
 // life enters a container that starts at 100, exits at 200 and is removed at 300.
 func life(l *Ledger, id string) {
-	for i, state := range []State{Created, Running, Exited, Removed} {
+	for i, state := range []pleg.Phase{pleg.PhaseCreated, pleg.PhaseRunning, pleg.PhaseExited, pleg.PhaseRemoved} {
 		l.Happened(Change{Pod: "p", ID: id, State: state, At: int64(i) * 100})
 	}
 }
 
 func TestLedger(t *testing.T) {
-	event := func(id string, state State, at int64) Delivery {
-		return Delivery{Pod: "p", ID: id, State: state, At: at}
+	event := func(id string, what pleg.EventType, at int64) Delivery {
+		return Delivery{Pod: "p", ID: id, Type: what, At: at}
 	}
-	sync := func(at int64) Delivery { return Delivery{Pod: "p", State: Unknown, At: at} }
+	sync := func(at int64) Delivery { return Delivery{Pod: "p", Type: pleg.PodSync, At: at} }
 	for _, test := range []struct {
 		name      string
 		delivered []Delivery
 		want      Verdict
 	}{
-		{"every change told", []Delivery{event("c", Running, 110), event("c", Exited, 220), event("c", Removed, 330)},
+		{"every change told", []Delivery{event("c", pleg.ContainerStarted, 110), event("c", pleg.ContainerDied, 220), event("c", pleg.ContainerRemoved, 330)},
 			Verdict{Deliveries: 3, Changes: 3, Latency: []time.Duration{10, 20, 30}, Begins: []int64{100, 200, 300}}},
-		{"a later state tells of those before", []Delivery{event("c", Exited, 250), event("c", Removed, 310)},
+		{"a later state tells of those before", []Delivery{event("c", pleg.ContainerDied, 250), event("c", pleg.ContainerRemoved, 310)},
 			Verdict{Deliveries: 2, Changes: 3, Latency: []time.Duration{150, 50, 10}, Begins: []int64{100, 200, 300}}},
-		{"a PodSync tells of all before it", []Delivery{event("c", Running, 110), sync(350)},
+		{"a PodSync tells of all before it", []Delivery{event("c", pleg.ContainerStarted, 110), sync(350)},
 			Verdict{Deliveries: 2, Syncs: 1, Changes: 3, Latency: []time.Duration{10, 150, 50}, Begins: []int64{100, 200, 300}}},
-		{"a PodSync tells of nothing after it", []Delivery{event("c", Running, 110), sync(250)},
+		{"a PodSync tells of nothing after it", []Delivery{event("c", pleg.ContainerStarted, 110), sync(250)},
 			Verdict{Deliveries: 2, Syncs: 1, Changes: 3, Unseen: 1, Undelivered: 1, Latency: []time.Duration{10, 50}, Begins: []int64{100, 200}}},
 		{"never seen", nil, Verdict{Changes: 3, Unseen: 3}},
-		{"the end is owed", []Delivery{event("c", Running, 110)},
+		{"the end is owed", []Delivery{event("c", pleg.ContainerStarted, 110)},
 			Verdict{Deliveries: 1, Changes: 3, Unseen: 2, Undelivered: 2, Latency: []time.Duration{10}, Begins: []int64{100}}},
-		{"twice", []Delivery{event("c", Running, 110), event("c", Running, 120), event("c", Removed, 300)},
+		{"twice", []Delivery{event("c", pleg.ContainerStarted, 110), event("c", pleg.ContainerStarted, 120), event("c", pleg.ContainerRemoved, 300)},
 			Verdict{Deliveries: 3, Duplicates: 1, Changes: 3, Latency: []time.Duration{10, 100, 0}, Begins: []int64{100, 200, 300}}},
-		{"died after removed", []Delivery{event("c", Removed, 300), event("c", Exited, 310)},
+		{"died after removed", []Delivery{event("c", pleg.ContainerRemoved, 300), event("c", pleg.ContainerDied, 310)},
 			Verdict{Deliveries: 2, OutOfOrder: 1, Changes: 3, Latency: []time.Duration{200, 100, 0}, Begins: []int64{100, 200, 300}}},
-		{"told before it was entered", []Delivery{event("c", Running, 90), event("c", Removed, 300)},
+		{"told before it was entered", []Delivery{event("c", pleg.ContainerStarted, 90), event("c", pleg.ContainerRemoved, 300)},
 			Verdict{Deliveries: 2, Changes: 3, Latency: []time.Duration{0, 100, 0}, Begins: []int64{100, 200, 300}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -93,8 +95,8 @@ func TestLedger(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
-			if complains := test.want.Duplicates+test.want.OutOfOrder > 0; complains != (len(l.Complaints) > 0) {
-				t.Errorf("complaints: %q", l.Complaints)
+			if complains := test.want.Duplicates+test.want.OutOfOrder > 0; complains != (len(l.Complaints()) > 0) {
+				t.Errorf("complaints: %q", l.Complaints())
 			}
 		})
 	}
@@ -111,8 +113,8 @@ func TestLedgerWindow(t *testing.T) {
 
 func TestLedgerInexactAndPath(t *testing.T) {
 	l := NewLedger()
-	l.Happened(Change{Pod: "p", ID: "c", State: Removed, At: 100, Inexact: true})
-	l.Delivered(Delivery{Pod: "p", ID: "c", State: Removed, At: 150, Claim: true, Stamp: 110})
+	l.Happened(Change{Pod: "p", ID: "c", State: pleg.PhaseRemoved, At: 100, Inexact: true})
+	l.Delivered(Delivery{Pod: "p", ID: "c", Type: pleg.ContainerRemoved, At: 150, Claim: true, Stamp: 110})
 	v := l.Judge(always)
 	if v.Changes != 1 || v.Unseen != 0 || len(v.Latency) != 0 {
 		t.Errorf("%+v: an inexact change counts and times nothing", v)
@@ -123,9 +125,9 @@ func TestLedgerInexactAndPath(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	ready := Item{ID: "s", Sandbox: true, State: Running}
-	running := Item{ID: "c", State: Running, StartedAt: 5}
-	exited := Item{ID: "c", State: Exited, ExitCode: 3, StartedAt: 5, FinishedAt: 9}
+	ready := Item{ID: "s", Sandbox: true, State: pleg.PhaseRunning}
+	running := Item{ID: "c", State: pleg.PhaseRunning, StartedAt: 5}
+	exited := Item{ID: "c", State: pleg.PhaseExited, ExitCode: 3, StartedAt: 5, FinishedAt: 9}
 	oom := exited
 	oom.Reason = "OOMKilled"
 	pod := func(items ...Item) Pod { return Pod{UID: "u", Items: items, IPs: []string{"10.0.0.1"}} }
@@ -144,10 +146,10 @@ func TestCompare(t *testing.T) {
 		{"missing in the cache", nil, []Pod{pod(ready)}, 1, "missing in the cache"},
 		{"left in the cache", []Pod{pod(ready)}, nil, 1, "gone in the runtime"},
 		{"another state", []Pod{pod(ready, running)}, []Pod{pod(ready, exited)}, 1, "Exited"},
-		{"another exit code", []Pod{pod(Item{ID: "c", State: Exited})}, []Pod{pod(Item{ID: "c", State: Exited, ExitCode: 1})}, 1, "ExitCode:1"},
-		{"another name", []Pod{pod(Item{ID: "c", Name: "a"})}, []Pod{pod(Item{ID: "c", Name: "b"})}, 1, "Name:b"},
+		{"another exit code", []Pod{pod(Item{ID: "c", State: pleg.PhaseExited})}, []Pod{pod(Item{ID: "c", State: pleg.PhaseExited, ExitCode: 1})}, 1, "ExitCode:1"},
+		{"another name", []Pod{pod(Item{ID: "c", Name: "a"})}, []Pod{pod(Item{ID: "c", Name: "b"})}, 1, "c (b)"},
 		{"another reason, which may change without an event", []Pod{pod(exited)}, []Pod{pod(oom)}, 0, ""},
-		{"other IPs", []Pod{moved}, []Pod{pod(ready)}, 1, "the IPs are"},
+		{"other IPs", []Pod{moved}, []Pod{pod(ready)}, 1, "IPs:10.0.0.1"},
 		{"IPs of a pod without a ready sandbox may be kept", []Pod{pod(exited)}, []Pod{{UID: "u", Items: []Item{exited}}}, 0, ""},
 		{"an error", []Pod{failed}, []Pod{pod(ready)}, 1, "boom"},
 	} {
@@ -240,9 +242,9 @@ func sample() *Result {
 func text(t *testing.T, d Document) string {
 	t.Helper()
 	var b bytes.Buffer
-	testkit.Check(t, d.WriteText(&b))
+	testkit.Check(t, d.WriteText(&b, Columns))
 	for line := range strings.Lines(b.String()) {
-		if n := len([]rune(strings.TrimRight(line, "\n"))); n > Columns {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > int(Columns) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -267,7 +269,7 @@ func TestDocument(t *testing.T) {
 	}
 	r.Consistency.Mismatches, r.Consistency.Differences = 1, []string{"pod u: wrong"}
 	r.Judge(false)
-	if said := text(t, r.Document()); !strings.Contains(said, "FAIL: 1 pods differ") || !strings.Contains(said, "pod u: wrong") {
+	if said := text(t, r.Document()); !strings.Contains(said, "FAIL: 1 pod differs") || !strings.Contains(said, "pod u: wrong") {
 		t.Errorf("a failure is not told:\n%s", said)
 	}
 }
@@ -276,7 +278,7 @@ func TestDocument(t *testing.T) {
 func TestStressEnds(t *testing.T) {
 	measured := StressResult{End: EndKnee, Steps: []StressStep{{Rate: 50, Achieved: 49}}, CheckedPods: 1, KneeRate: 49, KneeP99Seconds: 1.2, Events: 200, Late: 3}
 	said := text(t, measured.Document())
-	testkit.Says(t, "the summary", said, "knee: events began to take a second", "49 containers/s", "1.20 s", "200 container events, 3 late")
+	testkit.Says(t, "the summary", said, "knee: events began to take more than a second", "49 containers/s", "1.20 s", "200 container events, 3 late")
 	for _, test := range []struct {
 		set         func(*StressResult)
 		unsupported bool
@@ -314,20 +316,57 @@ func TestShort(t *testing.T) {
 
 func TestFold(t *testing.T) {
 	long := strings.Repeat("word ", 40) + strings.Repeat("x", 100) + " end"
-	got := Fold(long, 4)
+	got := Columns.Fold(long, 4)
 	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(long), " ") {
 		t.Errorf("words were lost or made: %q", got)
 	}
 	for i, line := range strings.Split(got, "\n") {
-		if n := len([]rune(line)); n > Columns && !strings.Contains(line, "xxx") {
+		if n := len([]rune(line)); n > int(Columns) && !strings.Contains(line, "xxx") {
 			t.Errorf("line %d has %d columns: %q", i, n, line)
 		}
 		if i > 0 && !strings.HasPrefix(line, "    ") {
 			t.Errorf("line %d is not indented: %q", i, line)
 		}
 	}
-	if got := Fold("short", 4); got != "short" {
+	if got := Columns.Fold("short", 4); got != "short" {
 		t.Errorf("Fold changed a short line to %q", got)
+	}
+}
+
+// TestNarrow: a document fits a terminal of 40 columns and more, with all that it says, and no
+// number stands apart from its unit.
+func TestNarrow(t *testing.T) {
+	table := Table{Title: "delay from stamp to here", Columns: []string{"events", "p50", "p90", "p99", "max"}}
+	for _, name := range []string{"container STARTED", "sandbox STOPPED"} {
+		table.Add(name, "of those received", "1234", "244 µs", "469 µs", "1.20 s", "12.3 s")
+	}
+	table.Rows = append(table.Rows, Row{Of: "a measure", Name: "p50", Cells: []string{"1", "", "", "", ""}}, Row{Of: "a measure", Name: "p99", Cells: []string{"2", "", "", "", ""}})
+	texts := Table{}
+	texts.Add("took", "", strings.Repeat("lists p50 2.36 ms, 3 KiB; ", 9))
+	d := Document{
+		Title: "containerd v2.4.2, watched for 4.10 s: 48 events printed", Lines: []string{strings.Repeat("a line ", 20)},
+		Tables: []Table{texts, table}, Story: []string{strings.Repeat("a story ", 20)}, Verdict: strings.Repeat("a verdict ", 20),
+		Notes: []string{"1. " + strings.Repeat("a note ", 20), "   - " + strings.Repeat("evidence ", 20)}, Advice: []string{strings.Repeat("advice ", 20)},
+	}
+	for width := Width(40); width <= Columns; width += 5 {
+		var b bytes.Buffer
+		testkit.Check(t, d.WriteText(&b, width))
+		for line := range strings.Lines(b.String()) {
+			line = strings.TrimRight(line, "\n")
+			first, _, _ := strings.Cut(strings.TrimLeft(line, " "), " ")
+			if n := len([]rune(line)); width < Columns && n > int(width) || slices.Contains(units, strings.TrimRight(first, ",;")) {
+				t.Errorf("width %d: a line of %d columns: %q", width, n, line)
+			}
+		}
+		said := strings.Join(strings.Fields(b.String()), " ")
+		for _, part := range []string{"1234", "12.3 s", "of those received", "a measure", "p99"} {
+			if !strings.Contains(said, part) {
+				t.Errorf("width %d: %q is missing:\n%s", width, part, b.String())
+			}
+		}
+		if evidence := strings.Count(b.String(), "\n       evidence"); evidence == 0 {
+			t.Errorf("width %d: the evidence is not below its begin:\n%s", width, b.String())
+		}
 	}
 }
 

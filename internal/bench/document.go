@@ -12,7 +12,7 @@
 //
 // The runtime's own history and the events delivered by Watch meet in a [Ledger]. At the end, the
 // cache's content and a full read of the runtime meet in [Compare]. A [Result] holds everything;
-// docs/pleg-bench.md documents its JSON.
+// docs/json.md documents its JSON.
 //
 // # Concurrency
 //
@@ -25,6 +25,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // Finding is the outcome of a command: a run, a stress test, a watch. Its JSON is the command's.
@@ -77,6 +79,9 @@ type Table struct {
 
 // Row is one line of a table. Note stands behind the cells.
 type Row struct {
+	// Of is the measure of which the row is a part, such as a quantile, empty for a measure of its
+	// own. Text names it once for the rows that follow each other.
+	Of    string
 	Name  string
 	Cells []string
 	Note  string
@@ -84,7 +89,7 @@ type Row struct {
 
 // Add adds a row.
 func (t *Table) Add(name, note string, cells ...string) {
-	t.Rows = append(t.Rows, Row{name, cells, note})
+	t.Rows = append(t.Rows, Row{Name: name, Cells: cells, Note: note})
 }
 
 // HasNotes reports whether any row has a note.
@@ -99,17 +104,55 @@ type Mark struct {
 	Text string  `json:"text"`
 }
 
-// WriteText writes the document in 80 columns.
-func (d Document) WriteText(w io.Writer) error {
+// Printable returns the document with every text printable and of a bounded length, as names and
+// errors of a runtime may be in all of them.
+func (d Document) Printable() Document {
+	text := func(s string) string { return printable.Cut(s, mostText) }
+	texts := func(list []string) (out []string) {
+		for _, s := range list {
+			out = append(out, text(s))
+		}
+		return out
+	}
+	d.Title = text(d.Title)
+	d.Verdict = text(d.Verdict)
+	d.Lines = texts(d.Lines)
+	d.Story = texts(d.Story)
+	d.Notes = texts(d.Notes)
+	d.Advice = texts(d.Advice)
+	tables := make([]Table, 0, len(d.Tables))
+	for _, t := range d.Tables {
+		clean := Table{Title: text(t.Title), Columns: texts(t.Columns)}
+		for _, r := range t.Rows {
+			clean.Rows = append(clean.Rows, Row{
+				Of:    text(r.Of),
+				Name:  text(r.Name),
+				Cells: texts(r.Cells),
+				Note:  text(r.Note),
+			})
+		}
+		tables = append(tables, clean)
+	}
+	d.Tables = tables
+	return d
+}
+
+// mostText is the length of the longest text of a document, in bytes.
+const mostText = 4 * printable.Most
+
+// WriteText writes the document, as wide as given. On a terminal narrower than
+// [Columns], a table that does not fit is written a row a paragraph.
+func (d Document) WriteText(w io.Writer, width Width) error {
+	d = d.Printable()
 	var b strings.Builder
-	line := func(s string, indent int) { b.WriteString(Fold(s, indent) + "\n") }
+	line := func(s string, indent int) { b.WriteString(width.Fold(s, indent) + "\n") }
 	line(d.Title, 2)
 	for _, s := range d.Lines {
 		line(s, 2)
 	}
 	for _, t := range d.Tables {
 		b.WriteByte('\n')
-		t.writeText(&b)
+		t.writeText(&b, width)
 	}
 	if len(d.Story) > 0 {
 		b.WriteByte('\n')
@@ -122,10 +165,12 @@ func (d Document) WriteText(w io.Writer) error {
 		line(d.Verdict, 6)
 	}
 	for _, s := range d.Notes {
-		line("  "+s, 4)
+		own := len(s) - len(strings.TrimLeft(s, " "))
+		line("  "+s, own+4)
 	}
 	if len(d.Advice) > 0 {
-		b.WriteString("\n" + AdviceTitle + ":\n")
+		b.WriteString("\n")
+		line(AdviceTitle+":", 2)
 	}
 	for _, s := range d.Advice {
 		line("- "+s+".", 2)
@@ -134,39 +179,95 @@ func (d Document) WriteText(w io.Writer) error {
 	return err
 }
 
-func (t Table) writeText(b *strings.Builder) {
-	const words = 10 // the column of texts
+func (t Table) writeText(b *strings.Builder, width Width) {
+	const texts = 10 // their column
 	if len(t.Columns) == 0 {
 		for _, r := range t.Rows {
-			b.WriteString(Fold(fmt.Sprintf("%-*s%s", words, r.Name, strings.Join(r.Cells, " ")), words) + "\n")
+			b.WriteString(width.Fold(fmt.Sprintf("%-*s%s", texts, r.Name, strings.Join(r.Cells, " ")), texts) + "\n")
 		}
 		return
 	}
-	first, widths := utf8.RuneCountInString(t.Title), make([]int, len(t.Columns))
-	for i, c := range t.Columns {
-		widths[i] = utf8.RuneCountInString(c)
+	lines := t.aligned()
+	wide := func(line string) bool { return utf8.RuneCountInString(line) > int(width) }
+	if width > 0 && width < Columns && slices.ContainsFunc(lines, wide) {
+		lines = t.paragraphs(width)
 	}
+	for _, line := range lines {
+		b.WriteString(line + "\n")
+	}
+}
+
+// aligned returns the lines of the table with its cells in columns.
+func (t Table) aligned() (lines []string) {
+	const gap = 4 // between a measure and its part
+	of := 0
 	for _, r := range t.Rows {
-		first = max(first, utf8.RuneCountInString(r.Name))
+		if r.Of != "" {
+			of = max(of, utf8.RuneCountInString(r.Of)+gap)
+		}
+	}
+	names := []string{t.Title}
+	last := ""
+	for _, r := range t.Rows {
+		name := r.Name
+		if r.Of != "" {
+			shown := r.Of
+			if shown == last {
+				shown = ""
+			}
+			name = fmt.Sprintf("%-*s%s", of, shown, r.Name)
+		}
+		last = r.Of
+		names = append(names, name)
+	}
+	first := 0
+	for _, name := range names {
+		first = max(first, utf8.RuneCountInString(name))
+	}
+	rows := append([]Row{{Cells: t.Columns}}, t.Rows...)
+	widths := make([]int, len(t.Columns))
+	for _, r := range rows {
 		for i, c := range r.Cells {
 			widths[i] = max(widths[i], utf8.RuneCountInString(c))
 		}
 	}
-	row := func(r Row) {
+	for n, r := range rows {
 		var line strings.Builder
-		line.WriteString(fmt.Sprintf("  %-*s", first, r.Name))
+		fmt.Fprintf(&line, "  %-*s", first, names[n])
 		for i, c := range r.Cells {
-			line.WriteString(fmt.Sprintf("  %*s", widths[i], c))
+			fmt.Fprintf(&line, "  %*s", widths[i], c)
 		}
 		if r.Note != "" {
 			line.WriteString("  " + r.Note)
 		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}
-	row(Row{Name: t.Title, Cells: t.Columns})
+	return lines
+}
+
+// paragraphs returns the lines of the table with each row as a folded text, for narrow terminals.
+func (t Table) paragraphs(width Width) (lines []string) {
+	if t.Title != "" {
+		lines = append(lines, "  "+t.Title)
+	}
 	for _, r := range t.Rows {
-		row(r)
+		name := r.Name
+		if r.Of != "" {
+			name = r.Of + ", " + r.Name
+		}
+		var parts []string
+		for i, c := range r.Cells {
+			if c != "" {
+				parts = append(parts, strings.TrimSpace(t.Columns[i]+" "+c))
+			}
+		}
+		text := "  " + name + ": " + strings.Join(parts, ", ")
+		if r.Note != "" {
+			text += " (" + r.Note + ")"
+		}
+		lines = append(lines, width.Fold(text, 6))
 	}
+	return lines
 }
 
 // Benchmark is a line in the format of Go's benchmarks.
@@ -206,15 +307,40 @@ func (t *Table) AddDelays(name string, l LatencyResult) {
 	}
 }
 
-// Columns is how wide a line for people may be.
-const Columns = 80
+// Width is how many columns a line for people may have; 0 is any number.
+type Width int
 
-// Fold breaks a line at spaces to fit 80 columns, and indents the continuation.
-func Fold(s string, indent int) string {
+// Columns is the width of text, unless a terminal is narrower.
+const Columns Width = 80
+
+// units are not parted from their numbers.
+var units = []string{"µs", "ms", "s", "B", "KiB", "MiB", "GiB", "%"}
+
+// words returns the parts of a line between which it may be broken, each with the space behind it.
+func words(s string) (list []string) {
+	number := false
+	for _, word := range strings.SplitAfter(s, " ") {
+		bare := strings.TrimRight(word, " ;,.:)")
+		if number && slices.Contains(units, bare) {
+			list[len(list)-1] += word
+		} else {
+			list = append(list, word)
+		}
+		end := strings.TrimSuffix(word, " ")
+		number = end != "" && end[len(end)-1] >= '0' && end[len(end)-1] <= '9'
+	}
+	return list
+}
+
+// Fold breaks a line at spaces to fit, and indents the continuation. A longer word stays whole.
+func (w Width) Fold(s string, indent int) string {
+	if w <= 0 {
+		return s
+	}
 	var b strings.Builder
 	column := 0
-	for i, word := range strings.SplitAfter(s, " ") {
-		if long := len([]rune(strings.TrimRight(word, " "))); i > 0 && column+long > Columns && column > indent {
+	for i, word := range words(s) {
+		if long := len([]rune(strings.TrimRight(word, " "))); i > 0 && column+long > int(w) && column > indent {
 			b.WriteString("\n" + strings.Repeat(" ", indent))
 			column = indent
 		}

@@ -4,16 +4,22 @@
 package bench
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/pleg/plegtest"
 )
 
 // Change is a change of state in the runtime.
 type Change struct {
-	Pod     string `json:"pod"`
-	ID      string `json:"id"`
-	Sandbox bool   `json:"sandbox,omitempty"`
-	State   State  `json:"state"`
+	Pod string `json:"pod"`
+	ID  string `json:"id"`
+	// Name is the container's, if the observer knows it.
+	Name    string     `json:"name,omitempty"`
+	Sandbox bool       `json:"sandbox,omitempty"`
+	State   pleg.Phase `json:"state"`
 	// At is a Stamp of the change.
 	At int64 `json:"at"`
 	// Inexact: the change happened at the time or somewhat before, and cannot be timed.
@@ -22,12 +28,22 @@ type Change struct {
 	Told bool `json:"told,omitempty"`
 }
 
+// Item returns the changed item as package pleg names it.
+func (c Change) Item() pleg.Item {
+	return Item{
+		ID:      c.ID,
+		Name:    c.Name,
+		Sandbox: c.Sandbox,
+		State:   c.State,
+	}.item()
+}
+
 // Delivery is an event delivered by Watch.
 type Delivery struct {
 	Pod, ID string
 	Sandbox bool
-	// State is the meaning of the event for the ID; Unknown for a PodSync, which has no ID.
-	State State
+	// Type is the event's. A PodSync has no ID.
+	Type pleg.EventType
 	// Claim: the runtime's stream reported the change first; otherwise a read did.
 	Claim bool
 	// At is a Stamp of the receipt by the consumer, Seen that of when the generator learned of the
@@ -37,18 +53,23 @@ type Delivery struct {
 	FinishedAt int64
 }
 
-// Ledger matches the history of the runtime with the events of Watch, and checks Watch's promise
-// for each container: its events are a subsequence of Started, Died, Removed, each at most once.
+// State returns the phase that the event announces, PhaseUnknown for a PodSync.
+func (d Delivery) State() pleg.Phase {
+	phase, _ := plegtest.PhaseOf(d.Type)
+	return phase
+}
+
+// Ledger matches the history of the runtime with the events of Watch, and has their order checked.
 // Each change takes about 200 bytes until dropped.
 type Ledger struct {
-	ids map[string]*account
+	// order judges the order of the events.
+	order plegtest.Checker
+	ids   map[string]*account
 	// syncs are the times of the PodSyncs of each pod.
 	syncs map[string][]int64
 
-	deliveries, duplicates, outOfOrder int
-	path                               []passage
-	// Complaints are the first few violations, for people.
-	Complaints []string
+	deliveries int
+	path       []passage
 }
 
 // passage is an event's way from the runtime's stamp to Watch.
@@ -57,16 +78,14 @@ type passage struct {
 	took time.Duration
 }
 
-// account is the knowledge of an ID. Arrays are indexed by State.Rank.
+// account is the knowledge of an ID. Arrays are indexed by phase.
 type account struct {
 	pod      string
-	happened [5]int64
-	inexact  [5]bool
-	told     [5]int64
-	last     int
+	happened [pleg.PhaseRemoved + 1]int64
+	inexact  [pleg.PhaseRemoved + 1]bool
+	told     [pleg.PhaseRemoved + 1]int64
+	last     pleg.Phase
 }
-
-const maxComplaints = 20
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
@@ -84,13 +103,14 @@ func (l *Ledger) account(pod, id string) *account {
 
 // Happened enters a change of the runtime. Only the first of a state counts.
 func (l *Ledger) Happened(c Change) {
-	rank := c.State.Rank()
-	if rank == 0 || c.ID == "" {
+	phase := c.State
+	if phase == pleg.PhaseUnknown || c.ID == "" {
 		return
 	}
 	a := l.account(c.Pod, c.ID)
-	if a.happened[rank] == 0 {
-		a.happened[rank], a.inexact[rank] = c.At, c.Inexact
+	if a.happened[phase] == 0 {
+		a.happened[phase] = c.At
+		a.inexact[phase] = c.Inexact
 	}
 }
 
@@ -104,25 +124,24 @@ func (l *Ledger) Delivered(d Delivery) {
 		l.syncs[d.Pod] = append(l.syncs[d.Pod], d.At)
 		return
 	}
-	rank := d.State.Rank()
+	l.order.Event(pleg.Event{Pod: cache.UID(d.Pod), ID: d.ID, Type: d.Type}, plegtest.Pod{})
+	phase := d.State()
 	a := l.account(d.Pod, d.ID)
-	switch {
-	case a.told[rank] != 0:
-		l.duplicates++
-		l.complain("%s of %s was delivered twice", d.State, d.ID)
-		return
-	case rank < a.last:
-		l.outOfOrder++
-		l.complain("%s of %s was delivered after a later state", d.State, d.ID)
+	if a.told[phase] == 0 {
+		a.told[phase] = d.At
 	}
-	a.told[rank] = d.At
-	a.last = max(a.last, rank)
+	a.last = max(a.last, phase)
 }
 
-func (l *Ledger) complain(format string, args ...any) {
-	if len(l.Complaints) < maxComplaints {
-		l.Complaints = append(l.Complaints, fmt.Sprintf(format, args...))
+// Complaints returns the first few violations of the order, for people.
+func (l *Ledger) Complaints() []string { return Complaints(&l.order) }
+
+// Complaints returns the first few violations that a checker has found, for people.
+func Complaints(c *plegtest.Checker) (lines []string) {
+	for _, v := range c.Violations() {
+		lines = append(lines, printable.Text(v.Error()))
 	}
+	return lines
 }
 
 // Verdict is the evaluation of a ledger.
@@ -140,31 +159,37 @@ type Verdict struct {
 	// ID, or to a PodSync of its pod.
 	Latency []time.Duration
 	// Path is the time from the runtime's stamp of an event to the delivery of its first report, for
-	// deliveries with wanted stamps.
-	Path []time.Duration
+	// wanted deliveries; Stamps are these stamps, in the same order.
+	Path   []time.Duration
+	Stamps []int64
 	// Begins are the stamps of the changes in Latency, in the same order, for a timeline.
 	Begins []int64
 }
 
 // Judge sums up the changes with wanted stamps.
 func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
-	v := Verdict{Deliveries: l.deliveries, Duplicates: l.duplicates, OutOfOrder: l.outOfOrder}
+	v := Verdict{
+		Deliveries: l.deliveries,
+		Duplicates: l.order.Count(plegtest.Repeated),
+		OutOfOrder: l.order.Count(plegtest.Disordered),
+	}
 	for _, p := range l.path {
 		if wanted(p.at) {
 			v.Path = append(v.Path, p.took)
+			v.Stamps = append(v.Stamps, p.at-int64(p.took))
 		}
 	}
 	for _, s := range l.syncs {
 		v.Syncs += len(s)
 	}
 	for _, a := range l.ids {
-		for rank := Running.Rank(); rank <= Removed.Rank(); rank++ {
-			at := a.happened[rank]
+		for phase := pleg.PhaseRunning; phase <= pleg.PhaseRemoved; phase++ {
+			at := a.happened[phase]
 			if at == 0 || !wanted(at) {
 				continue
 			}
 			v.Changes++
-			told := l.toldOf(a, rank)
+			told := l.toldOf(a, phase)
 			if told == 0 {
 				v.Unseen++
 				if a.last > 0 {
@@ -172,7 +197,7 @@ func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
 				}
 				continue
 			}
-			if !a.inexact[rank] {
+			if !a.inexact[phase] {
 				v.Latency = append(v.Latency, max(0, time.Duration(told-at)))
 				v.Begins = append(v.Begins, at)
 			}
@@ -182,15 +207,15 @@ func (l *Ledger) Judge(wanted func(at int64) bool) Verdict {
 }
 
 // toldOf returns when the change was told, 0 if never.
-func (l *Ledger) toldOf(a *account, rank int) int64 {
+func (l *Ledger) toldOf(a *account, phase pleg.Phase) int64 {
 	var first int64
-	for r := rank; r <= Removed.Rank(); r++ {
+	for r := phase; r <= pleg.PhaseRemoved; r++ {
 		if t := a.told[r]; t != 0 && (first == 0 || t < first) {
 			first = t
 		}
 	}
 	for _, t := range l.syncs[a.pod] {
-		if t >= a.happened[rank] && (first == 0 || t < first) {
+		if t >= a.happened[phase] && (first == 0 || t < first) {
 			return t
 		}
 	}

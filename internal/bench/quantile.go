@@ -27,7 +27,13 @@ func Summarize(d []time.Duration) Quantiles {
 		i := int(math.Ceil(q*float64(len(d)))) - 1
 		return d[min(max(i, 0), len(d)-1)]
 	}
-	return Quantiles{Count: len(d), P50: rank(0.5), P90: rank(0.9), P99: rank(0.99), Max: d[len(d)-1]}
+	return Quantiles{
+		Count: len(d),
+		P50:   rank(0.5),
+		P90:   rank(0.9),
+		P99:   rank(0.99),
+		Max:   d[len(d)-1],
+	}
 }
 
 // Histogram is a set of durations in little memory, each kept within 1 % from 1 µs to an hour; what
@@ -53,5 +59,11 @@ func (h *Histogram) Seconds() LatencyResult {
 		return LatencyResult{}
 	}
 	at := func(percent float64) float64 { return time.Duration(h.h.ValueAtQuantile(percent)).Seconds() }
-	return LatencyResult{Count: int(h.h.TotalCount()), P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
+	return LatencyResult{
+		Count: int(h.h.TotalCount()),
+		P50:   at(50),
+		P90:   at(90),
+		P99:   at(99),
+		Max:   at(100),
+	}
 }

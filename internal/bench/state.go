@@ -4,34 +4,20 @@
 package bench
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
+	"errors"
+	"strings"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/pleg/plegtest"
 )
-
-// State is how far a container or a sandbox has come.
-type State string
-
-// States. A ready sandbox is Running, an unready sandbox Exited.
-const (
-	Created State = "Created"
-	Running State = "Running"
-	Exited  State = "Exited"
-	Removed State = "Removed"
-	Unknown State = "Unknown"
-)
-
-var ranks = map[State]int{Created: 1, Running: 2, Exited: 3, Removed: 4}
-
-// Rank orders the states of a life; Unknown is 0.
-func (s State) Rank() int { return ranks[s] }
 
 // Item is a container or sandbox in a cache or a runtime.
 type Item struct {
 	ID      string
 	Sandbox bool
-	State   State
+	State   pleg.Phase
 	// The rest is set for containers only, and only by deep reads.
 	Name     string
 	ExitCode int32
@@ -55,70 +41,58 @@ type Pod struct {
 // difference, sorted, at most limit lines, and the number of pods that differ. A pod without items
 // equals no pod.
 func Compare(cache, runtime []Pod, limit int) (pods int, lines []string) {
-	index := func(list []Pod) map[string]Pod {
-		m := make(map[string]Pod, len(list))
-		for _, p := range list {
-			if len(p.Items) > 0 {
-				m[p.UID] = p
-			}
+	last := ""
+	for _, d := range plegtest.Compare(compared(cache), compared(runtime)) {
+		if uid := string(d.Pod); uid != last {
+			last = uid
+			pods++
 		}
-		return m
-	}
-	have, want := index(cache), index(runtime)
-	uids := slices.Collect(maps.Keys(want))
-	for uid := range have {
-		if _, ok := want[uid]; !ok {
-			uids = append(uids, uid)
-		}
-	}
-	slices.Sort(uids)
-	for _, uid := range uids {
-		diffs := comparePod(have[uid], want[uid])
-		if len(diffs) == 0 {
-			continue
-		}
-		pods++
-		for _, d := range diffs {
-			if len(lines) < limit {
-				lines = append(lines, "pod "+uid+": "+d)
-			}
+		if len(lines) < limit {
+			lines = append(lines, printable.Text(d.Error()))
 		}
 	}
 	return pods, lines
 }
 
-func comparePod(have, want Pod) []string {
-	var diffs []string
-	byID := make(map[string]Item, len(have.Items))
-	for _, i := range have.Items {
-		byID[i.ID] = i
+// detail is what must be equal beside the phase.
+type detail struct {
+	ExitCode              int32
+	StartedAt, FinishedAt int64
+	// IPs are the pod's, with a ready sandbox.
+	IPs string
+}
+
+// compared returns pods in the form of a comparison.
+func compared(list []Pod) (pods []plegtest.Pod) {
+	for _, p := range list {
+		pods = append(pods, p.Judged())
 	}
-	items := slices.Clone(want.Items)
-	slices.SortFunc(items, func(a, b Item) int { return cmp.Compare(a.ID, b.ID) })
-	ready := false
-	for _, w := range items {
-		h, ok := byID[w.ID]
-		same := h
-		same.Reason = w.Reason
-		delete(byID, w.ID)
-		ready = ready || w.Sandbox && w.State == Running
-		switch {
-		case !ok:
-			diffs = append(diffs, fmt.Sprintf("%s is %s in the runtime and missing in the cache", describe(w), w.State))
-		case same != w:
-			diffs = append(diffs, fmt.Sprintf("%s is %+v in the runtime and %+v in the cache", describe(w), w, h))
+	return pods
+}
+
+// Judged returns the pod in the form of [plegtest.Checker].
+func (p Pod) Judged() plegtest.Pod {
+	judged := plegtest.Pod{UID: cache.UID(p.UID)}
+	if p.Err != "" {
+		judged.Err = errors.New(p.Err)
+	}
+	for _, i := range p.Items {
+		d := detail{ExitCode: i.ExitCode, StartedAt: i.StartedAt, FinishedAt: i.FinishedAt}
+		if i.Sandbox && i.State == pleg.PhaseRunning {
+			d.IPs = strings.Join(p.IPs, " ")
 		}
+		judged.Items = append(judged.Items, plegtest.Item{Item: i.item(), Detail: d})
 	}
-	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		diffs = append(diffs, fmt.Sprintf("%s is gone in the runtime and %s in the cache", describe(byID[id]), byID[id].State))
+	return judged
+}
+
+// item returns the item as package pleg names it.
+func (i Item) item() pleg.Item {
+	item := pleg.Item{ID: i.ID, Phase: i.State, Name: i.Name}
+	if i.Sandbox {
+		item.Kind = pleg.Sandbox
 	}
-	if ready && !slices.Equal(have.IPs, want.IPs) {
-		diffs = append(diffs, fmt.Sprintf("the IPs are %v in the runtime and %v in the cache", want.IPs, have.IPs))
-	}
-	if len(diffs) == 0 && have.Err != "" {
-		diffs = append(diffs, "the cache has an error: "+have.Err)
-	}
-	return diffs
+	return item
 }
 
 // ItemsOf returns the items of a pod, none for an absent pod.
@@ -139,11 +113,4 @@ func Find(pods []Pod, uid, id string) Item {
 		}
 	}
 	return Item{}
-}
-
-func describe(i Item) string {
-	if i.Sandbox {
-		return "sandbox " + i.ID
-	}
-	return "container " + i.ID
 }

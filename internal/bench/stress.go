@@ -13,7 +13,7 @@ const StressSchema = "pleg-bench/stress/v2"
 
 // Ends of a stress test.
 const (
-	// EndKnee: events took a second or more.
+	// EndKnee: events took more than a second.
 	EndKnee = "knee"
 	// EndMaxRate: the largest rate was reached.
 	EndMaxRate = "max-rate"
@@ -29,33 +29,47 @@ const (
 
 // StressResult is the outcome of a stress test.
 type StressResult struct {
-	Schema  string        `json:"schema"`
-	OK      bool          `json:"ok"`
+	// Schema is pleg-bench/stress/v2.
+	Schema string `json:"schema"`
+	// OK is the verdict.
+	OK bool `json:"ok"`
+	// Runtime names the runtime.
 	Runtime RuntimeResult `json:"runtime"`
-	// End is why the rate was raised no further.
+	// End is why the rate was raised no further: knee, max-rate, runtime-limit, interrupted,
+	// no-events or nothing-measured.
 	End string `json:"end"`
-	// Events is the number of container events in all
-	// (evented_pleg_connection_latency_seconds_count), Late the number of those of a second or more.
+	// Events is the number of container events (evented_pleg_connection_latency_seconds_count).
 	Events uint64 `json:"events"`
-	Late   uint64 `json:"late"`
-	// KneeRate is the largest achieved rate, in containers a second, KneeP99Seconds the latency
-	// there.
-	KneeRate       float64 `json:"knee_rate"`
+	// Late is the number of events received more than a second after their stamp.
+	Late uint64 `json:"late"`
+	// LateOnWatch is the number of events with news delivered on Watch more than a second after
+	// their stamp: the measure of latency_seconds.
+	LateOnWatch uint64 `json:"late_on_watch"`
+	// KneeRate is the largest achieved rate, in containers a second.
+	KneeRate float64 `json:"knee_rate"`
+	// KneeP99Seconds is the p99 of the latency there.
 	KneeP99Seconds float64 `json:"knee_p99_seconds"`
-	// CheckedPods is the number of pods compared in the end, Mismatches of those that differ between
-	// cache and runtime.
-	CheckedPods     int   `json:"checked_pods"`
-	Mismatches      int   `json:"mismatches"`
-	Duplicates      int   `json:"duplicates"`
-	OutOfOrder      int   `json:"out_of_order"`
-	Missed          int   `json:"missed"`
-	Owed            int   `json:"owed"`
+	// CheckedPods is the number of pods compared in the end.
+	CheckedPods int `json:"checked_pods"`
+	// Mismatches is the number of those that differ between cache and runtime.
+	Mismatches int `json:"mismatches"`
+	// Duplicates is the number of events delivered twice.
+	Duplicates int `json:"duplicates"`
+	// OutOfOrder is the number of events delivered after an event of a later state.
+	OutOfOrder int `json:"out_of_order"`
+	// Missed is the number of starts and exits found by a read without an event.
+	Missed int `json:"missed"`
+	// Owed is the number of events replaced by a PodSync because Watch was full.
+	Owed int `json:"owed"`
+	// PLEGMaxRSSBytes is the largest resident size of the PLEG's process.
 	PLEGMaxRSSBytes int64 `json:"pleg_max_rss_bytes"`
-	// GivenUp is the number of containers not finished within 20 s of the last step.
+	// GivenUp is the number of containers not finished within 20 s of the last step; the cache is
+	// then compared once the runtime rests.
 	GivenUp int `json:"given_up"`
 	// FirstErrors has the first error of each CRI method that failed.
 	FirstErrors map[string]string `json:"first_errors"`
-	Steps       []StressStep      `json:"steps"`
+	// Steps are the rates, in order.
+	Steps []StressStep `json:"steps"`
 
 	// Series is the generator over time, for pages.
 	Series []Series `json:"-"`
@@ -65,18 +79,20 @@ type StressResult struct {
 type StressStep struct {
 	// AtSeconds is the begin of the step, from the begin of the test.
 	AtSeconds float64 `json:"at_seconds"`
-	// Rate is what was asked of the runtime, in containers a second, and Achieved what the runtime
-	// completed.
-	Rate     float64 `json:"rate"`
+	// Rate is what was asked of the runtime, in containers a second.
+	Rate float64 `json:"rate"`
+	// Achieved is what the runtime completed, in containers a second.
 	Achieved float64 `json:"achieved"`
 	// UnderWay is the number of containers that were begun and not finished at the step's end.
 	UnderWay int `json:"under_way"`
-	// Events is the number of container events during the step, Late the number of those of a second
-	// or more.
+	// Events is the number of container events during the step.
 	Events uint64 `json:"events"`
-	Late   uint64 `json:"late"`
-	// Latency is from the runtime's stamp of an event to the delivery on Watch of what the event told
-	// first.
+	// Late is the number of these received more than a second after their stamp.
+	Late uint64 `json:"late"`
+	// LateOnWatch is the number of events with news delivered so late during the step.
+	LateOnWatch uint64 `json:"late_on_watch"`
+	// Latency is the time from the runtime's stamp of an event to the delivery on Watch of what
+	// the event told first.
 	Latency LatencyResult `json:"latency_seconds"`
 	// PLEGCPU is the generator's use of CPU, in cores.
 	PLEGCPU float64 `json:"pleg_cpu"`
@@ -97,8 +113,8 @@ func (r *StressResult) Judge(streamUnsupported bool) {
 // why says why the rate was raised no further.
 func (r *StressResult) why() string {
 	return map[string]string{
-		EndKnee:        "events began to take a second or more",
-		EndMaxRate:     "the largest rate was reached without events of a second or more",
+		EndKnee:        "events began to take more than a second",
+		EndMaxRate:     "the largest rate was reached, and no event took more than a second",
 		EndRuntime:     "the runtime makes containers no faster: its events never were the limit",
 		EndInterrupted: "the user ended the test; the cache was not compared with the runtime",
 		EndNoEvents:    "the runtime offers no events, so that there is nothing to measure",
@@ -106,16 +122,41 @@ func (r *StressResult) why() string {
 	}[r.End]
 }
 
+// wrong says what the generator did wrong.
+func (r *StressResult) wrong() (list []string) {
+	for _, w := range []struct {
+		n              int
+		one, more, why string
+	}{
+		{r.Mismatches, "pod differs", "pods differ", " between the cache and the runtime"},
+		{r.Duplicates, "event was", "events were", " delivered twice"},
+		{r.OutOfOrder, "event was", "events were", " delivered out of order"},
+	} {
+		if w.n > 0 {
+			list = append(list, Count(w.n, w.one, w.more)+w.why)
+		}
+	}
+	return list
+}
+
 // Document implements [Finding].
 func (r *StressResult) Document() Document {
-	d := Document{Title: r.Runtime.String(), Lines: []string{Count(len(r.Steps), "step")}, Verdict: r.End + ": " + r.why() + ".", Tone: Bad}
+	d := Document{
+		Title:   r.Runtime.String(),
+		Lines:   []string{Count(len(r.Steps), "step")},
+		Verdict: r.End + ": " + r.why() + ".",
+		Tone:    Bad,
+	}
 	if r.OK {
 		d.Tone = Good
 	}
-	steps := Table{Title: "containers/s", Columns: []string{"achieved", "under way", "events", "≥ 1 s", "p50", "p99", "CPU"}}
+	if wrong := r.wrong(); len(wrong) > 0 {
+		d.Verdict = fmt.Sprintf("FAIL: %s (%s).", strings.Join(wrong, "; "), r.End+": "+r.why())
+	}
+	steps := Table{Title: "containers", Columns: []string{"achieved", "under way", "events", "late", "on Watch", "p50", "p99", "CPU"}}
 	for _, s := range r.Steps {
-		steps.Add(fmt.Sprintf("%.3g", s.Rate), "", fmt.Sprintf("%.3g", s.Achieved), fmt.Sprint(s.UnderWay), fmt.Sprint(s.Events), fmt.Sprint(s.Late),
-			Seconds(s.Latency.P50), Seconds(s.Latency.P99), fmt.Sprintf("%.2f", s.PLEGCPU))
+		steps.Add(fmt.Sprintf("%.3g/s", s.Rate), "", fmt.Sprintf("%.3g/s", s.Achieved), fmt.Sprint(s.UnderWay), fmt.Sprint(s.Events), fmt.Sprint(s.Late), fmt.Sprint(s.LateOnWatch),
+			Seconds(s.Latency.P50), Seconds(s.Latency.P99), fmt.Sprintf("%.0f %%", 100*s.PLEGCPU))
 		d.Marks = append(d.Marks, Mark{At: s.AtSeconds, Text: fmt.Sprintf("%.3g/s", s.Rate)})
 	}
 	d.Tables = []Table{steps}
@@ -123,8 +164,8 @@ func (r *StressResult) Document() Document {
 	if r.KneeRate > 0 {
 		line("The most that was achieved: %.3g containers/s, with a p99 of %s there.", r.KneeRate, Seconds(r.KneeP99Seconds))
 	}
-	line("%d container events, %d late; missed %d, owed %d, delivered twice %d, out of order %d; %d of %d pods differ in the end; memory at most %s",
-		r.Events, r.Late, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, r.Mismatches, r.CheckedPods, Bytes(uint64(r.PLEGMaxRSSBytes)))
+	line("%s, %d late (received more than a second after its stamp), %d late on Watch; missed %d, owed %d, delivered twice %d, out of order %d; %s compared in the end, %d differ; memory at most %s",
+		Count(int(r.Events), "container event"), r.Late, r.LateOnWatch, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, Count(r.CheckedPods, "pod"), r.Mismatches, Bytes(uint64(r.PLEGMaxRSSBytes)))
 	if r.GivenUp > 0 {
 		line("the runtime did not finish %s in 20 s after the last step: they were given up and removed", Count(r.GivenUp, "container"))
 	}
@@ -137,7 +178,7 @@ func (r *StressResult) Document() Document {
 // Benchmarks implements [Finding], with a line for each step and one for the best of them.
 func (r *StressResult) Benchmarks() (list []Benchmark) {
 	for _, s := range r.Steps {
-		figures := append([]Figure{{s.Achieved, "achieved/s"}, {s.PLEGCPU, "cpu-cores"}, {float64(s.Events), "events"}, {float64(s.Late), "late"}}, s.Latency.figures("")...)
+		figures := append([]Figure{{s.Achieved, "achieved/s"}, {s.PLEGCPU, "cpu-cores"}, {float64(s.Events), "events"}, {float64(s.Late), "late"}, {float64(s.LateOnWatch), "late-on-watch"}}, s.Latency.figures("")...)
 		list = append(list, Benchmark{fmt.Sprintf("Stress/rate=%.4g", s.Rate), figures})
 	}
 	if r.KneeRate > 0 {
@@ -149,7 +190,7 @@ func (r *StressResult) Benchmarks() (list []Benchmark) {
 // Unmeasured implements [Finding].
 func (r *StressResult) Unmeasured() (paths []string) {
 	if r.End == EndNoEvents || r.End == EndNothing {
-		paths = strings.Fields("events late knee_rate knee_p99_seconds missed duplicates out_of_order")
+		paths = strings.Fields("events late late_on_watch knee_rate knee_p99_seconds missed duplicates out_of_order")
 	}
 	if r.CheckedPods == 0 {
 		paths = append(paths, "mismatches")

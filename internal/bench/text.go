@@ -25,8 +25,14 @@ func (c *ComparisonResult) noEvents() bool {
 
 // Document implements [Finding].
 func (r *Result) Document() Document {
-	d := Document{Title: r.Runtime.String(), Tables: []Table{r.table()}, Story: r.story(), Tone: Bad}
-	l, span := r.Load, r.Load.DurationSeconds
+	d := Document{
+		Title:  r.Runtime.String(),
+		Tables: []Table{r.table()},
+		Story:  r.story(),
+		Tone:   Bad,
+	}
+	l := r.Load
+	span := r.Load.DurationSeconds
 	slow := l.Changes > 0 && l.AchievedRate < 0.9*l.Rate && len(r.NoVerdict) == 0
 	if slow {
 		span = float64(l.Changes) / l.AchievedRate
@@ -41,11 +47,14 @@ func (r *Result) Document() Document {
 	d.Lines = []string{head}
 	switch {
 	case r.OK:
-		d.Verdict, d.Tone = r.pass(), Good
+		d.Verdict = r.pass()
+		d.Tone = Good
 	case len(r.NoVerdict) > 0 && len(r.Failures) == len(r.NoVerdict):
-		d.Verdict, d.Tone = "NO VERDICT: "+strings.Join(r.NoVerdict, "; ")+".", Neutral
+		d.Verdict = "NO VERDICT: " + strings.Join(r.NoVerdict, "; ") + "."
+		d.Tone = Neutral
 	default:
-		d.Verdict, d.Notes = "FAIL: "+strings.Join(r.Failures, "; ")+".", r.Consistency.Differences
+		d.Verdict = "FAIL: " + strings.Join(r.Failures, "; ") + "."
+		d.Notes = r.Consistency.Differences
 	}
 	if o := r.Outage; o != nil {
 		d.Marks = append(d.Marks, Mark{o.AtSeconds, o.AtSeconds + o.DownSeconds, "runtime restart"})
@@ -71,7 +80,7 @@ func (r *Result) pass() string {
 	text := fmt.Sprintf("PASS: the cache equals the runtime in all of %s; no event came twice or out of order, and nothing that was seen to begin was left without its end",
 		pods)
 	if n := r.Events.Unseen; n > 0 {
-		text += fmt.Sprintf(". %d of %d changes came and went unseen, between two reads", n, r.Events.Changes)
+		text += fmt.Sprintf(". %d of %s came and went unseen, between two reads", n, Count(r.Events.Changes, "change"))
 	}
 	if r.noEvents() {
 		text += ". This runtime offers no events: the PLEG polled"
@@ -96,13 +105,19 @@ func (r *Result) table() Table {
 		}
 		t.Columns = append(t.Columns, head)
 	}
-	row := func(name, note string, cell func(*ComparisonResult) string) {
+	part := func(of, name, note string, cell func(*ComparisonResult) string) {
 		var cells []string
 		for _, c := range columns {
 			cells = append(cells, cell(c))
 		}
-		t.Add(name, note, cells...)
+		t.Rows = append(t.Rows, Row{
+			Of:    of,
+			Name:  name,
+			Cells: cells,
+			Note:  note,
+		})
 	}
+	row := func(name, note string, cell func(*ComparisonResult) string) { part("", name, note, cell) }
 	const meanwhile = "while the load ran"
 	delays := func(name string, of func(*ComparisonResult) LatencyResult) {
 		count := of(&r.ComparisonResult).Count
@@ -110,21 +125,20 @@ func (r *Result) table() Table {
 			if count < enoughForTails && (i == 1 || i == 2) {
 				continue
 			}
-			row(fmt.Sprintf("%-28s  %s", name, q), "", func(c *ComparisonResult) string {
+			part(name, q, "", func(c *ComparisonResult) string {
 				if of(c).Count == 0 {
 					return "-"
 				}
 				return of(c).cells()[i]
 			})
-			name = ""
 		}
 	}
 	delays("from a change to its event", func(c *ComparisonResult) LatencyResult { return c.Latency })
-	row("changes never seen", fmt.Sprintf("of %d changes", r.Events.Changes), func(c *ComparisonResult) string { return fmt.Sprint(c.Events.Unseen) })
+	row("changes never seen", "of "+Count(r.Events.Changes, "change"), func(c *ComparisonResult) string { return fmt.Sprint(c.Events.Unseen) })
 	cpu := meanwhile
 	if r.Freshness.Count > 0 {
 		delays("GetNewerThan(now) answered", func(c *ComparisonResult) LatencyResult { return c.Freshness.LatencyResult })
-		cpu = fmt.Sprintf("with %d such reads", r.Freshness.Count)
+		cpu = "with " + Count(r.Freshness.Count, "such read")
 	}
 	row("lists of the whole runtime", meanwhile, func(c *ComparisonResult) string { return fmt.Sprint(c.Cost.Relists) })
 	row("relist period at the end", "", func(c *ComparisonResult) string { return Seconds(c.PLEG.RelistPeriodSeconds) })
@@ -149,7 +163,8 @@ func (r *Result) story() (list []string) {
 	if r.Freshness.Count > 0 {
 		line("answers older than known: %d of %d", r.Freshness.StaleReads, r.Freshness.Count)
 	}
-	whom, cpu := "the load and the PLEG", "unknown"
+	whom := "the load and the PLEG"
+	cpu := "unknown"
 	if r.Comparison != nil {
 		whom = "the load and both PLEGs"
 	}
@@ -189,8 +204,13 @@ func (r *Result) Benchmarks() []Benchmark {
 func (c *ComparisonResult) benchmark() Benchmark {
 	figures := slices.Concat(c.Latency.figures(""), c.Freshness.figures("fresh-"))
 	for unit, v := range map[string]float64{
-		"cpu-sec": c.Cost.PLEGCPUSeconds, "rss-bytes": float64(c.Cost.PLEGMaxRSSBytes), "lists": float64(c.Cost.Relists),
-		"reads": float64(c.Cost.Inspections), "calls": float64(Sum(c.Cost.RPCs)), "missed": float64(c.Events.Missed), "unseen": float64(c.Events.Unseen),
+		"cpu-sec":   c.Cost.PLEGCPUSeconds,
+		"rss-bytes": float64(c.Cost.PLEGMaxRSSBytes),
+		"lists":     float64(c.Cost.Relists),
+		"reads":     float64(c.Cost.Inspections),
+		"calls":     float64(Sum(c.Cost.RPCs)),
+		"missed":    float64(c.Events.Missed),
+		"unseen":    float64(c.Events.Unseen),
 	} {
 		figures = append(figures, Figure{v, unit})
 	}

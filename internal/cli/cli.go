@@ -26,15 +26,22 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // Exit statuses.
@@ -53,6 +60,9 @@ var (
 	ErrBad = errors.New("the finding is bad")
 	// ErrUnmet is returned by a command that has printed the broken bounds of --expect.
 	ErrUnmet = errors.New("an expectation was not kept")
+	// ErrUnknown is returned by a check that has printed that it could not find out; the exit status is
+	// 2, as monitors want it.
+	ErrUnknown = errors.New("the check could not find out")
 	// errInterrupted is why the context ends at a Ctrl-C, SIGTERM or hangup.
 	errInterrupted = errors.New("interrupted")
 )
@@ -76,7 +86,10 @@ const HelpWidth = 80
 
 // Prepare completes a root command: the version, errors of usage, and the width of help texts.
 func Prepare(root *cobra.Command, commit string) {
-	root.Version, root.Args, root.SilenceErrors, root.SilenceUsage = Version(commit), NoArgs, true, true
+	root.Version = Version(commit)
+	root.Args = NoArgs
+	root.SilenceErrors = true
+	root.SilenceUsage = true
 	root.Flags().Bool("version", false, "print the version") // cobra's takes -v, which is --verbose
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -95,8 +108,12 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 	root.InitDefaultCompletionCmd(args...)
 	refuse(root)
 	cmd, err := root.ExecuteContextC(ctx)
-	say := func(what any) { fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.CommandPath(), what) }
-	printed := errors.Is(err, ErrBad) || errors.Is(err, ErrUnmet)
+	say := func(err error) {
+		for _, line := range printable.Lines(err) {
+			fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.CommandPath(), line)
+		}
+	}
+	printed := errors.Is(err, ErrBad) || errors.Is(err, ErrUnmet) || errors.Is(err, ErrUnknown)
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return ExitOK
@@ -110,6 +127,8 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 		return ExitFailure
 	case errors.Is(err, ErrUnmet):
 		return ExitUnmet
+	case errors.Is(err, ErrUnknown):
+		return ExitUsage
 	case unwritten(err) && errors.Is(err, syscall.EPIPE): // as of `| head`: nobody is there to be told
 		return ExitUnread
 	}
@@ -208,6 +227,15 @@ func refuse(root *cobra.Command) {
 	}
 }
 
+// SetLogger sends all logs of klog to a writer, printable and in one form: those of the level and
+// above. It returns the logger.
+func SetLogger(w io.Writer, level slog.Level) logr.Logger {
+	options := slog.HandlerOptions{Level: level, ReplaceAttr: printable.LogAttr}
+	logger := logr.FromSlogHandler(slog.NewTextHandler(w, &options))
+	klog.SetLogger(logger)
+	return logger
+}
+
 // Line is a line of progress, each text in place of the one before. It shows nothing unless its
 // writer is a terminal.
 type Line struct {
@@ -221,10 +249,32 @@ func NewLine(w io.Writer) *Line { return &Line{w, terminal(w)} }
 // Show shows a text, cut to the terminal's width; an empty one clears the line.
 func (l *Line) Show(text string) {
 	if l.width > 0 {
-		cut := []rune(text)
+		cut := []rune(printable.Text(text))
 		fmt.Fprint(l.w, "\r\x1b[K"+string(cut[:min(len(cut), l.width-1)]))
 	}
 }
+
+// Columns returns the width of a text on a writer: that of lines, and [bench.Columns] at most.
+func Columns(w io.Writer) bench.Width {
+	width := LineWidth(w)
+	if width == 0 {
+		return bench.Columns
+	}
+	return min(width, bench.Columns)
+}
+
+// LineWidth returns the width to which lines on a writer are folded: $COLUMNS, or that of the
+// terminal; 0 without both.
+func LineWidth(w io.Writer) bench.Width {
+	asked, err := strconv.Atoi(os.Getenv("COLUMNS"))
+	if err == nil && asked >= fewestColumns {
+		return bench.Width(asked)
+	}
+	return bench.Width(terminal(w))
+}
+
+// fewestColumns is the narrowest terminal for which text is folded.
+const fewestColumns = 20
 
 // terminal returns the width of the terminal behind a writer, 0 if there is none.
 func terminal(w io.Writer) int {
@@ -233,8 +283,8 @@ func terminal(w io.Writer) int {
 		return 0
 	}
 	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil || width < 20 {
-		return 80
+	if err != nil || width < fewestColumns {
+		return int(bench.Columns)
 	}
 	return width
 }

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // Output is how a finding is printed, kept and judged: the flags --output, --out and --expect.
@@ -37,13 +37,13 @@ func (o *Output) AddFlags(flags *pflag.FlagSet, form, example string) {
 	flags.StringArrayVar(&o.expect, "expect", nil, "exit with 3 unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
 }
 
-// Check reads the bounds on results like blank, and checks before the work that the folder is
-// writable.
-func (o *Output) Check(blank any) (err error) {
+// Check reads the bounds on results like blank without some parts, and checks before the work that
+// the folder is writable.
+func (o *Output) Check(blank any, without report.Without) (err error) {
 	if o.Form != "text" && o.Form != "json" {
 		return Usagef("--output %s: use text or json", o.Form)
 	}
-	if o.bounds, err = report.ParseExpectations(o.expect, blank); err != nil {
+	if o.bounds, err = report.ParseExpectations(o.expect, blank, without); err != nil {
 		return Usage(err)
 	}
 	switch {
@@ -68,13 +68,13 @@ func (o *Output) Check(blank any) (err error) {
 func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left error) error {
 	var err error
 	if o.Form == "json" {
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		if !o.Lines {
-			encoder.SetIndent("", "  ")
+		indent := "  "
+		if o.Lines {
+			indent = ""
 		}
-		err = encoder.Encode(saved.Result)
+		err = printable.WriteJSON(cmd.OutOrStdout(), saved.Result, indent)
 	} else {
-		err = saved.Result.Document().WriteText(cmd.OutOrStdout())
+		err = saved.Result.Document().WriteText(cmd.OutOrStdout(), Columns(cmd.OutOrStdout()))
 	}
 	if err != nil && !unwritten(left) { // else named already
 		left = errors.Join(fmt.Errorf("write the result: %w", err), left)
@@ -85,7 +85,7 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 		left = errors.Join(left, saved.Write(o.Dir))
 	}
 	for _, failure := range saved.Failures {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().CommandPath(), failure)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().CommandPath(), printable.Text(failure))
 	}
 	if o.Dir != "" && terminal(cmd.ErrOrStderr()) > 0 { // scripts know the folder
 		fmt.Fprintf(cmd.ErrOrStderr(), "kept in %s\n", filepath.Join(o.Dir, "report.html"))

@@ -20,7 +20,7 @@ import (
 )
 
 // fired is the expression of the alerts fired during the scene of a row.
-const fired = `label_replace(count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[45m])), "row", "%d", "", "")`
+const fired = `label_replace(count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[40m])), "row", "%d", "", "")`
 
 // addAlerts adds the firing alerts to each row, as promtool finds them.
 func addAlerts(t *testing.T, rows []*row) {
@@ -30,7 +30,7 @@ func addAlerts(t *testing.T, rows []*row) {
 	for i, r := range rows {
 		tests = append(tests, map[string]any{
 			"interval": "15s", "input_series": r.seen.input(),
-			"promql_expr_test": []map[string]any{{"expr": fmt.Sprintf(fired, i), "eval_time": "44m45s", "exp_samples": []any{}}},
+			"promql_expr_test": []map[string]any{{"expr": fmt.Sprintf(fired, i), "eval_time": "39m45s", "exp_samples": []any{}}},
 		})
 	}
 	// which is YAML too

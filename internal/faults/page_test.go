@@ -26,6 +26,17 @@ type row struct {
 	alerts  []string
 }
 
+// newRow returns the row of a scene, without its alerts.
+func newRow(set setting, with, without *seen) *row {
+	return &row{
+		set:     set,
+		seen:    with,
+		watch:   slices.DeleteFunc(set.steady(with.watchSays()), func(sign string) bool { return slices.Contains(set.seldom, sign) }),
+		reports: set.steady(with.reasons()),
+		metrics: set.steady(with.moved(without)),
+	}
+}
+
 // steady returns the signs of every run.
 func (s setting) steady(signs []string) []string {
 	return slices.DeleteFunc(signs, func(sign string) bool { return slices.Contains(s.sometimes, sign) })

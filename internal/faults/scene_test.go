@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,7 +45,11 @@ const (
 	// judged is how long the agent runs for its reports and metrics, and alerting for its alerts,
 	// some of which wait for half an hour.
 	judged   = 12 * time.Minute
-	alerting = 45 * time.Minute
+	alerting = 40 * time.Minute
+	// busyRate is the changes a second until judged, calmRate those after: alerts wait for half an
+	// hour, which would be most of the cost of a scene.
+	busyRate = 1
+	calmRate = 0.2
 	// watched is how long pleg-bench watch runs, from the moment at which the fault begins.
 	watched = 3 * time.Minute
 	// scrapeEvery is how often the agent's metrics are looked at.
@@ -56,6 +61,10 @@ const (
 	// and a read would begin in the very instant of a change.
 	takesTime = "slow-list=3ms slow-status=2ms slow-write=5ms"
 )
+
+// busyThroughout are the sections about streams that break with the events that they carry: their
+// alerts need the busy rate.
+var busyThroughout = []string{streamLost, crioSilent}
 
 // seen is the signs of a fault.
 type seen struct {
@@ -93,15 +102,15 @@ func tellEnds(ctx context.Context, t *testing.T, rt *fakeruntime.Runtime, every 
 	}
 }
 
-// play runs a scene in virtual time.
-func play(t *testing.T, set setting) *seen {
+// play runs a scene in virtual time until judged. Then alerted reports whether the scene goes on
+// until alerting: most of a scene's time is needed by its alerts alone.
+func play(t *testing.T, set setting, alerted func(*seen) bool) {
 	t.Helper()
 	s := &seen{reports: make(map[pleg.Reason]int), samples: make(map[string][]float64)}
-	synctest.Test(t, func(t *testing.T) { s.play(t, set) })
-	return s
+	synctest.Test(t, func(t *testing.T) { s.play(t, set, alerted) })
 }
 
-func (s *seen) play(t *testing.T, set setting) {
+func (s *seen) play(t *testing.T, set setting, alerted func(*seen) bool) {
 	profile := testkit.Must(fakeruntime.ProfileByName(cmp.Or(set.profile, "containerd-2")))(t)
 	faults := testkit.Must(fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...))(t)
 	well := testkit.Must(fakeruntime.ParseFaults(strings.Fields(takesTime)...))(t)
@@ -124,12 +133,8 @@ func (s *seen) play(t *testing.T, set setting) {
 	group.Go(func() { s.agent(t, ctx, set, dial, registry) })
 	begun := time.Now()
 	next := begun.Add(healthyFor + time.Minute)
-	length := judged
-	if *promtool != "" {
-		length = alerting
-	}
-	for i := 0; time.Since(begun) < length; i++ {
-		if time.Since(begun) == length-scrapeEvery {
+	for i := 0; time.Since(begun) < alerting; i++ {
+		if time.Since(begun) == alerting-scrapeEvery {
 			rest()
 		}
 		time.Sleep(scrapeEvery)
@@ -139,6 +144,12 @@ func (s *seen) play(t *testing.T, set setting) {
 			s.mu.Lock()
 			s.over = true
 			s.mu.Unlock()
+			if !alerted(s) {
+				break
+			}
+			if !slices.Contains(busyThroughout, set.section) {
+				driver.SetRate(calmRate)
+			}
 		}
 		if at := time.Since(begun); at == healthyFor {
 			testkit.Check(t, rt.SetFaults(faults))
@@ -177,8 +188,8 @@ func newDriver(t *testing.T, dial onfake.Dialer) *load.Driver {
 		return call(ctx, method, request, answer, conn, opts...)
 	}))
 	return load.New(load.Config{
-		Conn: conn, RunID: "w", Pods: pods, Containers: 2, Rate: 1, Seed: 1, Image: fakeruntime.WorkloadImage,
-		JobLife: 20 * time.Millisecond, CallTimeout: time.Minute, LogDirectory: t.TempDir(),
+		Conn: conn, RunID: "w", Pods: pods, Containers: 2, Rate: busyRate, Seed: 1, Image: fakeruntime.WorkloadImage,
+		JobLife: 20 * time.Millisecond, CallTimeout: time.Minute,
 	})
 }
 

@@ -141,7 +141,11 @@ func (s *seen) watchSays() (says []string) {
 		says = append(says, string(reason))
 	}
 	add(sum.Missed > 0, "gaps")
-	add(len(sum.Stream.Skipped) > 0, "left out")
+	lost := false
+	for _, loss := range sum.Stream.Loss {
+		lost = lost || loss.Hits > 0
+	}
+	add(lost, "events lost")
 	for _, flaw := range slices.Sorted(maps.Keys(sum.Stream.Flaws)) {
 		says = append(says, string(flaw))
 	}

@@ -112,8 +112,14 @@ type stage struct {
 const firstSeeds = 500
 
 // stages are the tests that may notice a mutation, the simulation first, and then the cheapest. The
-// mutations of the ledger answer to its own search.
+// mutations of the ledger answer to its own search, those of a recorder or reporter to the tests of
+// their packages.
 func (m mutation) stages(seeds int) []stage {
+	for _, pkg := range []string{"events", "exits"} {
+		if strings.HasPrefix(m.file, pkg+"/") {
+			return []stage{{"the package tests", pkg, []string{"-test.skip=^TestBesideClientGo$"}}}
+		}
+	}
 	if strings.HasPrefix(m.file, ledgerDir) {
 		return []stage{{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}}}
 	}

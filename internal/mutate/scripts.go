@@ -46,7 +46,8 @@ func named(root string) (map[string][]string, error) {
 				continue
 			}
 			for name := range strings.Lines(string(f.Data)) {
-				if name = strings.TrimSpace(name); !known[name] {
+				name = strings.TrimSpace(name)
+				if !known[name] {
 					wrong = append(wrong, fmt.Errorf("script %s names the mutation %q, which there is not: name one of internal/mutate", script, name))
 				} else if slices.Contains(scripts[name], script) {
 					wrong = append(wrong, fmt.Errorf("script %s names the mutation %q twice: once will do", script, name))

@@ -38,12 +38,13 @@ type ownCall struct {
 // agentPhases are the effects of the agent's calls.
 var agentPhases = map[string]pleg.Phase{
 	"sandbox": pleg.PhaseRunning, "container": pleg.PhaseCreated, "start": pleg.PhaseRunning, "stop": pleg.PhaseExited, "remove": pleg.PhaseRemoved,
+	"update": pleg.PhaseUnknown, // changes fields, and no phase
 }
 
 // parseCall takes the words of
 //
 //	agent sandbox p1 s1, container s1 c1 [NAME=D] [fails] [times-out] [how…]
-//	agent start c1, stop c1, stop s1, remove c1, remove s1   likewise
+//	agent start c1, stop c1, stop s1, remove c1, remove s1, update c1   likewise
 //
 // which is a call of the agent's own that does at the runtime what it says works=D after it began,
 // and returns takes=D after it began, and returns the names in it. How is what becomes of its
@@ -73,7 +74,8 @@ func parseCall(what string, args []string) (c ownCall, names []string, err error
 	}
 	phase, ok := agentPhases[what]
 	want := 1
-	if c.makes = what == "sandbox" || what == "container"; c.makes {
+	c.makes = what == "sandbox" || what == "container"
+	if c.makes {
 		want = 2
 	}
 	if !ok || len(names) != want || c.how.lag > 0 || c.takes < 0 || c.works < 0 || !c.timesOut && c.works > c.takes {
@@ -107,6 +109,9 @@ func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
 	if !c.makes {
 		c.about.ID = id
 		c.work = func(how telling) error {
+			if what == "update" {
+				return r.rewrite(id)
+			}
 			if what == "start" && r.phase(id) != pleg.PhaseCreated {
 				return errWrongWay // also with an unknown state: the container may have ended
 			}
@@ -176,7 +181,8 @@ func (t *toySide) call(w *world, c *ownCall) {
 // begin reports the begin of the call to the generator.
 func (c *ownCall) begin(w *world) {
 	if c.pod == "" {
-		if c.pod, _ = w.truth.phaseOf(c.now.ID); c.pod != "" && strings.ContainsAny(c.now.ID[len(c.now.ID)-1:], "02468") {
+		c.pod, _ = w.truth.phaseOf(c.now.ID)
+		if c.pod != "" && strings.ContainsAny(c.now.ID[len(c.now.ID)-1:], "02468") {
 			c.about.Pod = named(c.pod) // some calls name their pod
 		}
 	}
@@ -208,9 +214,17 @@ func (c *ownCall) end(w *world, err error) {
 	}
 	c.ledger.calling(c, -1)
 	c.ledger.returned(c, err)
-	if w.upset(time.Now()); err != nil {
+	w.upset(time.Now())
+	if err != nil {
 		c.returned(err)
 		return
+	}
+	if c.now.Phase == pleg.PhaseUnknown { // it has changed fields alone
+		c.returned(nil)
+		return
+	}
+	if c.now.Phase >= pleg.PhaseExited {
+		w.truth.BornOut(c.now.ID)
 	}
 	c.returned(nil, c.now)
 }
@@ -233,6 +247,7 @@ func (b *ledger) calling(c *ownCall, by int) {
 	}
 	o := b.own[c.pod]
 	o.calls += by
+	b.touched[c.now.ID] = time.Now()
 	b.pace.news = time.Now()
 }
 
@@ -268,7 +283,7 @@ func (b *ledger) returned(c *ownCall, err error) {
 	}
 	known := c.about.ID == "" || !b.pace.applied.IsZero() && slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
 	b.pace.news = now
-	if err == nil && known && b.pace.settings.roomy() {
+	if err == nil && known && c.now.Phase != pleg.PhaseUnknown && b.pace.settings.roomy() {
 		b.promise(c.pod, c.now, now)
 	}
 }

@@ -28,7 +28,8 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	b.lists++
 	b.outcome.read("list", "")
 	b.listBegins(begun)
-	if b.listing++; b.listing > 1 {
+	b.listing++
+	if b.listing > 1 {
 		b.fail("greedy", "two lists of everything at once")
 	}
 	b.mu.Unlock()
@@ -44,6 +45,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
 	if err == nil {
 		b.listOK, b.listOKEnd = begun, time.Now()
+		b.halved = b.halves(&l)
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
 			b.listFirst = b.listOKEnd
 		}
@@ -79,11 +81,22 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 
 // inspect passes a read of statuses through.
 func (b *boundary[S]) inspect(ctx context.Context, pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
+	if b.peeks(ctx, pod.UID) {
+		return b.peek(pod, read)
+	}
 	begun := b.begin(ctx, pod.UID, true)
 	i, err := read()
-	b.compare(pod.UID, i.Pod.Items, pod.Items, begun, err)
+	b.compareStatuses(&pod, &i, begun, err)
 	b.end(ctx, pod.UID, true, i.Pod.Items, begun, err)
 	return i, err
+}
+
+// compareStatuses compares what a read of statuses shows with the truth, as far as it was read.
+func (b *boundary[S]) compareStatuses(asked *pleg.Pod, i *pleg.Inspection[S], begun time.Time, err error) {
+	if i.Status != nil {
+		err = nil
+	}
+	b.compare(asked.UID, i.Pod.Items, asked.Items, begun, err)
 }
 
 func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) time.Time {
@@ -98,12 +111,16 @@ func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) t
 		b.outcome.read("pod", uid)
 	}
 	b.readBegins(uid, statuses, ctx.Done(), time.Now())
-	if b.inflight[uid]++; b.inflight[uid] > 1 {
+	b.inflight[uid]++
+	if b.inflight[uid] > 1+len(b.peekPace.maybe[uid]) {
 		b.fail("greedy", "two reads of pod %s at once", uid)
 	}
+	b.most = max(b.most, len(b.inflight))
 	b.lookCrowd(time.Now())
 	begun := b.enter()
-	b.begun[uid] = begun
+	if _, two := b.begun[uid]; !two {
+		b.begun[uid] = begun
+	}
 	if len(b.inflight) == b.workers {
 		b.prompt.troubled = begun
 	}
@@ -115,16 +132,28 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
+	peek := b.peekPace.maybe[uid][ctx.Done()]
+	again := b.podPace(uid).open
 	if !cut {
-		b.readEnds(uid, statuses, items, time.Now(), err)
+		b.readEnds(uid, statuses, peek, items, time.Now(), err)
 	} else if b.pace.on && !b.stopping {
 		b.fail("greedy", "the read of pod %s is given up", uid)
 	}
-	b.trouble(begun, time.Now(), len(items), err)
+	b.podTrouble(uid, begun, time.Now(), len(items), err)
+	if peek {
+		b.peekHurts(begun, time.Now(), len(items), err)
+	}
+	if !cut && !peek && (statuses || err != nil || len(items) == 0) {
+		b.timedOut(b.podPace(uid).started, time.Now(), again, err)
+	}
 	if len(b.inflight) == b.workers {
 		b.prompt.troubled = time.Now()
 	}
-	if b.inflight[uid]--; b.inflight[uid] == 0 {
+	b.inflight[uid]--
+	if peek {
+		delete(b.peekPace.maybe[uid], ctx.Done())
+	}
+	if b.inflight[uid] == 0 {
 		delete(b.inflight, uid)
 		delete(b.begun, uid)
 	}
@@ -145,7 +174,8 @@ func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error
 	return func(yield func(pleg.Claim[S], error) bool) {
 		b.mu.Lock()
 		b.enter()
-		if b.streams++; b.streams > 1 {
+		b.streams++
+		if b.streams > 1 {
 			b.fail("greedy", "two streams at once")
 		}
 		b.listened = append(b.listened, [2]time.Time{time.Now()})

@@ -23,7 +23,7 @@ var clockFlag = flag.Int("clock-seeds", 300, "number of histories that are run w
 // outcomes, most of them under the race detector. So a differing part of the outcome is only a
 // fault if several more runs of both agree among themselves.
 func TestClockStepsChangeNothing(t *testing.T) {
-	const again = 8
+	const again = 40
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	runs, stepped, loose := 0, 0, 0
 	for seed := *fromFlag; runs < *clockFlag; seed++ {

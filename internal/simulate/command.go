@@ -27,7 +27,12 @@ var (
 //	calm                                 every fault ends
 //	settle                               time passes until all is at rest and must agree
 //	empty                                everything is removed, comes to rest, and is forgotten
-//	wait p1 [ago=5s] [limit=2s] [wall] [as=w1]   somebody waits in GetNewerThan
+//	served 44s                           time passes until each pod has a status, within 44s
+//	unfailed                             no read has failed, and nobody was warned, since the start
+//	reread                               time passes until each pod must have been read again
+//	each 1..500 CMD                      CMD once for each number, which replaces each $
+//	wait p1 [ago=5s] [limit=2s] [wall] [phases] [as=w1]
+//	                                     somebody waits in GetNewerThan, or GetPhasesNewerThan
 //	keep p1 10s                          likewise, again and again 5 ms after an answer
 //	cancel w1                            and gives up
 //	worker p1                            a pod worker that keeps one container of the pod running
@@ -61,6 +66,16 @@ func (w *world) do(verb string, args []string) error {
 		}
 	case "settle":
 		return w.settle()
+	case "served":
+		return w.served(args)
+	case "unfailed":
+		w.unfailed()
+	case "reread":
+		return w.reread()
+	case "each":
+		if err := w.each(args); err != nil {
+			return err
+		}
 	case "empty":
 		return w.empty()
 	case "within":
@@ -179,18 +194,20 @@ func (w *world) doWait(args []string) error {
 	if len(args) == 0 {
 		return errUsage
 	}
-	var ago, limit time.Duration
-	wall, as := false, ""
+	var asks wish
+	as := ""
 	for _, a := range args[1:] {
 		key, value, _ := strings.Cut(a, "=")
 		var err error
 		switch key {
 		case "ago":
-			ago, err = time.ParseDuration(value)
+			asks.ago, err = time.ParseDuration(value)
 		case "limit":
-			limit, err = time.ParseDuration(value)
+			asks.limit, err = time.ParseDuration(value)
 		case "wall":
-			wall = true
+			asks.wall = true
+		case "phases":
+			asks.phases = true
 		case "as":
 			as = value
 		default:
@@ -200,7 +217,7 @@ func (w *world) doWait(args []string) error {
 			return err
 		}
 	}
-	x := w.wait(cache.UID(args[0]), ago, limit, wall)
+	x := w.wait(cache.UID(args[0]), asks)
 	if as != "" {
 		w.byName[as] = x
 	}

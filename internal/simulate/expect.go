@@ -19,12 +19,14 @@ import (
 //
 //	expect events [p1 ContainerStarted c1, …]   events since the last such line, in order
 //	expect cache p1 [s1=Running c1=Exited] [error]
+//	expect content p1 [s1=0 c1=2]               versions of the content in the cache
 //	expect state Connected
 //	expect period 1s
 //	expect health ok, expect health bad
 //	expect waiter w1 blocked|done|cancelled|error
 //	expect stat Missed 1                        a field of Stats; NAME<N and NAME>N compare
-//	expect lists<12                             lists of everything so far; also pods and statuses
+//	expect lists<12                             lists of everything so far; also pods, statuses, the
+//	                                            most reads at once, and warnings
 func (w *world) expect(args []string) error {
 	w.rest()
 	if len(args) == 0 {
@@ -36,6 +38,9 @@ func (w *world) expect(args []string) error {
 	}
 	if what == "cache" {
 		return w.expectCache(rest)
+	}
+	if what == "content" {
+		return w.expectContent(rest)
 	}
 	if what == "waiter" {
 		return w.expectWaiter(rest)
@@ -105,6 +110,23 @@ func (w *world) expectCache(args []string) error {
 	return nil
 }
 
+// expectContent compares the content of a status in the cache.
+func (w *world) expectContent(args []string) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	var got []string
+	for _, f := range w.store.Fields(cache.UID(args[0])) {
+		got = append(got, w.side.name(f.ID)+"="+f.Text)
+	}
+	slices.Sort(got)
+	want := slices.Sorted(slices.Values(args[1:]))
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("the cache shows the content %s", strings.Join(got, " "))
+	}
+	return nil
+}
+
 func (w *world) expectWaiter(args []string) error {
 	if len(args) != 2 || w.byName[args[0]] == nil {
 		return errUsage
@@ -150,11 +172,11 @@ func (w *world) expectNumber(args []string) error {
 // number returns a count of calls, a field of Stats or an age in seconds by its name.
 func (w *world) number(name string) (int, bool) {
 	w.ledger.mu.Lock()
-	lists, reads, statuses := w.ledger.lists, w.ledger.podReads, w.ledger.statuses
+	lists, reads, statuses, most, warnings := w.ledger.lists, w.ledger.podReads, w.ledger.statuses, w.ledger.most, w.ledger.warnings
 	w.ledger.mu.Unlock()
 	s := w.system.Stats()
 	n, ok := map[string]int{
-		"lists": lists, "pods": reads - statuses, "statuses": statuses,
+		"lists": lists, "pods": reads - statuses, "statuses": statuses, "most": most, "warnings": warnings,
 		"Running": s.ContainersBy[pleg.PhaseRunning], "Exited": s.ContainersBy[pleg.PhaseExited], "Discarded": s.DiscardedClaims,
 		"LastRelistAge": int(time.Since(s.LastRelist).Seconds()), "GlobalAge": int(time.Since(s.GlobalTime).Seconds()),
 	}[name]

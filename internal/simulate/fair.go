@@ -14,11 +14,33 @@ import (
 // base periods, however many pods wait, and however many reads hang.
 
 // The bounds of reads at once, in workers: of those begun less than a tenth of a base period ago
-// while others hang, and of all.
+// while others hang, and of all. There are two lanes of workers, one of them for pods whose last
+// read failed, and single probes beside both.
 const (
-	mostYoung = 8
-	mostReads = 128
+	mostLanes  = 2
+	mostProbes = 2
+	mostYoung  = 8 * mostLanes
+	mostReads  = 128 * mostLanes
 )
+
+// probed is the time, in base periods, in which a pod is read while reads time out and nothing ends
+// well: single probes find out whether the runtime answers again.
+const probed = 10
+
+// timedOut notes the end of a read. After reads that have timed out fewer begin at once, down to a
+// single one, until as many have ended well. Again: the pod's last read had failed, and such reads
+// have workers of their own.
+func (b *ledger) timedOut(begun, now time.Time, again bool, err error) {
+	fewer := &b.fewer[0]
+	if again {
+		fewer = &b.fewer[1]
+	}
+	if err == nil {
+		*fewer = max(0, *fewer-1)
+	} else if now.Sub(begun) >= time.Second {
+		*fewer = b.workers - 1
+	}
+}
 
 // place is how long a pod has needed a read while the workers were busy.
 type place struct {
@@ -37,7 +59,8 @@ func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 	if b.listing > 0 && now.Sub(b.listBegun) <= base/10 {
 		return true
 	}
-	if len(b.inflight) < b.workers {
+	fewer := max(b.fewer[0], b.fewer[1])
+	if len(b.inflight) < b.workers-fewer {
 		return false
 	}
 	if at.since.IsZero() {
@@ -46,7 +69,11 @@ func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 	if n := b.podReads - at.reads; n > b.fair() {
 		b.fail("unfair", "pod %s needs a read, and %d of other pods have begun before it", uid, n)
 	}
-	if d := now.Sub(at.since); d > base+base/2 && len(b.inflight) < mostReads*b.workers {
+	bound := base + base/2
+	if fewer > 0 {
+		bound = probed * base // who has come later is read first
+	}
+	if d := now.Sub(at.since); d > bound && len(b.inflight) < mostReads*b.workers {
 		b.fail("unfair", "pod %s has needed a read for %v, and %d others hold the workers", uid, d, len(b.inflight))
 	}
 	return true
@@ -64,7 +91,7 @@ func (b *ledger) lookCrowd(now time.Time) {
 		}
 	}
 	n := len(b.inflight)
-	if bound := min(max(b.workers, n-young), mostYoung*b.workers); young > bound || n > mostReads*b.workers {
+	if bound := min(max(mostLanes*b.workers+mostProbes, n-young+mostProbes), mostYoung*b.workers); young > bound || n > mostReads*b.workers {
 		b.fail("greedy", "%d pods being read at once, %d of them for less than a tenth of a base period; workers %d", n, young, b.workers)
 	}
 }

@@ -6,6 +6,7 @@ package simulate
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,6 +29,8 @@ type fakeAgent struct {
 	conn *grpc.ClientConn
 	cri  runtimeapi.RuntimeServiceClient
 	img  runtimeapi.ImageServiceClient
+
+	limit atomic.Int64 // of memory, at the agent's last change of a container's resources
 }
 
 func newFakeAgent(conn *grpc.ClientConn) *fakeAgent {
@@ -128,6 +131,10 @@ func (a *fakeAgent) send(ctx context.Context, c *ownCall, what, sandbox, name st
 			Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: image, Labels: labels,
 		}})
 		return r.GetContainerId(), err
+	case what == "update":
+		_, err = a.cri.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
+			ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: a.limit.Add(1 << 20)},
+		})
 	case what == "start":
 		_, err = a.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 	case what == "stop" && isSandbox:

@@ -4,8 +4,10 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
@@ -37,7 +40,9 @@ type fakeSide struct {
 	names map[string]string
 	ids   map[string]string
 	next  uint64 // change of the runtime's history not yet taken over
-	down  bool
+
+	nextWriting uint64 // likewise, of the history of contents
+	down        bool
 }
 
 func newFakeSide(w *world) (side, error) {
@@ -70,7 +75,7 @@ func newFakeSide(w *world) (side, error) {
 	}
 	f.agent = newFakeAgent(conn)
 	f.cache = cache.New(cri.EmptyStatus)
-	w.store = view[cri.PodStatus]{f.cache, itemsOfStatus}
+	w.store = view[cri.PodStatus]{Cache: f.cache, items: itemsOfStatus, fields: fieldsOfStatus, unread: (*cri.PodStatus).Unread}
 	w.oracle = newOracle(w.truth, w.store, s)
 	w.oracle.named = false // a sandbox without metadata is a pod without a name
 	w.truth.pull = f.pull
@@ -102,6 +107,14 @@ func (f *fakeSide) pull() {
 		}
 		f.w.truth.Record(c.Time, cache.UID(c.PodUID), id, kind, phaseOf(c.New))
 	}
+	if !f.w.settings.content {
+		return
+	}
+	writings, next := f.rt.Contents(f.nextWriting)
+	f.nextWriting = next
+	for _, w := range writings {
+		f.w.truth.Rewrite(w.Time, w.ID, w.Text)
+	}
 }
 
 func phaseOf(s fakeruntime.State) pleg.Phase {
@@ -121,9 +134,11 @@ func phaseOf(s fakeruntime.State) pleg.Phase {
 func (f *fakeSide) system(w *world) (System, *ledger, error) {
 	l := newLedger(w.truth, w.settings.workers, w.oracle.fail)
 	l.doubt = w.oracle.doubtful
+	l.mood = w.oracle.mood
 	l.lying = w.oracle.liars
 	b := &boundary[cri.PodStatus]{ledger: l, source: f.client, stream: f.client}
 	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle, &w.within}, time.Now)
+	cfg.Same = cri.SameStatus
 	cfg.Merge = cri.KeepIPs
 	sys, err := pleg.New(cfg)
 	return sys, l, err
@@ -141,6 +156,9 @@ func (f *fakeSide) restless() bool {
 
 func (f *fakeSide) calm(w *world) {
 	defer w.oracle.lieEnds()
+	if now := f.rt.Faults(); now.HangStatus+now.HangItem > 0 {
+		w.upset(time.Now().Add(w.settings.inspectTimeout)) // a call that hangs is not made again before it ends
+	}
 	_ = f.rt.SetFaults(f.quiet)
 	f.rt.Up(0)
 	f.mu.Lock()
@@ -248,6 +266,9 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	if lying {
 		w.oracle.lie()
 	}
+	if now := f.rt.Faults(); now.HangStatus+now.HangItem > 0 {
+		w.upset(time.Now().Add(w.settings.inspectTimeout)) // as in calm
+	}
 	err = f.rt.SetFaults(faults)
 	if !lying {
 		w.oracle.lieEnds()
@@ -292,10 +313,12 @@ func (f *fakeSide) runtime(w *world, what string, args []string) error {
 		return f.rt.Remove(id)
 	case "unready":
 		return f.rt.StopSandbox(id)
+	case "update":
+		return f.resize(w.ctx, id)
 	case "kill":
 		return f.rt.KillShim(id)
 	case "recover":
-		w.takesBack()
+		w.takesBack(id)
 		return f.rt.RecoverSandbox(id)
 	case "lose":
 		w.upset(time.Now())
@@ -304,10 +327,22 @@ func (f *fakeSide) runtime(w *world, what string, args []string) error {
 	return f.process(w, what, args)
 }
 
+// resize changes the memory limit of a container, by a call of somebody else's.
+func (f *fakeSide) resize(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := f.agent.cri.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
+		ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: f.agent.limit.Add(1 << 20)},
+	})
+	return err
+}
+
 // takesBack notes that the runtime is about to take back a recent event: a read overrules the claim
 // after the grace.
-func (w *world) takesBack() {
-	w.oracle.mood()
+func (w *world) takesBack(id string) {
+	w.truth.refresh()
+	pod, _ := w.truth.phaseOf(id)
+	w.oracle.mood(time.Now(), pod)
 	w.upset(time.Now().Add(w.oracle.doubtful()))
 }
 
@@ -340,4 +375,20 @@ func (f *fakeSide) process(w *world, what string, args []string) error {
 		return errNotHere
 	}
 	return nil
+}
+
+// fieldsOfStatus returns the content of a status of the real client, in the fake runtime's words,
+// without that of items that could not be read.
+func fieldsOfStatus(s *cri.PodStatus) (fields []field) {
+	for _, x := range s.Sandboxes() {
+		fields = append(fields, field{x.ID, cmp.Or(strings.Join(x.IPs, ","), "none")})
+	}
+	for _, x := range s.Containers() {
+		var limit int64
+		if x.Resources != nil {
+			limit = x.Resources.MemoryLimit
+		}
+		fields = append(fields, field{x.ID, fakeruntime.ContainerText(x.ExitCode, x.Reason, limit)})
+	}
+	return slices.DeleteFunc(fields, func(f field) bool { return slices.Contains(s.Unread(), f.ID) })
 }

@@ -33,11 +33,16 @@ type generator struct {
 	lies       bool
 	faults     float64 // how often an event goes wrong
 	waits      int
+	phases     *rand.Rand // of the waiters for phases only; its draws move no other choice
 }
 
-// Generate makes the history of a seed for the first tier. The same seed gives the same history.
-func Generate(seed uint64) History {
-	g := &generator{rng: rand.New(rand.NewPCG(seed, 7)), of: make(map[string]string), unknown: make(map[string]string)}
+// Generate makes the history of a seed for the first tier, with the kinds that are in every search
+// and those named. The same seed gives the same history.
+func Generate(seed uint64, named ...string) History { return weave(seed, generate(seed), named) }
+
+// generate makes the history of a seed without any kinds.
+func generate(seed uint64) History {
+	g := &generator{rng: rand.New(rand.NewPCG(seed, 7)), phases: rand.New(rand.NewPCG(seed, 23)), of: make(map[string]string), unknown: make(map[string]string)}
 	g.config(seed)
 	for range 1 + g.rng.IntN(4) {
 		g.pods = append(g.pods, fmt.Sprintf("p%d", len(g.pods)+1))
@@ -49,7 +54,8 @@ func Generate(seed uint64) History {
 		if g.worker.Float64() < 0.1 {
 			g.add("config call-settle %v", []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second}[g.worker.IntN(3)])
 		}
-		if g.tells = r.Float64() < 0.5; g.tells {
+		g.tells = r.Float64() < 0.5
+		if g.tells {
 			g.add("config tells-calls true")
 			g.busy = g.worker.Float64() < 0.5
 		}
@@ -194,7 +200,7 @@ func (g *generator) step() {
 func (g *generator) waitAgain() {
 	word := func(of ...string) string { return of[g.worker.IntN(len(of))] }
 	for g.worker.Float64() < 0.5 {
-		g.add("wait %s ago=%s", g.pods[g.worker.IntN(len(g.pods))], word("10µs", "200µs", "1ms", "20ms", "1s"))
+		g.add("wait %s ago=%s%s", g.pods[g.worker.IntN(len(g.pods))], word("10µs", "200µs", "1ms", "20ms", "1s"), g.ofPhases())
 		if g.worker.Float64() < 0.5 {
 			g.add("advance %s", word("10µs", "300µs", "2ms", "30ms", "2s"))
 		}
@@ -418,10 +424,18 @@ func (g *generator) wait() {
 	if g.chance(0.15) {
 		line += " wall"
 	}
-	g.add("%s", line)
+	g.add("%s", line+g.ofPhases())
 	if g.chance(0.1) {
 		g.add("cancel w%d", 1+g.rng.IntN(g.waits))
 	}
+}
+
+// ofPhases makes every third waiter one for phases only.
+func (g *generator) ofPhases() string {
+	if g.phases.IntN(3) == 0 {
+		return " phases"
+	}
+	return ""
 }
 
 func (g *generator) stream() {

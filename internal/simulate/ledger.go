@@ -20,8 +20,9 @@ type ledger struct {
 	truth   *Truth
 	fail    func(kind, format string, args ...any)
 	workers int
-	lying   func() bool          // reads may lie, differently each time; nil: never
-	doubt   func() time.Duration // how long a claim and a read may contradict each other
+	lying   func() bool                           // reads may lie, differently each time; nil: never
+	doubt   func() time.Duration                  // how long a claim and a read may contradict each other
+	mood    func(at time.Time, uids ...cache.UID) // phases of pods may go back
 
 	opened time.Time // when the generator was made
 
@@ -35,6 +36,9 @@ type ledger struct {
 	lists      int
 	statuses   int
 	podReads   int
+	most       int                     // reads of pods at once
+	fewer      [2]int                  // so many workers at the most are not used, because reads have timed out; and of those whose last read failed
+	warnings   int                     // recorded by the generator about the runtime's answers
 	listFailed bool                    // the last one
 	phantoms   int                     // reads of pods known only from a lie
 	listOK     time.Time               // start of the latest successful list
@@ -47,20 +51,29 @@ type ledger struct {
 	stopping   bool                    // the generator's context has ended
 	closed     bool
 	pace       pace
+	peekPace   peekPace
 	prompt     prompt
 	own        map[cache.UID]*agentAt
+	touched    map[string]time.Time        // the last begin or end of an own call about each ID
+	debts      []debt                      // silent changes that cost trust
 	unnamed    map[string]bool             // IDs with news of unknown place, until a read or a list shows them
 	shows      func(cache.UID) []pleg.Item // by the cache
+	fails      func(cache.UID) bool        // whether an error stands in the cache
+	held       func() []cache.UID          // the pods in the cache
+	halved     bool                        // the last list may have lost more of them than it has kept
+	confirmed  func(cache.UID) time.Time   // since when the cache knows of a pod; zero beside an error
 	outcome    *Outcome                    // nil without a recording
 	instant    time.Time
 	perInstant int
 }
 
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
+	truth.Restart()
 	return &ledger{
 		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
 		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time), unnamed: make(map[string]bool),
-		asked: make(map[cache.UID]time.Time),
+		asked: make(map[cache.UID]time.Time), touched: make(map[string]time.Time),
+		peekPace: peekPace{under: make(map[cache.UID]int), maybe: make(map[cache.UID]calls), made: make(map[cache.UID][]time.Time)},
 	}
 }
 
@@ -75,7 +88,8 @@ func (b *ledger) enter() time.Time {
 	if !now.Equal(b.instant) {
 		b.instant, b.perInstant = now, 0
 	}
-	if b.perInstant++; b.perInstant == maxCallsPerInstant {
+	b.perInstant++
+	if b.perInstant == maxCallsPerInstant {
 		b.fail("storm", "%d calls of the runtime without time passing", b.perInstant)
 	}
 	return now
@@ -151,6 +165,11 @@ func (b *ledger) compareList(begun time.Time, l *pleg.Listing, err error) {
 // told notes a claim for the pace.
 func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time.Time) {
 	b.truth.refresh()
+	for _, x := range append([]pleg.Item{it}, payload...) {
+		if owner, revived := b.truth.revived(x.ID, x.Phase); revived {
+			b.mood(now, owner, pod) // the claim is from before
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	owner, _ := b.truth.phaseOf(it.ID)
@@ -204,6 +223,37 @@ func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	}
 }
 
+// halves reports whether a list may lack more of the pods that are alive than it shows. A pod that
+// the list lacks counts although the cache does not show it running: a generator that has just been
+// started, or that could not read a status, does not know.
+func (b *ledger) halves(l *pleg.Listing) bool {
+	if b.held == nil {
+		return false
+	}
+	shown := make(map[cache.UID]bool, len(l.Pods))
+	for i := range l.Pods {
+		shown[l.Pods[i].UID] = len(l.Pods[i].Items) > 0
+	}
+	lost := 0
+	kept := 0
+	for _, uid := range b.held() {
+		switch {
+		case slices.Contains(l.Gone, uid) || !l.Delta && !shown[uid]:
+			lost++
+		case slices.ContainsFunc(b.shows(uid), b.surelyRuns):
+			kept++
+		}
+	}
+	return lost > kept
+}
+
+// surelyRuns reports whether the generator knows an ID as running, whatever it has been told.
+func (b *ledger) surelyRuns(it pleg.Item) bool {
+	_, phase := b.truth.phaseOf(it.ID)
+	ended := b.truth.told(it.ID, pleg.PhaseExited) || b.truth.told(it.ID, pleg.PhaseRemoved)
+	return it.Phase == pleg.PhaseRunning && phase == pleg.PhaseRunning && !ended
+}
+
 // waitingFor reports whether a read from before the rest is still under way.
 func (b *ledger) waitingFor() bool {
 	for _, begun := range b.begun {
@@ -219,7 +269,11 @@ func (b *ledger) atRest() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	if b.listing+b.streams+len(b.inflight) > 0 {
+	peeks := 0
+	for _, n := range b.peekPace.under {
+		peeks += n
+	}
+	if b.listing+b.streams+len(b.inflight)+peeks > 0 {
 		b.fail("leak", "after Run: %d lists, %d streams, %d pod reads under way", b.listing, b.streams, len(b.inflight))
 	}
 }

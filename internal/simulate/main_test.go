@@ -6,6 +6,7 @@ package simulate
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -22,9 +23,10 @@ var (
 	seedsFlag = flag.Int("seeds", 300, "number of histories of the first tier")
 	fakeFlag  = flag.Int("fake-seeds", 24, "number of histories of the second tier")
 	fromFlag  = flag.Uint64("from", 1, "first seed")
-	hungFlag  = flag.Duration("hung", time.Minute, "real time after which a history counts as hung")
+	hungFlag  = flag.Duration("hung", 5*time.Minute, "real time after which a history counts as hung")
 	faultFlag = flag.String("faults", "", "begin the histories of the second tier with these faults in turn, separated by commas, in place of all")
 	reduceOn  = flag.Bool("reduce", true, "reduce a history that fails to a short one")
+	kindsFlag = flag.String("kinds", "", "weave these kinds, separated by commas, or all, into histories of the first tier beside those that are in every search")
 	forFlag   = flag.Duration("for", 0, "stop the search after this time, however many seeds are left")
 )
 
@@ -62,11 +64,16 @@ func search(t *testing.T, from uint64, n int, generate func(uint64) History) (hi
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
 	began := time.Now()
+	excused, uses := make(map[string]int), make(map[string]int)
 	for i := range n {
 		seed := from + uint64(i)
 		h := generate(seed)
 		r := inBubble(t, h, Options{})
 		histories++
+		for why, times := range r.Excused {
+			excused[why]++
+			uses[why] += times
+		}
 		if r.Violation != nil {
 			if !*reduceOn {
 				t.Fatalf("seed %d, %v", seed, r.Violation)
@@ -80,20 +87,46 @@ func search(t *testing.T, from uint64, n int, generate func(uint64) History) (hi
 	}
 	d := time.Since(began)
 	t.Logf("%d histories in %v, %.0f a second", histories, d.Round(time.Millisecond), float64(histories)/d.Seconds())
+	for _, why := range slices.Sorted(maps.Keys(excused)) {
+		t.Logf("%s has excused in %d histories, %d times", why, excused[why], uses[why])
+	}
 	return histories
 }
 
 // TestSimulate is the search of the first tier: go test ./internal/simulate -run TestSimulate$ -v
 // -seeds 200000.
-func TestSimulate(t *testing.T) { search(t, *fromFlag, *seedsFlag, Generate) }
+func TestSimulate(t *testing.T) {
+	named := namedKinds(t)
+	search(t, *fromFlag, *seedsFlag, func(seed uint64) History { return Generate(seed, named...) })
+}
+
+// namedKinds returns the kinds of -kinds.
+func namedKinds(t *testing.T) []string {
+	t.Helper()
+	all, _ := KindNames()
+	switch *kindsFlag {
+	case "":
+		return nil
+	case "all":
+		return all
+	}
+	names := strings.Split(*kindsFlag, ",")
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			t.Fatalf("-kinds %s: no kind is called %q: write %s, or all", *kindsFlag, name, strings.Join(all, ", "))
+		}
+	}
+	return names
+}
 
 // TestSimulateFake is the search of the second tier, through gRPC, the real client and the fake
 // runtime. Enough histories have every fault in force under every profile.
 func TestSimulateFake(t *testing.T) {
 	first := firstFaults(t)
 	visited := make(map[string]bool)
+	named := namedKinds(t)
 	n := search(t, *fromFlag, *fakeFlag, func(seed uint64) History {
-		h := GenerateFake(seed, first)
+		h := GenerateFake(seed, first, named...)
 		for _, line := range h {
 			if faults, ok := strings.CutPrefix(line, "fault "); ok {
 				for f := range strings.FieldsSeq(faults) {
@@ -134,10 +167,10 @@ func profileOf(h History) (name string) {
 // firstFaults returns the first faults of histories of the second tier: those of -faults, or all.
 func firstFaults(t *testing.T) []fakeruntime.Fault {
 	t.Helper()
-	all := mainFaults()
 	if *faultFlag == "" {
-		return all
+		return mainFaults()
 	}
+	all := fakeruntime.FaultList()
 	names := strings.Split(*faultFlag, ",")
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(f fakeruntime.Fault) bool { return f.Name == name }) {

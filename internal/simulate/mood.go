@@ -8,21 +8,80 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// mood allows phases to go back from now on.
-func (o *oracle) mood() {
+// Excuses: what switches a check off, and when each ends. Each use is counted (excuse), and the
+// searches print the counts.
+//
+//   - mood: phases of a pod may go back, because a sandbox has recovered or a claim was invented.
+//     It ends when the pod is fresh as of a grace after the last reason: from then on reads
+//     decide, and claims only move forward.
+//   - stood: instants are some nanoseconds off, because the loop has stood within a turn. It ends
+//     after the rest of a generator (settings.restful) and the longest list, when the delays and
+//     the list that the turn has begun have ended.
+//   - owing: emissions and events do not match, because Watch was full. It ends when nothing is
+//     owed and the reader has read everything.
+//   - lies: reads may lie. They end at a rest at which the cache agrees with the runtime (believe,
+//     forgive).
+const (
+	excuseMood  = "mood"
+	excuseStood = "stood"
+	excuseOwing = "owing"
+	excuseLies  = "lies"
+)
+
+// excuse counts a check that was not made, or a finding that was dropped.
+func (o *oracle) excuse(why string) {
+	o.failMu.Lock()
+	defer o.failMu.Unlock()
+	o.excuses[why]++
+}
+
+// mood allows the phases of pods to go back until a grace after a time.
+func (o *oracle) mood(at time.Time, uids ...cache.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.moody, o.everMoody, o.onlyLies = true, true, false
+	for _, uid := range uids {
+		if uid != "" && at.After(o.moods[uid]) {
+			o.moods[uid] = at
+			o.madeUp++
+		}
+	}
 }
+
+// inMood reports whether the phases of a pod may go back, and counts the excuse. The caller holds
+// the mutex.
+func (o *oracle) inMood(uid cache.UID) bool {
+	if o.lying {
+		o.excuse(excuseLies)
+		return true
+	}
+	_, moody := o.moods[uid]
+	if moody {
+		o.excuse(excuseMood)
+	}
+	return moody
+}
+
+// calmDown ends the mood of a pod that is fresh as of a time. The caller holds the mutex.
+func (o *oracle) calmDown(uid cache.UID, p *seen, asOf time.Time) {
+	at, moody := o.moods[uid]
+	if moody && asOf.After(at.Add(o.settings.doubt())) {
+		delete(o.moods, uid)
+		clear(p.owe) // what was taken back before its delivery needs no delivery
+	}
+}
+
+// doubt is how long a claim may contradict reads.
+func (s *settings) doubt() time.Duration { return s.grace + 50*time.Millisecond }
 
 // doubtful returns how long a claim may contradict reads: not at all, if phases only move forward.
 func (o *oracle) doubtful() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.moody {
-		return o.settings.grace + 50*time.Millisecond
+	if o.lying || len(o.moods) > 0 {
+		return o.settings.doubt()
 	}
 	return 0
 }
@@ -34,18 +93,47 @@ func (o *oracle) liars() bool { return o.lied.Load() }
 func (o *oracle) lie() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.onlyLies = !o.moody || o.onlyLies; !o.lying {
-		o.lying, o.moody, o.everMoody = true, true, true
-	}
+	o.lying = true
 	o.lieInForce = true
+	o.madeUp = never
 	o.lied.Store(true)
 }
+
+// never is a number of made up changes that switches the bound of missed events off.
+const never = 1 << 30
 
 // lieEnds ends the lies of reads.
 func (o *oracle) lieEnds() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lieInForce = false
+}
+
+// stands notes that the loop stands within a turn.
+func (o *oracle) stands() {
+	o.failMu.Lock()
+	defer o.failMu.Unlock()
+	o.stood = time.Now()
+}
+
+// delivered ends the excuse of events that were owed. The caller holds the mutex.
+func (o *oracle) delivered(s pleg.Stats, reading bool) {
+	if o.owing && reading && s.OwedPods == 0 && len(o.system.Watch()) == 0 {
+		o.owing = false
+		o.emitted = nil
+	}
+}
+
+// forgive ends the allowances for the IDs that single looks did not show, once the cache agrees
+// with the runtime.
+func (o *oracle) forgive() {
+	if o.lying || !o.truth.Trust() {
+		return
+	}
+	for _, p := range o.pods {
+		clear(p.mask) // what was told of an ID that came back is told again
+		clear(p.owe)  // and its removal need not be, if the generator was started since
+	}
 }
 
 // believe ends the allowances for lies, if none is in force and none has left a trace: the cache
@@ -68,7 +156,7 @@ func (o *oracle) believe(uids []cache.UID) {
 		}
 	}
 	o.ledger.mu.Unlock()
-	o.lying, o.moody = false, o.moody && !o.onlyLies
+	o.lying = false
 	o.lied.Store(false)
 	o.back = o.counted + taken(o.system.Stats())
 	o.truth.Trust()
@@ -78,4 +166,11 @@ func (o *oracle) believe(uids []cache.UID) {
 		clear(p.owe)
 		clear(p.old)
 	}
+}
+
+// reads notes whether the reader of Watch reads.
+func (o *oracle) reads(yes bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reading = yes
 }

@@ -36,26 +36,26 @@ type oracle struct {
 
 	lied atomic.Bool // lying, for those who hold other mutexes
 
-	// stood excuses the kinds of violation that compare instants (ofInstants): the loop has stood
-	// within a turn, and a turn has a single time, then some nanoseconds behind the clock.
-	stood atomic.Bool
-
-	failMu    sync.Mutex
+	failMu    sync.Mutex // owns the fields below
 	violation *Violation
+	// stood is when the loop last stood within a turn, zero if it has not: a turn has a single time,
+	// then some nanoseconds behind the clock.
+	stood   time.Time
+	excuses map[string]int // how often each has excused
 
 	mu         sync.Mutex
 	system     System
-	lying      bool // reads or claims may lie: only convergence is checked
-	lieInForce bool // a lying fault is in force
-	onlyLies   bool // moody for lies alone
-	everMoody  bool // moody once: phases taken back or invented may have counted as missed
-	moody      bool // phases may go back, because a sandbox recovers or a claim is invented: each time must be counted
-	named      bool // every read names pods and containers
+	lying      bool                    // reads or claims may lie: only convergence is checked
+	lieInForce bool                    // a lying fault is in force
+	moods      map[cache.UID]time.Time // pods whose phases may go back until a grace after: each time must be counted
+	madeUp     int                     // phases taken back or invented, which may have counted as missed
+	named      bool                    // every read names pods and containers
 	pods       map[cache.UID]*seen
 	global     time.Time
 	back       int        // observed backward phases
 	counted    int        // those counted by earlier generators
 	emitted    []emission // the cache's content at each emission, until the reader gets the event
+	reading    bool       // the reader of Watch does not stall
 	owing      bool       // an event was owed: emissions and events no longer match
 }
 
@@ -65,15 +65,18 @@ const unhealthyAfter = 3 * time.Minute
 // seen is the knowledge of readers of the cache, and of Watch, about a pod.
 type seen struct {
 	asOf  time.Time
+	held  bool                  // the cache holds the pod
 	items map[string]pleg.Phase // by the cache
 	told  map[string]pleg.Phase // by Watch
 	owe   map[string]pleg.Phase // shown by the cache, and not yet delivered by Watch
 	mask  map[string]uint8      // events told of each ID
 	old   map[string]bool       // shown by the cache since before this generator
+
+	versions map[string]int // of the content that the cache shows, by ID
 }
 
 func newOracle(truth *Truth, store Store, s *settings) *oracle {
-	return &oracle{truth: truth, store: store, begun: time.Now(), settings: s, named: true, pods: make(map[cache.UID]*seen)}
+	return &oracle{truth: truth, store: store, begun: time.Now(), settings: s, named: true, pods: make(map[cache.UID]*seen), moods: make(map[cache.UID]time.Time), excuses: make(map[string]int)}
 }
 
 // ofInstants are the kinds of violation that compare instants.
@@ -83,7 +86,8 @@ var ofInstants = []string{"greedy", "late", "trust", "unfair"}
 func (o *oracle) fail(kind, format string, args ...any) {
 	o.failMu.Lock()
 	defer o.failMu.Unlock()
-	if o.stood.Load() && slices.Contains(ofInstants, kind) {
+	if !o.stood.IsZero() && time.Since(o.stood) < o.settings.restful()+o.settings.listTimeout && slices.Contains(ofInstants, kind) {
+		o.excuses[excuseStood]++
 		return
 	}
 	if o.violation == nil {
@@ -164,16 +168,15 @@ func (o *oracle) look(resting bool) {
 	s := o.system.Stats()
 	if resting {
 		o.ledger.sample(s)
+		o.delivered(s, o.reading)
 	}
 	if !resting || o.lying {
 		return
 	}
-	if n := o.counted + taken(s); o.moody && o.back > n {
+	if n := o.counted + taken(s); o.back > n {
 		o.fail("regression", "%d phases went back, %d of them counted", o.back, n)
 	}
-	if !o.everMoody {
-		o.ledger.lookMissed(s.Missed, o.settings.grace)
-	}
+	o.ledger.lookMissed(s.Missed-o.madeUp, o.settings.grace)
 }
 
 // lookHealth checks Health, whatever Watch does.
@@ -199,19 +202,43 @@ func (o *oracle) lookAt(uid cache.UID) {
 		o.fail("nil", "a reader of pod %s was handed nil", uid)
 		return
 	}
-	if at.Before(p.asOf) && (len(items) > 0 || err != nil) { // for a gone pod the time may be forgotten
+	items = o.withUnread(p, items, o.store.Unread(uid))
+	held := len(items) > 0 || err != nil
+	if at.Before(p.asOf) && held && p.held { // for a gone pod the time may be forgotten
 		o.fail("freshness", "pod %s: the time that its status stands for went back by %v", uid, p.asOf.Sub(at))
 	}
 	since := at
-	if err != nil {
+	if err == nil {
+		o.truth.whole(uid)
+	} else {
 		since = time.Time{} // an older status beside an error
 	}
 	p.asOf = at
+	p.held = held
 	if kind, what := o.truth.Check(uid, items, since); kind != "" {
 		o.fail(kind, "pod %s as of %v %s", uid, o.when(at), what)
 	}
+	if o.ledger != nil && err == nil && at.After(o.ledger.opened) {
+		o.truth.Fresh(uid)
+	}
 	o.lookFresh(uid, at, err)
+	o.lookContent(uid, p)
 	o.compare(uid, p, items)
+	if err == nil {
+		o.calmDown(uid, p, at) // after the comparison: the read that ends a mood takes back
+	}
+}
+
+// withUnread returns the items of a status with those that it lacks because they could not be read,
+// as they were shown before. Nothing is said of them.
+func (o *oracle) withUnread(p *seen, items []pleg.Item, unread []string) []pleg.Item {
+	for _, id := range unread {
+		o.truth.Unreadable(id)
+		if phase, known := p.items[id]; known && phase != pleg.PhaseRemoved {
+			items = append(slices.Clip(items), pleg.Item{ID: id, Phase: phase})
+		}
+	}
+	return items
 }
 
 // when is a time for messages.
@@ -250,12 +277,16 @@ func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
 	for _, it := range items {
 		now[it.ID] = it.Phase
 		before, known := p.items[it.ID]
+		if !known {
+			o.truth.Shows(it.ID)
+		}
 		if known && it.Phase != before && p.old[it.ID] {
 			delete(p.old, it.ID)
 			continue
 		}
 		if known && it.Phase < before && it.Phase != pleg.PhaseUnknown && before != pleg.PhaseUnknown {
 			o.wentBack(uid, it.ID, before, it.Phase)
+			o.truth.Shows(it.ID)
 		}
 		if it.Phase >= pleg.PhaseRunning && (!known || before != it.Phase) {
 			p.owe[it.ID] = max(p.owe[it.ID], it.Phase)
@@ -290,9 +321,20 @@ func (p *seen) shows(items []pleg.Item) bool {
 	return true
 }
 
+// wentBack notes that the cache shows an earlier phase than before, or an ID that was removed. A
+// look that did not show an ID may have borne out a removal that was announced ahead.
 func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {
+	if from == pleg.PhaseRemoved && o.truth.gone(id) {
+		o.excuse(excuseLies)
+		return
+	}
 	o.back++
-	if o.moody && !o.onlyLies || o.truth.LiedOf(id) {
+	if _, moody := o.moods[uid]; moody {
+		o.excuse(excuseMood)
+		return
+	}
+	if o.lying || o.truth.LiedOf(id) {
+		o.excuse(excuseLies)
 		return
 	}
 	o.fail("regression", "pod %s: the cache showed %s %v and then %v", uid, id, from, to)

@@ -15,7 +15,7 @@ import (
 //
 //   - at the start, and as soon as the last one has ended, if the embedder asked for it or the
 //     stream was connected or lost since the last one began, or as many pods want a read as SweepAt
-//     says;
+//     says, or if the last one lost more of the pods alive than it kept;
 //   - a base period after the last one, if anything is new: polling would be no cheaper;
 //   - a period after the last one, by the period that Stats shows, while nothing is new.
 type pace struct {
@@ -40,6 +40,8 @@ type pace struct {
 	// when a claim was last overruled, after which the period must be the base; zero if a list has
 	// begun since
 	overruled time.Time
+
+	baseAt time.Time // when Stats last showed the base as the period while the stream was connected
 
 	missed  int // as Stats showed it last
 	dropped int // claims without room; each asks for a list
@@ -71,6 +73,14 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	b.prompt = prompt{
 		promises: make(map[string]promise), lost: make(map[string]pleg.Phase), ahead: make(map[cache.UID]time.Time), troubled: now,
 	}
+	b.held = store.UIDs
+	b.confirmed = func(uid cache.UID) time.Time {
+		if _, err := store.Get(uid); err != nil {
+			return time.Time{}
+		}
+		return store.AsOf(uid)
+	}
+	b.fails = func(uid cache.UID) bool { _, err := store.Get(uid); return err != nil }
 	b.shows = func(uid cache.UID) []pleg.Item { items, _ := store.Get(uid); return items }
 	b.pace = pace{on: true, settings: s, stats: stats, news: now, shown: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
 }
@@ -134,6 +144,9 @@ func (b *ledger) listBegins(now time.Time) {
 		return
 	}
 	p.settle(now)
+	if p.stats().RelistPeriod == p.settings.base {
+		p.baseAt = now
+	}
 	p.overruled = time.Time{}
 	gap := now.Sub(p.ended)
 	wants, restless := 0, 0
@@ -146,13 +159,14 @@ func (b *ledger) listBegins(now time.Time) {
 		if !x.caused.Before(p.begun) {
 			wants++
 		}
-		if x.open || !x.moved.IsZero() && now.Sub(x.caused) < p.settings.restful() || b.truth.restless(uid) {
+		moves := !x.moved.IsZero() && now.Sub(x.caused) < p.settings.restful()
+		if x.open || moves || b.truth.restless(uid) || b.rereadDue(x, now) {
 			restless++
 		}
 	}
 	sweep := p.settings.sweepAt
 	switch {
-	case !p.first, !p.now.Before(p.begun), wants >= sweep:
+	case !p.first, !p.now.Before(p.begun), wants >= sweep, b.halved:
 	case gap < p.settings.base:
 		b.fail("greedy", "a list of everything without a reason, %v after the last one", gap)
 	case now.Sub(p.news) < p.settings.restful(), !p.news.Before(p.begun), restless >= sweep, gap >= p.settings.max, b.listFailed:
@@ -172,7 +186,11 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 	p.ended = now
 	p.lists++
 	b.podsListed(begun, now, l, err)
-	if b.listFailed = err != nil; err != nil {
+	if err == nil && (b.listFailed || now.Sub(begun) >= listsHang) {
+		b.peekPace.answers = now
+	}
+	b.listFailed = err != nil
+	if err != nil {
 		return
 	}
 	p.settle(now)
@@ -190,6 +208,7 @@ func (b *ledger) sample(s pleg.Stats) {
 	}
 	b.sampled(s, now)
 	b.lookDistrust(now)
+	b.lookDebts(now)
 	if !p.must.IsZero() && b.listing == 0 && p.first && p.must.After(p.begun) && now.After(p.must) && now.After(p.ended) {
 		b.fail("late", "a list of everything is to begin at once, and has not since %v", now.Sub(p.must))
 	}
@@ -219,6 +238,9 @@ func (o *oracle) overruling() {
 func (b *ledger) sampled(s pleg.Stats, now time.Time) {
 	p := &b.pace
 	p.settle(now)
+	if s.RelistPeriod == p.settings.base {
+		p.baseAt = now
+	}
 	if u := p.unclear; u != nil && now.After(u.at) {
 		p.unclear = nil
 		if period := min(u.period, s.RelistPeriod); u.gap < period {

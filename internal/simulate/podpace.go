@@ -17,22 +17,26 @@ import (
 // read it a few times, then with delays that double from rereadBase, and once for each list. A pod
 // at rest is not read at all.
 type podPace struct {
-	caused  time.Time   // by the last thing new
-	moved   time.Time   // the runtime's last change that was taken into account
-	later   []time.Time // what somebody will want
-	doubted time.Time   // when a claim told of the pod last
-	since   time.Time   // when that was noted
-	reads   int         // since then
-	lists   int         // pace.lists at that time
-	started time.Time   // of the last read
-	begun   time.Time   // likewise, or of the list on which the read may build
-	ended   time.Time
-	call    <-chan struct{} // what ends its context, which all calls of one read have in common
-	open    bool            // an error may be in the cache, or a reinspection unanswered
-	closed  time.Time       // when that ended
-	listed  []pleg.Item     // what the last list showed, which one that tells only differences may leave out
-	reply   []pleg.Item     // what the last list or read did
-	lapped  bool            // a list has ended during the read under way
+	settledFor time.Time   // the cause after which the pod was read again
+	settled    int         // how often
+	caused     time.Time   // by the last thing new
+	moved      time.Time   // the runtime's last change that was taken into account
+	later      []time.Time // what somebody will want
+	doubted    time.Time   // when a claim told of the pod last
+	since      time.Time   // when that was noted
+	reads      int         // since then
+	lists      int         // pace.lists at that time
+	started    time.Time   // of the last read
+	begun      time.Time   // likewise, or of the list on which the read may build
+	ended      time.Time
+	call       <-chan struct{} // what ends its context, which all calls of one read have in common
+	open       bool            // an error may be in the cache, or a reinspection unanswered
+	closes     bool            // open ends if no error is in the cache
+	failed     bool            // the last read has yielded nothing
+	closed     time.Time       // when that ended
+	listed     []pleg.Item     // what the last list showed, which one that tells only differences may leave out
+	reply      []pleg.Item     // what the last list or read did
+	lapped     bool            // a list has ended during the read under way
 }
 
 func (b *ledger) podPace(uid cache.UID) *podPace {
@@ -122,7 +126,36 @@ func (b *ledger) claimed(uid cache.UID, now time.Time) {
 // allowed is the number of reads that a pod may have had so long after the last thing new.
 func (x *podPace) allowed(elapsed time.Duration, lists int, s *settings) int {
 	steps := bits.Len64(uint64(elapsed / rereadBase))
-	return 8 + 2*steps + int(2*elapsed/min(s.max, retryMax)) + 2*lists
+	again := min(s.max, retryMax)
+	if x.open {
+		again = min(again, retryBase) // a read that fails at once is tried again as often as polling would
+	}
+	if s.reread > 0 {
+		steps += int(elapsed / (s.reread / 2))
+	}
+	return 8 + 2*steps + int(2*elapsed/again) + 2*lists
+}
+
+// rereadDue reports whether the slow round over all pods, or the round after a reconnect, may have
+// come to a pod.
+func (b *ledger) rereadDue(x *podPace, now time.Time) bool {
+	s := b.pace.settings
+	reconnected := now.Sub(b.pace.opened) < streamSettle+10*time.Second
+	return s.reread > 0 && (now.Sub(x.ended) >= s.reread/4 || reconnected)
+}
+
+// readsAgain reports whether a pod at rest may be read: in the slow round over all pods, twice
+// after the last cause (the read that shows an end, and the look after it), and after a reconnect.
+func (b *ledger) readsAgain(x *podPace, now time.Time) bool {
+	if b.rereadDue(x, now) {
+		return true
+	}
+	if x.settledFor != x.caused {
+		x.settledFor = x.caused
+		x.settled = 0
+	}
+	x.settled++
+	return x.settled <= 2
 }
 
 // readBegins checks that a read of a pod has a reason. The statuses that follow a list of the pod
@@ -133,30 +166,53 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 	}
 	x, s := b.podPace(uid), b.pace.settings
 	b.foldCauses(uid, x, now)
+	if x.closes && !b.fails(uid) {
+		x.open = false
+		x.failed = false
+		x.closes = false
+		x.closed = now
+	}
 	if statuses && x.call == call {
 		x.lapped = false // the statuses are looked at later than any list that has ended
 		return
 	}
 	if b.lied() && !b.truth.mentions(uid) {
-		if b.phantoms++; b.phantoms > 4*(b.lists+b.podReads-b.phantoms)+20 {
+		b.phantoms++
+		if b.phantoms > 4*(b.lists+b.podReads-b.phantoms)+20 {
 			b.fail("greedy", "%d reads of pods that never were, and %d others", b.phantoms, b.lists+b.podReads-b.phantoms)
 		}
+	}
+	if statuses && b.listless(uid, now) {
+		// This may be a peek. It may also be a read that takes the IDs from a list, or from the agent's
+		// calls, and so it counts as an ordinary one in all but its pace.
+		if b.peekPace.maybe[uid] == nil {
+			b.peekPace.maybe[uid] = make(calls)
+		}
+		b.peekPace.maybe[uid][call] = true
+		b.peekBegins(uid, now)
+		x.call = call
+		x.started = now
+		x.begun = b.pace.applied
+		x.lapped = false
+		return
 	}
 	x.reads++
 	if n := x.allowed(now.Sub(x.since), b.pace.lists-x.lists, s); x.reads > n {
 		b.fail("greedy", "pod %s is read %d times in %v, and nothing of it is new", uid, x.reads, now.Sub(x.since))
 	}
-	if !b.lied() && !x.open && x.begun.After(x.caused.Add(s.restful())) && !b.truth.restless(uid) {
+	atRest := !b.lied() && !x.open && x.begun.After(x.caused.Add(s.restful())) && !b.truth.restless(uid)
+	if atRest && !b.readsAgain(x, now) {
 		b.fail("greedy", "pod %s is read again %v after a read at rest, and it is not going away", uid, now.Sub(x.ended))
 	}
 	x.call, x.started, x.lapped = call, now, false
-	if x.begun = now; statuses {
+	x.begun = now
+	if statuses {
 		x.begun = b.pace.applied // it tells how the pod was when the list began that found it changed
 	}
 }
 
 // readEnds records the end of a read, or of its first half.
-func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now time.Time, err error) {
+func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item, now time.Time, err error) {
 	if !b.pace.on {
 		return
 	}
@@ -165,18 +221,43 @@ func (b *ledger) readEnds(uid cache.UID, statuses bool, items []pleg.Item, now t
 	if b.pace.applied.After(x.begun) {
 		b.overtaken(x, now)
 	}
+	if err == nil && (vanishes(b.shows(uid), items) || vanishes(x.reply, items)) {
+		b.overtaken(x, now) // a running ID that vanishes is looked for once more
+	}
 	if x.lapped {
 		b.cause(x, now) // nobody can tell which of list and read looked last
 	}
-	x.ended = now
+	if !peek {
+		x.ended = now // what a peek has read is due as ever
+	}
+	failed := err != nil && len(items) == 0
+	if peek {
+		failed = x.failed // a peek says nothing of lists
+	}
+	if x.failed && !failed {
+		x.closed = now
+	}
+	x.failed = failed
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
 	if err != nil {
 		x.open = true
+	} else if peek {
+		x.closes = x.open // a peek leaves the error
 	} else if (statuses || len(items) == 0) && x.open && x.begun.After(x.caused.Add(b.pace.settings.grace)) {
 		x.open, x.closed = false, now // sooner, the read may contradict a claim, and the error stays
+		x.since = now
+		x.reads = 0
 	}
+}
+
+// vanishes reports whether a read does not show an ID that the cache does not show ended.
+func vanishes(cached, items []pleg.Item) bool {
+	return slices.ContainsFunc(cached, func(it pleg.Item) bool {
+		return it.Phase <= pleg.PhaseRunning &&
+			!slices.ContainsFunc(items, func(s pleg.Item) bool { return s.ID == it.ID })
+	})
 }
 
 // overtaken records that a read is worth nothing because a list or a claim has come later. That
@@ -231,7 +312,8 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		shown[uid] = nil
 	}
 	for uid, x := range b.pace.pods {
-		if items, ok := shown[uid]; ok || !l.Delta {
+		items, ok := shown[uid]
+		if !b.halved && (ok || !l.Delta) { // a list that has lost half of the pods is not believed
 			x.listed = items
 		}
 		b.showed(uid, x, x.listed, now)

@@ -40,14 +40,42 @@ func (s *settings) soon(n int) time.Duration {
 // quick is how long a read of n IDs takes at the most, and a list of everything: two lists, and a
 // look at every ID, and what lies between.
 func (s *settings) quick(n int) time.Duration {
-	return time.Duration(6+n) * (s.latency + 2*time.Microsecond)
+	return time.Duration(6+n)*(s.latency+2*time.Microsecond) + s.crowded()
+}
+
+// crowded is how much longer a read takes at the most because of the others that are under way.
+func (s *settings) crowded() time.Duration {
+	if s.processors == 0 {
+		return 0
+	}
+	return s.work * time.Duration(2*(2*s.workers+4)) / time.Duration(s.processors)
 }
 
 // trouble notes that reads are not well.
 func (b *ledger) trouble(begun, now time.Time, n int, err error) {
+	if err == nil {
+		b.peekPace.slowest = max(b.peekPace.slowest, now.Sub(begun))
+	}
 	if b.pace.on && (err != nil || now.Sub(begun) > b.pace.settings.quick(n)) {
 		b.prompt.troubled = now
 	}
+}
+
+// podTrouble is trouble of a read of a pod. Items that cannot be read are none: the others of their
+// pod, and of other pods, are owed as ever. A read that yields nothing is trouble all the same.
+func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err error) {
+	if b.truth.spoilt(uid) && (err == nil || n > 0) {
+		begun, err = begun.Add(b.cutOff(uid)), nil
+	}
+	b.trouble(begun, now, n, err)
+}
+
+// cutOff is how long a read of a pod may take longer because of an item that hangs.
+func (b *ledger) cutOff(uid cache.UID) time.Duration {
+	if !b.truth.spoilt(uid) {
+		return 0
+	}
+	return max(hungAtLeast, hungTimes*b.pace.settings.quick(b.truth.size(uid))) + b.pace.settings.quick(0)
 }
 
 // promised notes a claim.
@@ -88,7 +116,7 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 func (o *oracle) lookPrompt(reading bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ledger == nil || o.moody || o.lying {
+	if o.ledger == nil || o.lying {
 		return
 	}
 	b, now := o.ledger, time.Now()
@@ -104,24 +132,31 @@ func (o *oracle) lookPrompt(reading bool) {
 		if lost {
 			p.lost[id] = max(p.lost[id], x.phase)
 		}
-		return lost
+		_, phase := b.truth.phaseOf(id)
+		return lost || phase < x.phase // a sandbox that has recovered
 	})
+	o.lookPeeks(b, now)
 	if b.busy(now) {
 		return
 	}
 	for id, x := range p.promises {
+		if _, moody := o.moods[x.pod]; moody {
+			continue
+		}
 		since := b.owedSince(x)
 		shown := phaseIn(b.shows(x.pod), id)
 		if shown >= x.phase && !x.seen {
 			x.seen = true
 			p.promises[id] = x
 		}
-		if b.podPace(x.pod).open || now.Sub(since) <= b.pace.settings.soon(b.truth.size(x.pod)) {
+		if b.excuses(x.pod) || now.Sub(since) <= b.soon(x.pod) {
 			continue
 		}
 		delete(p.promises, id)
 		told := o.pod(x.pod).told[id]
+		blind := b.truth.unreadable(id) // lists need not know its state either
 		switch {
+		case blind && (shown == pleg.PhaseUnknown || told == pleg.PhaseUnknown):
 		case shown < x.phase:
 			o.fail("late", "pod %s: a claim told that %s is %v, and %v later the cache shows it %v", x.pod, id, x.phase, now.Sub(since), shown)
 		case reading && untold(told, x.phase, shown):
@@ -132,24 +167,43 @@ func (o *oracle) lookPrompt(reading bool) {
 
 // lookTold checks that an event was handed to Watch soon after the claim of what it tells.
 func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
-	if o.ledger == nil || o.moody || o.lying {
+	if o.ledger == nil || o.lying {
 		return
 	}
 	b := o.ledger
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x, ok := b.prompt.promises[id]
+	if ok && o.inMood(x.pod) {
+		return
+	}
 	if !ok || x.seen || phase < x.phase || at.Before(x.at) || b.truth.lost(id) {
 		return
 	}
 	x.seen = true
 	b.prompt.promises[id] = x
-	if !x.at.Equal(b.owedSince(x)) || b.podPace(x.pod).open || b.busy(at) {
+	if !x.at.Equal(b.owedSince(x)) || b.excuses(x.pod) || b.busy(at) {
 		return
 	}
-	if d, soon := at.Sub(x.at), b.pace.settings.soon(b.truth.size(x.pod)); d > soon {
+	if d, soon := at.Sub(x.at), b.soon(x.pod); d > soon {
 		o.fail("late", "pod %s: a claim told that %s is %v, and Watch tells it %v later, want %v", x.pod, id, x.phase, d, soon)
 	}
+}
+
+// soon is settings.soon for a pod, whose reads may each be cut off.
+func (b *ledger) soon(uid cache.UID) time.Duration {
+	return b.pace.settings.soon(b.truth.size(uid)) + 3*b.cutOff(uid)
+}
+
+// excuses reports whether the pod's error in the cache, or an unanswered reinspection, excuses that
+// a promise is not kept. Items that cannot be read are no excuse, as long as reads yield the
+// others.
+func (b *ledger) excuses(uid cache.UID) bool {
+	x := b.podPace(uid)
+	if b.truth.spoilt(uid) && b.listless(uid, time.Now()) {
+		return true // nothing but a list shows the phase of such an item
+	}
+	return x.open && (x.failed || !b.truth.spoilt(uid))
 }
 
 // owedSince returns since when nothing excuses that a promise is not kept.
@@ -177,7 +231,7 @@ func phaseIn(items []pleg.Item, id string) pleg.Phase {
 // busy says that a read under way takes long.
 func (b *ledger) busy(now time.Time) bool {
 	for uid, begun := range b.begun {
-		if now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid)) {
+		if now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid) {
 			return true
 		}
 	}

@@ -5,6 +5,8 @@ package simulate
 
 import (
 	"flag"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -20,6 +22,12 @@ type settings struct {
 	torn, delta, generic, tells                               bool
 	base, max, grace, callSettle, listTimeout, inspectTimeout time.Duration
 	workers, sweepAt, capacity, mailbox, unconfirmed, owedMax int
+
+	work       time.Duration // of a processor, for the statuses of a pod
+	processors int           // of the runtime, shared by the calls under way; 0: calls take no work
+	content    bool          // contents are compared in the second tier, too
+	strict     bool          // creations and removals without a word cost trust, too
+	reread     time.Duration // each pod's statuses are read once in this time
 }
 
 // Room by default, which no history fills.
@@ -53,16 +61,29 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.mailbox, "mailbox", usualMailbox, "")
 	f.IntVar(&s.unconfirmed, "unconfirmed", usualUnconfirmed, "")
 	f.IntVar(&s.owedMax, "owed-max", 0, "")
+	f.DurationVar(&s.work, "work", 0, "")
+	f.BoolVar(&s.content, "content", false, "")
+	f.BoolVar(&s.strict, "strict", false, "")
+	f.IntVar(&s.processors, "processors", 0, "")
+	f.DurationVar(&s.reread, "reread", 10*time.Minute, "")
 	return f
 }
 
 // served is how long a waiter waits at the most when all is at rest.
-func (s *settings) served() time.Duration { return 20*s.latency + 50*time.Millisecond }
+func (s *settings) served() time.Duration { return 20*s.latency + 50*time.Millisecond + 3*s.crowded() }
+
+// load is how long the runtime works on the statuses of so many pods, with a fifth to spare.
+func (s *settings) load(pods int) time.Duration {
+	if s.processors == 0 {
+		return 0
+	}
+	return s.work * time.Duration(pods) * 6 / time.Duration(5*s.processors)
+}
 
 // configOf returns the configuration of a generator under these settings.
 func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.Metrics, wall func() time.Time) pleg.Config[S] {
 	cfg := pleg.Config[S]{
-		Source: b, Stream: b, Cache: c, Metrics: hook, WallClock: wall,
+		Source: b, Stream: b, Cache: c, Metrics: hook, Recorder: b.ledger, WallClock: wall,
 		RelistBase: s.base, RelistMax: s.max, RelistTimeout: s.listTimeout, Grace: s.grace, CallSettle: s.callSettle,
 		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
 		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, UnconfirmedMax: s.unconfirmed, OwedMax: s.owedMax,
@@ -72,7 +93,22 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 	if s.generic {
 		cfg.Stream = nil
 	}
+	if reread := reflect.ValueOf(&cfg).Elem().FieldByName("Reread"); reread.IsValid() {
+		reread.SetInt(int64(s.reread))
+	}
 	return cfg
+}
+
+// accusations are the reasons of warnings about a runtime's answers.
+var accusations = []pleg.Reason{pleg.ReasonInspectFailed, pleg.ReasonRelistFailed, pleg.ReasonRelistHangs, pleg.ReasonRelistSlow}
+
+// Record counts the generator's warnings about the runtime's answers.
+func (b *ledger) Record(r pleg.Report) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.Warning && slices.Contains(accusations, r.Reason) {
+		b.warnings++
+	}
 }
 
 // hook lets the oracle look from within the generator's loop, through the generator's Metrics.

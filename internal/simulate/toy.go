@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime/processors"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -55,6 +56,11 @@ type toyItem struct {
 	far     pleg.Phase // the furthest, which a lost state does not take back
 	worker  bool       // made by a pod worker
 	blurred bool       // lists do not know its state; statuses do
+	version int        // of its content
+	since   int        // the version at the last change of its phase
+	spoilt  spoil      // its status cannot be read
+	hidden  int        // so many more looks do not show it
+	unseen  int        // so many looks in a row have not shown it
 }
 
 // name is the name of a container for people.
@@ -75,6 +81,9 @@ type toy struct {
 	profile  toyProfile
 	rng      *rand.Rand
 	latency  time.Duration // reads take up to this
+	work     time.Duration // of a processor, for the statuses of a pod
+	cpu      processors.Processors
+	readable chan struct{} // closed when an item that hung can be read
 	torn     bool          // a read looks at sandboxes and containers at different moments
 	delta    bool
 	down     bool
@@ -100,6 +109,7 @@ type readFault struct {
 	slow time.Duration // before the look
 	late time.Duration // after the look
 	hang bool
+	none int                    // so many more lists show nothing
 	free chan struct{}          // closed when a hanging read is let go
 	only map[cache.UID]struct{} // the pods with struck reads; nil: all
 }
@@ -121,7 +131,7 @@ var (
 func newToy(truth *Truth, seed uint64) *toy {
 	return &toy{
 		truth: truth, rng: rand.New(rand.NewPCG(seed, 1)), profile: toyProfiles[0], latency: time.Millisecond,
-		byID: make(map[string]*toyItem), cut: make(chan struct{}), upset: func(time.Time) {},
+		byID: make(map[string]*toyItem), cut: make(chan struct{}), readable: make(chan struct{}), upset: func(time.Time) {},
 	}
 }
 
@@ -155,6 +165,7 @@ func (r *toy) add(it *toyItem, phase pleg.Phase, how telling) error {
 	r.byID[it.id] = it
 	r.items = append(r.items, it)
 	r.move(it, phase, how)
+	r.truth.Rewrite(time.Now(), it.id, it.content())
 	return nil
 }
 
@@ -208,6 +219,7 @@ func (r *toy) cascade(it *toyItem, phase pleg.Phase, how telling) {
 // move changes a phase and sends the event.
 func (r *toy) move(it *toyItem, phase pleg.Phase, how telling) {
 	it.prev, it.phase, it.far = it.phase, phase, max(it.far, phase)
+	it.since = it.version
 	now := time.Now()
 	r.truth.Record(now, it.pod, it.id, it.kind, phase)
 	r.upset(now)
@@ -284,6 +296,13 @@ func (r *toy) calm() {
 	}
 	r.down, r.stalled = false, false
 	r.mode = r.profile.events
+	for _, x := range r.items {
+		if x.spoilt != spoilNot {
+			r.truth.Spoil(x.id, false)
+		}
+		x.spoilt, x.hidden = spoilNot, 0
+	}
+	r.release()
 }
 
 func (f *readFault) release() {

@@ -72,10 +72,15 @@ func (t *toySide) claim(w *world, args []string) error {
 		c.Pod = ""
 	}
 	if items := c.Payload; len(items) > 0 {
-		c.Status = func() (*Status, error) { return &Status{UID: c.Pod, Items: items}, nil }
+		c.Status = advanced(c.Pod, items, make([]string, len(items)))
 	}
 	w.truth.Mention(c.Pod)
-	w.oracle.mood()
+	owner, _ := w.truth.phaseOf(c.Item.ID)
+	w.oracle.mood(time.Now(), c.Pod, owner)
+	for _, it := range c.Payload {
+		owner, _ := w.truth.phaseOf(it.ID)
+		w.oracle.mood(time.Now(), owner)
+	}
 	t.toy.say(c)
 	t.toy.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond))
 	return nil
@@ -100,7 +105,9 @@ func (t *toySide) flood(w *world, args []string) error {
 	if err != nil || n < 1 || n > 100_000 || pods < 1 || over < 0 {
 		return errUsage
 	}
-	w.oracle.mood()
+	for i := range min(n, pods) {
+		w.oracle.mood(time.Now().Add(over), cache.UID(fmt.Sprintf("flood%d", i)))
+	}
 	t.toy.mu.Lock()
 	for i := range n {
 		uid := cache.UID(fmt.Sprintf("flood%d", i%pods))
@@ -153,12 +160,19 @@ func (t *toySide) reads(args []string) error {
 		f.err = errVirtual
 	case "hang":
 		f.hang = true
+	case "empty":
+		n, err := strconv.Atoi(strings.Join(args[2:], ""))
+		if err != nil || f != &r.list {
+			return errUsage
+		}
+		f.none = n
 	case "slow", "late":
 		d, err := one(args[2:])
 		if err != nil {
 			return err
 		}
-		if f.slow = d; args[1] == "late" {
+		f.slow = d
+		if args[1] == "late" {
 			f.slow, f.late = 0, d
 		}
 	default:

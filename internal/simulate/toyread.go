@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
@@ -88,6 +89,15 @@ func (r *toy) suffer(ctx context.Context, all *readFault, uid cache.UID) error {
 		return err
 	}
 	r.mu.Lock()
+	work := r.work
+	r.mu.Unlock()
+	if all != &r.inspect {
+		work /= 8 // a list is less work than the statuses
+	}
+	if err := r.cpu.Serve(ctx, work); err != nil {
+		return err
+	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.down:
@@ -104,11 +114,17 @@ func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, erro
 		return pleg.Listing{}, err
 	}
 	found := make(map[cache.UID][]pleg.Item)
+	if r.showsNothing() {
+		return pleg.Listing{}, nil
+	}
 	if err := r.look(ctx, "", found); err != nil {
 		return pleg.Listing{}, err
 	}
 	if err := r.dally(ctx, &r.list, ""); err != nil {
 		return pleg.Listing{}, err
+	}
+	for _, items := range found {
+		r.delivered(items)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +169,7 @@ func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pl
 		}
 		r.mu.Lock()
 		for _, x := range r.items {
-			if x.kind == kind && x.phase != pleg.PhaseRemoved && (only == "" || x.pod == only) {
+			if x.kind == kind && (only == "" || x.pod == only) && r.sees(x) {
 				phase := x.phase
 				if x.blurred {
 					phase = pleg.PhaseUnknown
@@ -178,6 +194,7 @@ func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if err := r.dally(ctx, &r.pods, uid); err != nil {
 		return pleg.Pod{}, err
 	}
+	r.delivered(found[uid])
 	return pleg.Pod{UID: uid, Name: string(uid), Namespace: "default", Items: found[uid]}, nil
 }
 
@@ -191,12 +208,16 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 	if err := r.suffer(ctx, &r.inspect, pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
-	var items, shows []pleg.Item // a status has no names: the consumers compare IDs and phases
+	begun := time.Now()
+	next := &Status{UID: pod.UID} // a status has no names: the consumers compare IDs and phases
+	var shows []pleg.Item
+	var looked []pleg.Item // shown by a look of this read
+	var bad []string
 	for i, want := range pod.Items {
 		name := want.Name
 		want.Name = ""
-		if want.Phase != pleg.PhaseUnknown && slices.Contains(prev.Items, want) {
-			items = append(items, want)
+		if at := slices.Index(prev.Items, want); at >= 0 && want.Phase != pleg.PhaseUnknown {
+			next.add(want, prev.Texts[at])
 			want.Name = name
 			shows = append(shows, want)
 			continue
@@ -206,18 +227,98 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 				return pleg.Inspection[Status]{}, err
 			}
 		}
+		if r.spoilt(want.ID) {
+			next.add(want, "")
+			want.Name = name
+			shows = append(shows, want)
+			bad = append(bad, want.ID)
+			continue
+		}
 		r.mu.Lock()
-		if x := r.byID[want.ID]; x != nil && x.phase != pleg.PhaseRemoved {
-			items = append(items, pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase})
+		if x := r.byID[want.ID]; x != nil && x.pod == pod.UID && r.sees(x) {
+			next.add(pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase}, x.content())
 			shows = append(shows, pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase, Name: x.name()})
+			looked = append(looked, want)
 		}
 		r.mu.Unlock()
+	}
+	var unread []string
+	var failure error
+	until := time.Now().Add(max(hungAtLeast, hungTimes*time.Since(begun)))
+	for _, id := range bad {
+		err := r.wait(ctx, id, until)
+		if err != nil {
+			failure = err
+			unread = append(unread, id)
+			continue
+		}
+		shows = r.readNow(next, shows, id)
+		if slices.ContainsFunc(shows, func(it pleg.Item) bool { return it.ID == id }) {
+			looked = append(looked, pleg.Item{ID: id})
+		}
 	}
 	if err := r.dally(ctx, &r.inspect, pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
-	return pleg.Inspection[Status]{
-		Status: &Status{UID: pod.UID, Items: items},
-		Pod:    pleg.Pod{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Items: shows},
-	}, nil
+	r.delivered(looked)
+	read := pleg.Inspection[Status]{
+		Status: next,
+		Pod:    pleg.Pod{UID: pod.UID, Name: string(pod.UID), Namespace: "default", Items: shows},
+	}
+	if failure != nil && !setUnread(&read, unread) {
+		return pleg.Inspection[Status]{}, failure
+	}
+	return read, failure
+}
+
+// readNow puts an ID that can be read again into a status, in place of what stands for the ID.
+func (r *toy) readNow(next *Status, shows []pleg.Item, id string) []pleg.Item {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := slices.IndexFunc(shows, func(it pleg.Item) bool { return it.ID == id })
+	x := r.byID[id]
+	if !r.sees(x) {
+		next.Items = slices.Delete(next.Items, at, at+1)
+		next.Texts = slices.Delete(next.Texts, at, at+1)
+		return slices.Delete(shows, at, at+1)
+	}
+	next.Items[at].Phase = x.phase
+	next.Texts[at] = x.content()
+	shows[at].Phase = x.phase
+	shows[at].Name = x.name()
+	return shows
+}
+
+// setUnread notes the IDs that could not be read. A core that takes nothing but whole statuses has
+// no place for them.
+func setUnread(read *pleg.Inspection[Status], ids []string) bool {
+	place := reflect.ValueOf(read).Elem().FieldByName("Unread")
+	if place.IsValid() {
+		place.Set(reflect.ValueOf(ids))
+	}
+	return place.IsValid()
+}
+
+// showsNothing reports whether a list of everything is empty although the runtime is not.
+func (r *toy) showsNothing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list.none == 0 {
+		return false
+	}
+	r.list.none--
+	for _, x := range r.items {
+		if x.phase != pleg.PhaseRemoved {
+			r.unseen(x)
+		}
+	}
+	return true
+}
+
+// spoilt reports whether the status of an ID cannot be read.
+func (r *toy) spoilt(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.byID[id]
+	return x != nil && x.spoilt != spoilNot && x.phase != pleg.PhaseRemoved
 }

@@ -28,8 +28,10 @@ func newToySide(w *world) (side, error) {
 		return nil, err
 	}
 	r.latency, r.torn, r.delta = s.latency, s.torn, s.delta
+	r.work = s.work
+	r.cpu.Set(s.processors)
 	t := &toySide{toy: r, w: w, cache: cache.New(func(uid cache.UID) *Status { return &Status{UID: uid} })}
-	w.store = view[Status]{t.cache, itemsOf}
+	w.store = view[Status]{Cache: t.cache, items: itemsOf, fields: fieldsOf}
 	w.oracle = newOracle(w.truth, w.store, s)
 	r.upset = w.upset
 	return t, nil
@@ -39,13 +41,16 @@ func (t *toySide) system(w *world) (System, *ledger, error) {
 	s := &w.settings
 	l := newLedger(w.truth, s.workers, w.oracle.fail)
 	l.doubt = w.oracle.doubtful
+	l.mood = w.oracle.mood
 	b := &boundary[Status]{ledger: l, source: t.toy, stream: t.toy}
 	wall := func() time.Time {
 		t.toy.mu.Lock()
 		defer t.toy.mu.Unlock()
 		return t.toy.wall()
 	}
-	sys, err := pleg.New(configOf(s, t.cache, b, hook{w.oracle, &w.within}, wall))
+	cfg := configOf(s, t.cache, b, hook{w.oracle, &w.within}, wall)
+	cfg.Same = sameContent
+	sys, err := pleg.New(cfg)
 	return sys, l, err
 }
 
@@ -96,15 +101,19 @@ func (t *toySide) close() {
 //	runtime sandbox p1 s1 [how…]      a ready sandbox
 //	runtime container s1 c1 [how…]    a created container
 //	runtime start c1, exit c1, remove c1, unready s1, recover s1 [how…], lose c1, blur c1, clear c1
+//	runtime update c1 …               see bad in toybad.go
 //	agent …                           what the agent does itself, see agent.go
 //	runtime down, up                  the process
 //	stream cut, eof, stall, refuse, unimplemented, empty, ok, replay N
 //	claim p1 c1 Exited [c1=Exited s1=Running …]    a made-up event, with a payload if given
 //	flood 5000 pods=20 over=1s        claims of so many IDs that never were
 //	reads list|pod|inspect fail|hang|ok, or slow D before they look, or late D after [only=p1,p2]
+//	reads list empty N                the next N lists show nothing
 //	clock D                           the wall clock steps
+//	work D                            the statuses of a pod take so much work of a processor
 //
-// How is the fate of the event: drop late=D twice stale nil-sandbox nil-statuses oversize lag=D.
+// How is the fate of the event: drop late=D twice stale torn nil-sandbox nil-statuses oversize
+// lag=D, and settles=D: the content changes so long after.
 func (t *toySide) command(w *world, verb string, args []string) error {
 	if len(args) == 0 {
 		return errUsage
@@ -122,6 +131,16 @@ func (t *toySide) command(w *world, verb string, args []string) error {
 		return t.flood(w, args)
 	case "reads":
 		return t.reads(args)
+	case "work":
+		d, err := one(args)
+		if err != nil {
+			return err
+		}
+		t.toy.mu.Lock()
+		t.toy.work = d
+		t.toy.mu.Unlock()
+		w.settings.work = d
+		return nil
 	case "clock":
 		d, err := one(args)
 		if err != nil {
@@ -136,7 +155,7 @@ func (t *toySide) command(w *world, verb string, args []string) error {
 }
 
 func (t *toySide) runtime(w *world, what string, args []string) error {
-	r, o := t.toy, w.oracle
+	r := t.toy
 	var names []string
 	var how telling
 	for _, a := range args {
@@ -152,6 +171,11 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 		names = []string{""}
 	}
 	id := names[len(names)-1]
+	_, before := w.truth.phaseOf(id)
+	lost := what == "lose" && before != pleg.PhaseUnknown
+	if lost || how.no && what != "lose" {
+		defer t.silent(w, what, id)
+	}
 	switch what {
 	case "sandbox", "container":
 		if len(names) != 2 {
@@ -159,21 +183,27 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 		}
 		if what == "sandbox" {
 			w.truth.Mention(cache.UID(names[0]))
+			defer t.settle(w, id, how)
 			return r.add(&toyItem{id: id, pod: cache.UID(names[0]), kind: pleg.Sandbox}, pleg.PhaseRunning, how)
 		}
 		return r.add(&toyItem{id: id, sandbox: names[0], kind: pleg.Container}, pleg.PhaseCreated, how)
 	case "start":
+		defer t.settle(w, id, how)
 		return r.set(id, pleg.PhaseRunning, how)
 	case "recover":
-		o.mood()
+		pod, _ := w.truth.phaseOf(id)
+		w.oracle.mood(time.Now(), pod)
 		r.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond)) // an event of its end may just have been sent
 		return r.set(id, pleg.PhaseRunning, how)
 	case "exit", "unready":
+		defer t.settle(w, id, how)
 		return r.set(id, pleg.PhaseExited, how)
 	case "remove":
 		return t.remove(w, id, how)
 	case "lose":
 		return r.lose(id)
+	case "update", "spoil", "hide":
+		return t.bad(what, names)
 	case "blur", "clear":
 		return r.blur(id, what == "blur")
 	case "down", "up":
@@ -190,6 +220,25 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	return errUsage
 }
 
+// silent notes a change without an event in the ledger. Creations and removals count only for a
+// core that prices them.
+func (t *toySide) silent(w *world, what, id string) {
+	phase := map[string]pleg.Phase{
+		"start": pleg.PhaseRunning, "exit": pleg.PhaseExited, "unready": pleg.PhaseExited, "lose": pleg.PhaseUnknown,
+		"container": pleg.PhaseCreated, "remove": pleg.PhaseRemoved,
+	}
+	want, ok := phase[what]
+	pod, now := w.truth.phaseOf(id)
+	made := want == pleg.PhaseCreated || want == pleg.PhaseRemoved
+	if !ok || now != want || w.ledger == nil || w.system == nil || made && !w.settings.strict {
+		return
+	}
+	if want == pleg.PhaseRemoved && (t.kind(id) == pleg.Sandbox || t.toy.profile.silentCascade) {
+		return
+	}
+	w.ledger.silent(pod, id, want)
+}
+
 // remove removes an ID now, or announces the removal now and removes later.
 func (t *toySide) remove(w *world, id string, how telling) error {
 	if how.lag == 0 {
@@ -200,7 +249,8 @@ func (t *toySide) remove(w *world, id string, how telling) error {
 		return err
 	}
 	if how.lag > w.settings.grace-50*time.Millisecond {
-		w.oracle.mood() // a read may overrule the claim
+		pod, _ := w.truth.phaseOf(id)
+		w.oracle.mood(time.Now().Add(how.lag), pod) // a read may overrule the claim
 	}
 	w.children.Go(func() {
 		_ = sleep(w.ctx, how.lag)
@@ -225,8 +275,12 @@ func (h *telling) parse(word string) (ok bool, err error) {
 		h.noLoad = true
 	case "oversize":
 		h.oversize = true
+	case "torn":
+		h.torn = true
 	case "late":
 		h.late, err = time.ParseDuration(value)
+	case "settles":
+		h.settles, err = time.ParseDuration(value)
 	case "lag":
 		h.lag, err = time.ParseDuration(value)
 	default:

@@ -9,8 +9,10 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -24,6 +26,8 @@ type telling struct {
 	noLoad   bool          // without a payload
 	oversize bool          // breaks the stream
 	lag      time.Duration // a removal announced ahead by this time
+	torn     bool          // its payload shows the others' content as it was before their last change
+	settles  time.Duration // the content changes so long after the phase
 	gone     bool          // the payload does not show the ID
 }
 
@@ -98,9 +102,43 @@ func (r *toy) claim(it *toyItem, phase pleg.Phase, how telling) pleg.Claim[Statu
 	if how.gone {
 		c.Payload = slices.DeleteFunc(c.Payload, func(x pleg.Item) bool { return x.ID == it.id })
 	}
-	pod, items := it.pod, c.Payload
-	c.Status = func() (*Status, error) { return &Status{UID: pod, Items: items}, nil }
+	pod, items, texts := it.pod, c.Payload, r.contents(c.Payload, it.id, how.torn)
+	c.Status = advanced(pod, items, texts)
 	return c
+}
+
+// advanced returns what builds a status from a payload: the content of the IDs that the payload
+// shows later than prev does is the payload's, that of all others is prev's, which reads have
+// shown.
+func advanced(pod cache.UID, items []pleg.Item, texts []string) func(prev *Status) (*Status, error) {
+	return func(prev *Status) (*Status, error) {
+		next := &Status{UID: pod}
+		for i, it := range items {
+			text := texts[i]
+			if prev != nil {
+				at := slices.IndexFunc(prev.Items, func(p pleg.Item) bool { return p.ID == it.ID && p.Phase >= it.Phase })
+				if at >= 0 {
+					text = prev.Texts[at]
+				}
+			}
+			next.add(it, text)
+		}
+		return next, nil
+	}
+}
+
+// contents returns the content of items in a payload. Torn shows the others as they were before.
+func (r *toy) contents(items []pleg.Item, own string, torn bool) (texts []string) {
+	for _, it := range items {
+		x := r.byID[it.ID]
+		version := x.version
+		// No content is older than the phase beside it.
+		if torn && x.id != own && version > x.since {
+			version--
+		}
+		texts = append(texts, strconv.Itoa(version))
+	}
+	return texts
 }
 
 // send puts a claim on its way to whoever listens.
@@ -150,11 +188,11 @@ func (r *toy) lend(c pleg.Claim[Status]) pleg.Claim[Status] {
 	released := false
 	c.Payload = items
 	if status := c.Status; status != nil {
-		c.Status = func() (*Status, error) {
+		c.Status = func(prev *Status) (*Status, error) {
 			if released {
 				return &Status{Items: []pleg.Item{{ID: "released"}}}, nil
 			}
-			return status()
+			return status(prev)
 		}
 	}
 	c.Release = func() {

@@ -20,12 +20,18 @@ type step struct {
 
 // life is the authoritative history of an ID.
 type life struct {
-	id    string
-	pod   cache.UID
-	kind  pleg.Kind
-	steps []step                           // in the order of time
-	told  uint8                            // bit set of the claimed phases
-	first [pleg.PhaseRemoved + 1]time.Time // when a claim first told each
+	id     string
+	pod    cache.UID
+	kind   pleg.Kind
+	steps  []step                           // in the order of time
+	told   uint8                            // bit set of the claimed phases
+	first  [pleg.PhaseRemoved + 1]time.Time // when a claim first told each
+	heard  time.Time                        // when a claim last told of a known state
+	shown  bool                             // by the cache, at some time
+	missed time.Time                        // when a look last missed it although it lived; zero if none has
+	away   time.Time                        // when a look first missed it since the cache has shown it last; zero if none has
+	hid    int                              // looks that made the ID seem to come again, as nobody announces
+	texts  []writing                        // of the content, in the order of time; empty: not recorded
 }
 
 // Truth is the authoritative history of a runtime: every change of every ID, and its claims. Safe
@@ -37,12 +43,14 @@ type Truth struct {
 	uids  []cache.UID             // sorted; additions make a new slice
 	moves map[cache.UID]time.Time // the last change of each pod
 	lied  map[string]bool         // IDs of which a read has lied
+	bad   map[string]bool         // IDs with a status that cannot be read, or could not when the pod was last read; true: now
+	fresh map[cache.UID]bool      // pods that the present generator has read
 	pull  func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
 }
 
 // NewTruth returns an empty history.
 func NewTruth() *Truth {
-	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool)}
+	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool), bad: make(map[string]bool), fresh: make(map[cache.UID]bool)}
 }
 
 // Record adds a change.
@@ -75,16 +83,148 @@ func (t *Truth) Mention(pod cache.UID) {
 	t.addPod(pod)
 }
 
+// Hide notes that the last looks at an ID, so many in a row, did not show it although it lives.
+// One look is no proof that a running ID that reads of the present generator have shown has gone,
+// unless a claim has told of its end; two are.
+func (t *Truth) Hide(id string, looks int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	t.moves[l.pod] = time.Now()
+	l.missed = time.Now()
+	if l.away.IsZero() {
+		l.away = l.missed
+	}
+	ended := l.told&(1<<pleg.PhaseExited|1<<pleg.PhaseRemoved) != 0
+	if looks > 1 || l.now() != pleg.PhaseRunning || ended || !l.shown || !t.fresh[l.pod] {
+		t.lied[id] = true
+		l.hid++
+	}
+}
+
+// Restart notes that a generator has been started, which knows no IDs.
+func (t *Truth) Restart() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.fresh)
+}
+
+// Fresh notes that the present generator has read a pod.
+func (t *Truth) Fresh(pod cache.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fresh[pod] = true
+}
+
+// isFresh reports whether the present generator has read a pod.
+func (t *Truth) isFresh(pod cache.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fresh[pod]
+}
+
+// Shows notes that the cache shows an ID.
+func (t *Truth) Shows(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil {
+		l.shown = true
+		l.away = time.Time{}
+	}
+}
+
+// Spoil notes that the status of an ID cannot be read any more, or can be again.
+func (t *Truth) Spoil(id string, yes bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bad[id] = yes
+}
+
+// Unreadable notes that the status of an ID could not be read, whether or not it can be now.
+func (t *Truth) Unreadable(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, noted := t.bad[id]; !noted {
+		t.bad[id] = false
+	}
+}
+
+// whole notes that a pod was read without an error.
+func (t *Truth) whole(pod cache.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.pods[pod] {
+		if spoilt, noted := t.bad[l.id]; noted && !spoilt {
+			delete(t.bad, l.id)
+		}
+	}
+}
+
+// spoilt reports whether the status of an ID of a pod cannot be read, or could not when the pod was
+// last read.
+func (t *Truth) spoilt(pod cache.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.bad) > 0 && slices.ContainsFunc(t.pods[pod], func(l *life) bool { _, noted := t.bad[l.id]; return noted })
+}
+
+// excused reports whether nothing is said of an ID: a read has lied about it, or cannot read it.
+// The caller holds the mutex.
+func (t *Truth) excused(id string) bool {
+	_, bad := t.bad[id]
+	return bad || t.lied[id]
+}
+
 // Told notes a claim of an ID in a phase. Own: the claim is about the ID itself, which otherwise
 // only appears in the payload.
 func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l := t.lives[id]; l != nil && phase <= pleg.PhaseRemoved {
-		if l.told |= 1 << phase; own && l.first[phase].IsZero() {
+		if phase != pleg.PhaseUnknown {
+			l.heard = time.Now()
+		}
+		if !l.missed.IsZero() && phase >= pleg.PhaseExited {
+			t.lied[id] = true // the claim bears out the look that has not shown the ID
+		}
+		l.told |= 1 << phase
+		if own && l.first[phase].IsZero() {
 			l.first[phase] = time.Now()
 		}
 	}
+}
+
+// BornOut notes that a call of the agent's own has ended an ID: one look that has not shown the ID
+// is enough, although it looked before.
+func (t *Truth) BornOut(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil && !l.missed.IsZero() {
+		t.lied[id] = true
+	}
+}
+
+// remembered is how long a generator remembers what has gone without a word.
+const remembered = time.Minute
+
+// gone reports whether a look has not shown an ID, and either a claim has told of its removal or
+// the generator has forgotten the ID since.
+func (t *Truth) gone(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	if l == nil || l.missed.IsZero() {
+		return false
+	}
+	return l.told&(1<<pleg.PhaseRemoved) != 0 || time.Since(l.away) > remembered
+}
+
+// told reports whether a claim has told of a phase of an ID.
+func (t *Truth) told(id string, phase pleg.Phase) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	return l != nil && l.told&(1<<phase) != 0
 }
 
 // untold counts the starts and exits without a claim within the grace, among those while a stream
@@ -94,6 +234,7 @@ func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool, disca
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.lives {
+		n += l.hid
 		for _, s := range l.steps {
 			if (s.phase == pleg.PhaseRunning || s.phase == pleg.PhaseExited) && listened(s.at) && !l.toldBy(s.phase, s.at, s.at.Add(grace), discards) {
 				n++
@@ -160,6 +301,18 @@ func (t *Truth) phaseOf(id string) (pod cache.UID, phase pleg.Phase) {
 		return l.pod, l.now()
 	}
 	return "", pleg.PhaseUnknown
+}
+
+// revived reports whether an ID has been in a phase, or in a later one, from which it has
+// recovered, as of the last refresh, and its pod.
+func (t *Truth) revived(id string, phase pleg.Phase) (pod cache.UID, yes bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	if l == nil || l.kind != pleg.Sandbox || l.now() >= phase {
+		return "", false
+	}
+	return l.pod, slices.ContainsFunc(l.steps, func(s step) bool { return s.phase >= phase })
 }
 
 // lost reports whether the runtime had lost the state of an ID, as of the last refresh: from then

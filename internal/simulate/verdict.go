@@ -18,7 +18,7 @@ func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, it := range shown {
-		if t.lied[it.ID] {
+		if t.excused(it.ID) {
 			continue
 		}
 		l := t.lives[it.ID]
@@ -43,7 +43,7 @@ func (t *Truth) Check(pod cache.UID, shown []pleg.Item, since time.Time) (kind, 
 		return "invented", "shows " + it.ID + " " + it.Phase.String() + ", which it was not yet"
 	}
 	for _, l := range t.pods[pod] {
-		if t.lied[l.id] || slices.ContainsFunc(shown, func(it pleg.Item) bool { return it.ID == l.id }) {
+		if t.excused(l.id) || slices.ContainsFunc(shown, func(it pleg.Item) bool { return it.ID == l.id }) {
 			continue
 		}
 		if set := l.phases(since); set&(1<<absent|1<<pleg.PhaseRemoved) == 0 {
@@ -75,11 +75,13 @@ func (t *Truth) Compare(pod cache.UID, shown, asked []pleg.Item, begun time.Time
 	}
 }
 
-// Trust forgets the lies.
-func (t *Truth) Trust() {
+// Trust forgets the lies, and reports whether there were any.
+func (t *Truth) Trust() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	lies := len(t.lied) > 0
 	clear(t.lied)
+	return lies
 }
 
 // LiedOf reports whether a read has lied about an ID.
@@ -103,6 +105,15 @@ func (t *Truth) Live(pod cache.UID) []pleg.Item {
 	return items
 }
 
+// unreadable reports whether the status of an ID cannot be read, or could not when its pod was last
+// read.
+func (t *Truth) unreadable(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, noted := t.bad[id]
+	return noted
+}
+
 // Differs returns the difference of a status from the pod's present state, empty without any. A
 // phase unknown to the runtime is a phase like any other.
 func (t *Truth) Differs(pod cache.UID, shown []pleg.Item) string {
@@ -112,6 +123,7 @@ func (t *Truth) Differs(pod cache.UID, shown []pleg.Item) string {
 		switch {
 		case i < 0:
 			return it.ID + " is " + it.Phase.String() + " and not shown"
+		case shown[i].Phase == pleg.PhaseUnknown && t.unreadable(it.ID): // lists need not know it either
 		case shown[i].Phase != it.Phase:
 			return it.ID + " is " + it.Phase.String() + " and shown " + shown[i].Phase.String()
 		}

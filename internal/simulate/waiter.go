@@ -14,10 +14,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// waiter is a call of GetNewerThan.
+// waiter is a call of GetNewerThan, or of GetPhasesNewerThan.
 type waiter struct {
 	w      *world
 	pod    cache.UID
+	phases bool      // waits for phases only
 	t      time.Time // asked for a status newer than this
 	begun  time.Time
 	quick  bool // everything was at rest at the begin
@@ -30,21 +31,31 @@ type waiter struct {
 	err   error
 }
 
-// wait starts a waiter. Wall strips the monotonic reading from the requested time.
-func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall bool) *waiter {
+// wish is what a waiter asks for.
+type wish struct {
+	ago   time.Duration // newer than that long ago
+	limit time.Duration // gives up after it; zero: never
+	// wall strips the monotonic reading from the requested time.
+	wall bool
+	// phases asks for phases only.
+	phases bool
+}
+
+// wait starts a waiter.
+func (w *world) wait(pod cache.UID, asks wish) *waiter {
 	ctx, cancel := context.WithCancel(w.ctx)
-	if limit > 0 {
-		ctx, cancel = context.WithTimeout(w.ctx, limit)
+	if asks.limit > 0 {
+		ctx, cancel = context.WithTimeout(w.ctx, asks.limit)
 	}
-	x := &waiter{w: w, pod: pod, begun: time.Now(), cancel: cancel}
-	x.t = x.begun.Add(-ago)
-	if wall && ago < 0 {
+	x := &waiter{w: w, pod: pod, phases: asks.phases, begun: time.Now(), cancel: cancel}
+	x.t = x.begun.Add(-asks.ago)
+	if asks.wall && asks.ago < 0 {
 		x.t = x.begun // such a time is taken for the time of the call
 	}
 	if w.ledger != nil && w.side.restless() {
 		w.ledger.disturb(x.begun)
 	}
-	x.quick = ago >= 0 && w.system != nil && w.oracle.settled(false)
+	x.quick = asks.ago >= 0 && w.system != nil && w.oracle.settled(false)
 	w.waiters = append(w.waiters, x)
 	if w.ledger != nil {
 		w.ledger.wanted(pod, x.t)
@@ -53,11 +64,15 @@ func (w *world) wait(pod cache.UID, ago time.Duration, limit time.Duration, wall
 	w.children.Go(func() {
 		defer cancel()
 		asked := x.t
-		if !wall {
+		if !asks.wall {
 			asked = monotonic(asked)
 		}
-		items, err := w.store.GetNewerThan(ctx, pod, asked)
-		x.returned(ctx, items, err)
+		get := w.store.GetNewerThan
+		if asks.phases {
+			get = w.store.GetPhasesNewerThan
+		}
+		got, err := get(ctx, pod, asked)
+		x.returned(ctx, got, err)
 	})
 	return x
 }
@@ -75,8 +90,8 @@ func (w *world) keepWaiting(pod cache.UID, d time.Duration) {
 				w.ledger.wanted(pod, x.t)
 			}
 			w.toldMu.Unlock()
-			items, err := w.store.GetNewerThan(ctx, pod, monotonic(x.t))
-			x.returned(ctx, items, err)
+			got, err := w.store.GetNewerThan(ctx, pod, monotonic(x.t))
+			x.returned(ctx, got, err)
 			pause := 5 * time.Millisecond
 			if err != nil {
 				pause = time.Second
@@ -95,10 +110,10 @@ var outside = time.Now()
 func monotonic(t time.Time) time.Time { return outside.Add(t.Sub(outside.Round(0))) }
 
 // returned checks the result of the call.
-func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
+func (x *waiter) returned(ctx context.Context, got shown, err error) {
 	o := x.w.oracle
 	x.mu.Lock()
-	x.done, x.items, x.err = true, items, err
+	x.done, x.items, x.err = true, got.Items, err
 	x.mu.Unlock()
 	switch {
 	case errors.Is(err, errNil):
@@ -112,9 +127,16 @@ func (x *waiter) returned(ctx context.Context, items []pleg.Item, err error) {
 		o.failedSince(x.pod, x.t, err)
 		since = time.Time{}
 	}
-	if kind, what := x.w.truth.Check(x.pod, items, since); kind != "" {
+	for _, id := range got.Unread {
+		x.w.truth.Unreadable(id)
+	}
+	if kind, what := x.w.truth.Check(x.pod, got.Items, since); kind != "" {
 		o.fail(kind+"-read", "pod %s: GetNewerThan of %s returned at %s a status that %s", x.pod, o.when(x.t), o.when(time.Now()), what)
 	}
+	if x.phases {
+		since = time.Time{} // the content may be an older one, and was the runtime's
+	}
+	o.answered(x.pod, got.Fields, since)
 }
 
 // failedSince checks that a waiter's error comes from a read begun after t.
@@ -158,10 +180,11 @@ func (w *world) checkWaiters() {
 		}
 		w.ledger.mu.Lock()
 		disturbed := w.ledger.disturbed.After(x.begun)
+		cutOff := 2 * w.ledger.cutOff(x.pod) // an item that hangs: of the read under way, and of the next
 		w.ledger.mu.Unlock()
 		if disturbed {
 			x.quick = false
-		} else if d := time.Since(x.begun); d > w.settings.served() {
+		} else if d := time.Since(x.begun); d > cutOff+w.settings.served()+w.settings.load(len(w.truth.UIDs())) {
 			w.oracle.fail("slow-waiter", "a waiter for pod %s still waits after %v of rest", x.pod, d)
 		}
 	}
@@ -226,9 +249,9 @@ func (w *world) work(pod cache.UID) {
 				w.ledger.wanted(pod, synced)
 			}
 			w.toldMu.Unlock()
-			items, err := w.store.GetNewerThan(ctx, pod, monotonic(synced))
+			got, err := w.store.GetNewerThan(ctx, pod, monotonic(synced))
 			if err == nil {
-				w.sync(maker, p, pod, items)
+				w.sync(maker, p, pod, got.Items)
 			}
 			synced = time.Now()
 			select {

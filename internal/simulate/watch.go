@@ -18,17 +18,20 @@ func (o *oracle) emitting() {
 	if o.owing {
 		return
 	}
-	shown := make(map[cache.UID][]pleg.Item)
+	e := emission{shown: make(map[cache.UID][]pleg.Item), failed: make(map[cache.UID]bool), at: time.Now()}
 	for _, uid := range o.truth.UIDs() {
-		shown[uid], _ = o.store.Get(uid)
+		var err error
+		e.shown[uid], err = o.store.Get(uid)
+		e.failed[uid] = err != nil
 	}
-	o.emitted = append(o.emitted, emission{shown, time.Now()})
+	o.emitted = append(o.emitted, e)
 }
 
 // emission is the cache's content when an event was handed to Watch.
 type emission struct {
-	shown map[cache.UID][]pleg.Item
-	at    time.Time
+	shown  map[cache.UID][]pleg.Item
+	failed map[cache.UID]bool // beside an error stands an older status
+	at     time.Time
 }
 
 // oweing notes an event that found Watch full.
@@ -52,11 +55,16 @@ func (o *oracle) event(e pleg.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := o.pod(e.Pod)
-	shown, _ := o.store.Get(e.Pod)
+	shown, err := o.store.Get(e.Pod)
+	failed := err != nil
 	late := o.owing // the cache's content at the emission is unknown
+	if late {
+		o.excuse(excuseOwing)
+	}
 	at := time.Time{}
 	if len(o.emitted) > 0 {
 		shown, late, at = o.emitted[0].shown[e.Pod], false, o.emitted[0].at
+		failed = o.emitted[0].failed[e.Pod]
 		o.emitted = o.emitted[1:]
 	}
 	if e.Type == pleg.PodSync {
@@ -94,7 +102,7 @@ func (o *oracle) event(e pleg.Event) {
 	}
 	// An unknown state excuses no shown status, but Watch may deliver a claim of a container in an
 	// unknown state.
-	if present && phase < atLeast && phase != pleg.PhaseUnknown && !o.truth.LiedOf(e.ID) && !(late && o.moody) {
+	if present && phase < atLeast && !failed && phase != pleg.PhaseUnknown && !o.truth.LiedOf(e.ID) && !(late && o.inMood(e.Pod)) {
 		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
 	}
 	if !at.IsZero() {
@@ -110,7 +118,8 @@ func (o *oracle) event(e pleg.Event) {
 	// the reverse
 	for _, it := range shown {
 		if told, ok := p.told[it.ID]; ok && (told == pleg.PhaseUnknown || it.Phase == pleg.PhaseUnknown) {
-			if p.told[it.ID] = it.Phase; it.Phase == pleg.PhaseUnknown {
+			p.told[it.ID] = it.Phase
+			if it.Phase == pleg.PhaseUnknown {
 				delete(p.owe, it.ID)
 			}
 		}
@@ -135,10 +144,10 @@ func (o *oracle) settled(reading bool) bool {
 	}
 	o.ledger.mu.Unlock()
 	now := time.Now()
-	if first.IsZero() || now.Sub(first) <= o.settings.base {
+	uids := o.truth.UIDs()
+	if first.IsZero() || now.Sub(first) <= o.settings.base+o.settings.load(len(uids)) {
 		return false
 	}
-	uids := o.truth.UIDs()
 	if differs := o.differs(uids); differs != "" {
 		o.fail("diverged", "%v after a list that began when all was at rest, %s", now.Sub(first), differs)
 		return true
@@ -148,6 +157,7 @@ func (o *oracle) settled(reading bool) bool {
 			o.consumer(uid)
 		}
 		o.believe(uids)
+		o.forgive()
 	}
 	return true
 }
@@ -157,7 +167,7 @@ func (o *oracle) differs(uids []cache.UID) string {
 	for _, uid := range uids {
 		items, err := o.store.Get(uid)
 		differs := o.truth.Differs(uid, items)
-		if differs == "" && err != nil {
+		if differs == "" && err != nil && !o.truth.spoilt(uid) {
 			differs = "the error " + err.Error() + " stays"
 		}
 		if differs != "" {
@@ -174,6 +184,9 @@ func (o *oracle) consumer(uid cache.UID) {
 	present := make(map[string]bool, len(live))
 	for _, it := range live {
 		present[it.ID] = true
+		if o.truth.unreadable(it.ID) {
+			continue // lists need not know its state either
+		}
 		if told := p.told[it.ID]; it.Phase >= pleg.PhaseRunning && told != it.Phase {
 			o.fail("lost-event", "pod %s: %s is %v, and Watch has told %v", uid, it.ID, it.Phase, told)
 		} else if it.Phase == pleg.PhaseUnknown && told != it.Phase {
@@ -185,10 +198,13 @@ func (o *oracle) consumer(uid cache.UID) {
 			o.fail("lost-event", "pod %s: %s is gone, and Watch has told %v", uid, id, told)
 		}
 	}
-	if o.moody {
+	if o.inMood(uid) {
 		return // changes taken back before their delivery need no delivery
 	}
 	for id, phase := range p.owe {
+		if o.truth.LiedOf(id) {
+			continue // looks did not show the ID, and a generator started since never knew of it
+		}
 		if told := p.told[id]; told < phase && (told != 0 || phase != pleg.PhaseRemoved) {
 			o.fail("lost-event", "pod %s: the cache has shown %s %v, and Watch has told %v", uid, id, phase, told)
 		}

@@ -31,13 +31,15 @@ func (h *within) step() {
 	h.mu.Lock()
 	var later []inTurn
 	for _, c := range h.wait {
-		if c.steps--; c.steps > 0 {
+		c.steps--
+		if c.steps > 0 {
 			later = append(later, c)
 		} else {
 			h.due = append(h.due, c)
 		}
 	}
-	if h.wait = later; len(h.due) == 0 {
+	h.wait = later
+	if len(h.due) == 0 {
 		h.mu.Unlock()
 		return
 	}
@@ -91,7 +93,7 @@ func (w *world) quiet() {
 		if len(due) == 0 {
 			return
 		}
-		w.oracle.stood.Store(true)
+		w.oracle.stands()
 		for _, c := range due {
 			_ = w.act(c.words[0], c.words[1:])
 			synctest.Wait()

@@ -39,7 +39,8 @@ type Result struct {
 	Violation *Violation
 	Err       error // of a command, in strict mode
 	Trace     []string
-	Outcome   *Outcome // if recorded
+	Outcome   *Outcome       // if recorded
+	Excused   map[string]int // how often each excuse has excused
 }
 
 // Failed reports whether something is wrong.
@@ -109,6 +110,7 @@ func Run(h History, opts Options) *Result {
 	r.Err = w.run(h)
 	if w.side != nil {
 		r.Violation = w.oracle.result()
+		r.Excused = w.oracle.excuses
 	}
 	r.Trace = w.trace
 	return r
@@ -187,6 +189,7 @@ func (w *world) rest() {
 	if w.ledger != nil && w.side.restless() {
 		w.ledger.disturb(time.Now())
 	}
+	w.oracle.reads(w.reader != nil && !w.reader.stalled())
 	w.oracle.look(true)
 	if w.system != nil {
 		w.oracle.lookPrompt(!w.reader.stalled())
@@ -305,6 +308,7 @@ func (w *world) empty() error {
 	if w.system == nil {
 		return fmt.Errorf("nothing runs")
 	}
+	w.within.drop() // this goroutine waits for late calls below, and the loop would stand meanwhile
 	for _, p := range w.workers {
 		p.stop()
 		<-p.done
@@ -322,7 +326,8 @@ func (w *world) empty() error {
 		w.rest()
 		w.sleep(w.settings.base)
 		w.rest()
-		if quiet++; w.ledger.rest() != before {
+		quiet++
+		if w.ledger.rest() != before {
 			quiet = 0
 		}
 	}

@@ -6,9 +6,20 @@
 package testkit
 
 import (
+	"flag"
+	"fmt"
 	"strings"
 	"testing"
 )
+
+// Waiting has n tests that call t.Parallel run at a time, in place of one for each processor. It is
+// for packages whose tests wait more than they work. TestMain calls it; the flag -parallel
+// prevails.
+func Waiting(n int) {
+	if err := flag.Set("test.parallel", fmt.Sprint(n)); err != nil {
+		panic(err) // not a test
+	}
+}
 
 // Must returns a function that returns v, or ends the test with err.
 func Must[T any](v T, err error) func(testing.TB) T {

@@ -26,7 +26,7 @@ import (
 // TestEventstestAgrees sends the same requests to the real server and to package eventstest's
 // server. Both must give the same answers: most tests of the recorder rely on the latter.
 func TestEventstestAgrees(t *testing.T) {
-	c := newCluster(t)
+	c := sharedCluster(t)
 	admin := c.client(adminToken)
 	makeNamespace(t, admin, "accept")
 	fake := httptest.NewServer(eventstest.NewServer())

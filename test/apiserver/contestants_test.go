@@ -18,6 +18,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/events"
 )
@@ -52,7 +53,8 @@ func (c *contestant) stop() {
 // event.
 func startRecorder(t *testing.T, kind string, client kubernetes.Interface, instance string) *contestant {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	quiet := klog.NewContext(context.Background(), logr.Discard())
+	ctx, cancel := context.WithCancel(quiet)
 	check := func(err error) {
 		if err != nil {
 			cancel()

@@ -13,7 +13,17 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/evented-pleg/evented-pleg/internal v0.1.0
+require (
+	github.com/evented-pleg/evented-pleg v0.1.0
+	github.com/evented-pleg/evented-pleg/exits v0.1.0
+	github.com/evented-pleg/evented-pleg/internal v0.1.0
+	google.golang.org/grpc v1.83.2
+)
+
+require (
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
+	k8s.io/cri-api v0.37.2 // indirect
+)
 
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
@@ -68,7 +78,7 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/component-helpers v0.37.2 // indirect
-	k8s.io/klog/v2 v2.140.0 // indirect
+	k8s.io/klog/v2 v2.140.0
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
@@ -79,6 +89,8 @@ require (
 )
 
 replace github.com/evented-pleg/evented-pleg/events => ../../events
+
+replace github.com/evented-pleg/evented-pleg/exits => ../../exits
 
 replace github.com/evented-pleg/evented-pleg/test => ..
 

@@ -83,7 +83,7 @@ func makePod(t *testing.T, admin kubernetes.Interface, namespace, name string) *
 // over a restart of the process. client-go's listings stand beside ours in docs/events/shown.md,
 // see TestShow.
 func TestKubectlShowsTheOrderOfTime(t *testing.T) {
-	c := newCluster(t)
+	c := sharedCluster(t)
 	admin, node := c.client(adminToken), c.nodeClient()
 	for _, kind := range []string{oursEvents, oursRecord} {
 		t.Run(kind, func(t *testing.T) {
@@ -135,7 +135,7 @@ func reasonsOf(listing string, column int) (out []string) {
 // client-go's older recorder (an attach-detach controller, say) and of this recorder are listed in
 // the order of occurrence.
 func TestKubectlShowsUsBesideOthers(t *testing.T) {
-	c := newCluster(t)
+	c := sharedCluster(t)
 	admin, node := c.client(adminToken), c.nodeClient()
 	makeNamespace(t, admin, "beside")
 	pod := makePod(t, admin, "beside", "web")

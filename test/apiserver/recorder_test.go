@@ -142,7 +142,10 @@ func bindNode(t *testing.T, admin kubernetes.Interface) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "bench:nodes"}},
 	}
-	testkit.Must(admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}))(t)
+	_, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) { // of another test
+		t.Fatal(err)
+	}
 }
 
 func TestRecorder(t *testing.T) {
@@ -165,10 +168,8 @@ func TestRecorder(t *testing.T) {
 		wantTold(t, admin, "life", "a", "single")
 		a.emit("a", 1)
 		wantTold(t, admin, "life", "a", "Ongoing ×2")
-		a.emit("a", 997)
-		<-time.After(o.Heartbeat * 11 / 10) // an occurrence after the heartbeat is due writes
-		a.emit("a", 1)
-		wantTold(t, admin, "life", "a", "Ongoing ×1000")
+		a.emit("a", 998)
+		wantTold(t, admin, "life", "a", "Ongoing ×1000") // by a timer, in the series' first minute
 		last := time.Now()
 		a.emit("a", 1)
 		wantTold(t, admin, "life", "a", "Finished ×1001")
@@ -176,6 +177,7 @@ func TestRecorder(t *testing.T) {
 			t.Errorf("finished after %v", d)
 		}
 		calls := a.Stats().Calls
+		// The counts 2, 1000 and 1001 by timers, and the end: fewer if the machine is slow.
 		if calls["create"] != 1 || calls["patch"] < 3 || calls["patch"] > 4 || calls["read"] > 50 || calls["roster"] > 10 {
 			t.Errorf("calls: %v", calls)
 		}
@@ -246,9 +248,10 @@ func TestRecorder(t *testing.T) {
 	})
 }
 
-// TestTTL: events live for 20 s here. A series with heartbeats stays; a series with an expired
-// object returns with the whole count.
+// TestTTL: events live for 20 s here. A series with heartbeats stays; one without tokens for
+// further writes expires, and returns with the whole count.
 func TestTTL(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	c := newCluster(t, "--event-ttl=20s")
 	admin := c.client(adminToken)
 	makeNamespace(t, admin, "ttl")
@@ -256,7 +259,7 @@ func TestTTL(t *testing.T) {
 	beating.FinishAfter, beating.Heartbeat, beating.Instance = time.Minute, 5*time.Second, "beating"
 	silent := quick()
 	silent.FinishAfter, silent.Instance = time.Minute, "silent"
-	silent.Heartbeat = time.Hour
+	silent.Heartbeat, silent.Burst = time.Hour, 2
 	a, b := newAgent(t, admin, "ttl", beating), newAgent(t, admin, "ttl", silent)
 	a.emit("beating", 10)
 	b.emit("silent", 10)

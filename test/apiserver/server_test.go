@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,23 +41,71 @@ func version() string { return cmp.Or(os.Getenv("KUBE_VERSION"), "v1.36.3") }
 func newCluster(t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	dir := t.TempDir()
-	plane, err := control.Start(t.Context(), control.Config{
-		Binaries: filepath.Join("..", "..", "build", "apiserver", version()), Dir: dir, Address: "127.0.0.1", Users: users,
-		Flags: append(flags, "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount"),
-	})
+	plane, err := startPlane(t.Context(), dir, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		plane.Close()
-		logs, _ := filepath.Glob(filepath.Join(dir, "*.log")) // the pattern is good
-		for _, log := range logs {
-			if text, err := os.ReadFile(log); err == nil && t.Failed() {
-				t.Logf("the end of %s:\n%s", filepath.Base(log), text[max(0, len(text)-2000):])
-			}
-		}
+		printLogs(t, dir)
 	})
 	return &cluster{plane, t}
+}
+
+func startPlane(ctx context.Context, dir string, flags ...string) (*control.Plane, error) {
+	return control.Start(ctx, control.Config{
+		Binaries: filepath.Join("..", "..", "build", "apiserver", version()),
+		Dir:      dir,
+		Address:  "127.0.0.1",
+		Users:    users,
+		Flags:    append(flags, "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount"),
+	})
+}
+
+// printLogs prints the ends of the programs' logs if the test has failed.
+func printLogs(t *testing.T, dir string) {
+	logs, _ := filepath.Glob(filepath.Join(dir, "*.log")) // the pattern is good
+	for _, log := range logs {
+		if text, err := os.ReadFile(log); err == nil && t.Failed() {
+			t.Logf("the end of %s:\n%s", filepath.Base(log), text[max(0, len(text)-2000):])
+		}
+	}
+}
+
+// shared is the cluster of the tests that neither stop it nor want flags. Each has namespaces of
+// its own. The first starts it; TestMain ends it.
+var shared struct {
+	once  sync.Once
+	dir   string
+	plane *control.Plane
+	err   error
+}
+
+// sharedCluster returns the shared cluster.
+func sharedCluster(t *testing.T) *cluster {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.dir, shared.err = os.MkdirTemp("", "apiserver")
+		if shared.err == nil {
+			shared.plane, shared.err = startPlane(context.Background(), shared.dir)
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	t.Cleanup(func() { printLogs(t, shared.dir) })
+	return &cluster{shared.plane, t}
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.plane != nil {
+		shared.plane.Close()
+	}
+	if shared.dir != "" {
+		_ = os.RemoveAll(shared.dir)
+	}
+	os.Exit(code)
 }
 
 // startServer starts the API server again.

@@ -28,7 +28,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
-var show = flag.Bool("show", false, "run TestShow with the sizes of the documents, and write docs/events/shown.md")
+var (
+	show     = flag.Bool("show", false, "run TestShow with the sizes of the documents, and write docs/events/shown.md")
+	listings = flag.Bool("listings", false, "make kubectl's listings of docs/events/shown.md anew, and leave its table")
+)
 
 // result is the server's content after a scenario: occurrences, and the number of objects.
 type result struct {
@@ -255,10 +258,17 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 // and the content stored by this recorder and by client-go's. Ours must be exact, except for the
 // reason in the row.
 func TestShow(t *testing.T) {
+	if !*show && !*listings {
+		t.Parallel() // it waits, for the most part
+	}
 	c := newCluster(t)
 	c.nodeClient()
 	s := &stage{cluster: c, admin: c.client(adminToken), node: c.Access(nodeToken), load: load()}
 	s.node.QPS = -1
+	if *listings {
+		s.writeListings()
+		return
+	}
 	kinds := recorderKinds
 	if !*show { // client-go's figures are for the document; each takes 13 s of silence to be sure of
 		kinds = []string{oursEvents, oursRecord}
@@ -329,34 +339,73 @@ func (s *stage) write(table string) {
 		"rights of a node. What is stored: occurrences (objects). *by record*: by the older interface, as a kubelet uses it;\n"+
 		"there a ReplicaSet's messages beyond ten are counted together. A killed process takes with it what it had counted\n"+
 		"since its last write; the object says that its count is a lower bound.\n\n"+
-		"All of it is of one run, on %s, with %s on %d processors that other work kept busy too: the load average was\n"+
+		"The table is of one run, on %s, with %s on %d processors that other work kept busy too: the load average was\n"+
 		"%s when it began and %s when it ended. What client-go's recorders lose in a storm depends on that.\n\n",
 		version(), time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU(), s.load, load())
 	fmt.Fprintf(&out, "| scenario | true | %s |\n|---|---|---|---|---|---|\n%s", strings.Join(recorderKinds, " | "), table)
-	for _, kind := range recorderKinds {
-		get, desc := s.listings(kind)
-		fmt.Fprintf(&out, "\n## kubectl, %s\n\n```text\n$ kubectl get events\n%s\n$ kubectl describe pod web\n%s```\n", kind, get, desc)
-	}
-	testkit.Check(s.t, os.WriteFile("../../docs/events/shown.md", []byte(out.String()), 0o644))
+	testkit.Check(s.t, os.WriteFile(shownPage, []byte(out.String()), 0o644))
+	s.writeListings()
 }
 
-// listings returns kubectl's listings of a pod's life, and of a crash loop after a while.
-func (s *stage) listings(kind string) (get, desc string) {
-	ns := s.namespace()
-	pod := makePod(s.t, s.admin, ns, "web")
-	c := s.start(kind, ns)
+const (
+	shownPage = "../../docs/events/shown.md"
+	// listingsHead begins the part of the page that writeListings makes.
+	listingsHead = "\n## kubectl\n"
+)
+
+// writeListings makes the part of docs/events/shown.md with kubectl's listings.
+func (s *stage) writeListings() {
+	page, _, _ := strings.Cut(string(testkit.Must(os.ReadFile(shownPage))(s.t)), listingsHead)
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s%s\nThe life of a pod, and then a crash loop of one event a second for %v: when was it last seen, and how often?\n"+
+		"All recorders in one run, on %s.\n", page, listingsHead, listedFor, time.Now().Format(time.DateOnly))
+	all := s.listings()
+	for _, kind := range recorderKinds {
+		fmt.Fprintf(&out, "\n### %s\n\n```text\n$ kubectl get events\n%s\n$ kubectl describe pod web\n%s```\n",
+			kind, all[kind].get, all[kind].describe)
+	}
+	testkit.Check(s.t, os.WriteFile(shownPage, []byte(out.String()), 0o644))
+}
+
+// listing is what kubectl shows of a pod.
+type listing struct{ get, describe string }
+
+// listedFor is the length of the loop in the listings.
+const listedFor = 90 * time.Second
+
+// listings returns kubectl's listings of a pod's life and a crash loop, by recorder.
+func (s *stage) listings() map[string]listing {
+	type one struct {
+		*contestant
+		namespace string
+		pod       *corev1.Pod
+	}
+	var all []one
+	for _, kind := range recorderKinds {
+		ns := s.namespace()
+		all = append(all, one{s.start(kind, ns), ns, makePod(s.t, s.admin, ns, "web")})
+	}
+	emit := func(reason, note string) {
+		for _, o := range all {
+			o.emit(o.pod, nil, "Normal", reason, "Act", "%s", note)
+		}
+	}
 	for i, e := range podsLife {
 		for range 1 + i%2 {
-			c.emit(pod, nil, "Normal", e[0], "Act", "%s", e[1])
+			emit(e[0], e[1])
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	for range 40 {
-		c.emit(pod, nil, "Normal", "BackOff", "Act", "%s", podsLife[len(podsLife)-1][1])
-		time.Sleep(100 * time.Millisecond)
+	for range int(listedFor.Seconds()) {
+		emit("BackOff", podsLife[len(podsLife)-1][1])
+		time.Sleep(time.Second)
 	}
-	s.result(ns)
-	get, desc = getEvents(s.t, s.admin, ns), describePod(s.t, s.admin, ns, "web")
-	c.stop()
-	return get, desc
+	out := map[string]listing{}
+	for i, o := range all {
+		out[recorderKinds[i]] = listing{getEvents(s.t, s.admin, o.namespace), describePod(s.t, s.admin, o.namespace, "web")}
+	}
+	for _, o := range all {
+		o.stop()
+	}
+	return out
 }

@@ -20,12 +20,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
@@ -123,7 +123,7 @@ func runFirst(dir string) error {
 		return err
 	}
 	return machine.Machine{
-		Dir: dir, Cgroup: n.Name, Name: n.Name, Address: n.address(),
+		Dir: dir, Cgroup: n.Name, Name: n.Name, Address: n.address(), Keep: []string{n.Programs.Root},
 		IP: []string{
 			"link set lo up", "addr add " + n.address() + "/24 dev eth0", "link set eth0 up", "route add default via " + gateway,
 		},

@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -15,10 +16,16 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "rewrite deploy/prometheus-operator/rules.yaml")
+var update = flag.Bool("update", false, "rewrite the rules.yaml of the Prometheus operator")
 
-// rulesFile is the object of the Prometheus operator with the alerts of docs/alerts.
-const rulesFile = "../../deploy/prometheus-operator/rules.yaml"
+// rulesFiles are the objects of the Prometheus operator with alerts of docs/alerts.
+var rulesFiles = []struct {
+	path, name string
+	alerts     []string
+}{
+	{"../../deploy/prometheus-operator/rules.yaml", "pleg-watch", []string{"fleet", "evented-pleg"}},
+	{"../../deploy/agent/prometheus-operator/rules.yaml", "pleg-agent", []string{"agent"}},
+}
 
 const rulesHead = `# SPDX-FileCopyrightText: The Evented PLEG Authors
 # SPDX-License-Identifier: Apache-2.0
@@ -27,7 +34,7 @@ const rulesHead = `# SPDX-FileCopyrightText: The Evented PLEG Authors
 ---
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
-metadata: {name: pleg-watch}
+metadata: {name: %s}
 spec:
   groups:
 `
@@ -38,29 +45,31 @@ func read(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// TestRules compares the operator's rules with the alerts of docs/alerts; with -update it rewrites
+// TestRules compares the operators' rules with the alerts of docs/alerts; with -update it rewrites
 // the rules.
 func TestRules(t *testing.T) {
-	var want strings.Builder
-	want.WriteString(rulesHead)
-	for _, name := range []string{"fleet", "evented-pleg"} {
-		_, groups, ok := strings.Cut(read(t, "../../docs/alerts/"+name+".yaml"), "\ngroups:\n")
-		if !ok {
-			t.Fatalf("%s.yaml has no groups", name)
-		}
-		for line := range strings.Lines(groups) {
-			if line != "\n" {
-				line = "  " + line
+	for _, file := range rulesFiles {
+		var want strings.Builder
+		fmt.Fprintf(&want, rulesHead, file.name)
+		for _, name := range file.alerts {
+			_, groups, ok := strings.Cut(read(t, "../../docs/alerts/"+name+".yaml"), "\ngroups:\n")
+			if !ok {
+				t.Fatalf("%s.yaml has no groups", name)
 			}
-			want.WriteString(line)
+			for line := range strings.Lines(groups) {
+				if line != "\n" {
+					line = "  " + line
+				}
+				want.WriteString(line)
+			}
 		}
-	}
-	if *update {
-		testkit.Check(t, os.WriteFile(rulesFile, []byte(want.String()), 0o644))
-		return
-	}
-	if diff := cmp.Diff(want.String(), read(t, rulesFile)); diff != "" {
-		t.Errorf("%s is out of date; run this test with -update (-want +got):\n%s", rulesFile, diff)
+		if *update {
+			testkit.Check(t, os.WriteFile(file.path, []byte(want.String()), 0o644))
+			continue
+		}
+		if diff := cmp.Diff(want.String(), read(t, file.path)); diff != "" {
+			t.Errorf("%s is out of date; run this test with -update (-want +got):\n%s", file.path, diff)
+		}
 	}
 }
 

@@ -28,23 +28,31 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-const (
-	program    = "pleg-bench"
-	repository = "ghcr.io/evented-pleg/" + program
-)
+// registry holds the images, each by the name of its program.
+const registry = "ghcr.io/evented-pleg/"
 
 // release is what the images of a release share.
 type release struct {
-	version, commit, out string
-	time                 time.Time
+	program, version, commit, out string
+	time                          time.Time
+	// licences are files for /licenses, the program's own and those of the modules in it.
+	licences []string
 }
+
+// name is that of the image, by which a runtime knows it.
+func (r release) name() string { return registry + r.program + ":" + r.version }
 
 func main() {
 	var r release
+	flag.StringVar(&r.program, "program", "pleg-bench", "name of the program")
 	flag.StringVar(&r.version, "version", "", "version of the release")
 	flag.StringVar(&r.commit, "commit", "", "commit of the release")
 	flag.StringVar(&r.out, "out", ".", "folder for the archives")
 	seconds := flag.Int64("time", 0, "Unix time of every file")
+	flag.Func("licence", "file for /licenses; may be repeated", func(file string) error {
+		r.licences = append(r.licences, file)
+		return nil
+	})
 	flag.Parse()
 	r.time = time.Unix(*seconds, 0).UTC()
 	if err := r.write(flag.Args()); err != nil {
@@ -54,7 +62,7 @@ func main() {
 }
 
 func (r release) write(binaries []string) error {
-	tag, err := name.NewTag(repository + ":" + r.version)
+	tag, err := name.NewTag(r.name())
 	if err != nil {
 		return err
 	}
@@ -82,11 +90,25 @@ func (r release) image(file string, platform *v1.Platform) (v1.Image, error) {
 	}
 	var content bytes.Buffer
 	out := tar.NewWriter(&content)
-	if err := r.add(out, program, 0o755, data); err != nil {
+	if err := r.add(out, r.program, 0o755, data); err != nil {
 		return nil, err
 	}
 	if err := r.add(out, "tmp/", 0o1777, nil); err != nil {
 		return nil, err
+	}
+	if len(r.licences) > 0 {
+		if err := r.add(out, "licenses/", 0o755, nil); err != nil {
+			return nil, err
+		}
+	}
+	for _, file := range r.licences {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.add(out, "licenses/"+filepath.Base(file), 0o644, text); err != nil {
+			return nil, err
+		}
 	}
 	if err := out.Close(); err != nil {
 		return nil, err
@@ -110,11 +132,13 @@ func (r release) image(file string, platform *v1.Platform) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, created
+	config.OS = platform.OS
+	config.Architecture = platform.Architecture
+	config.Created = created
 	config.Config = v1.Config{
-		User: "65532:65532", Entrypoint: []string{"/" + program},
+		User: "65532:65532", Entrypoint: []string{"/" + r.program},
 		Labels: map[string]string{
-			"org.opencontainers.image.title":    program,
+			"org.opencontainers.image.title":    r.program,
 			"org.opencontainers.image.version":  r.version,
 			"org.opencontainers.image.revision": r.commit,
 			"org.opencontainers.image.licenses": "Apache-2.0",
@@ -124,7 +148,8 @@ func (r release) image(file string, platform *v1.Platform) (v1.Image, error) {
 	return mutate.ConfigFile(img, config)
 }
 
-// archive writes an OCI layout as a file, for skopeo's oci-archive: and podman load.
+// archive writes an OCI layout as a file, for skopeo's oci-archive:, podman load and ctr images
+// import. The last takes the image's name from containerd's annotation.
 func (r release) archive(index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp("", "image")
 	if err != nil {
@@ -135,11 +160,14 @@ func (r release) archive(index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	ref := map[string]string{"org.opencontainers.image.ref.name": r.version}
+	ref := map[string]string{
+		"org.opencontainers.image.ref.name": r.version,
+		"io.containerd.image.name":          r.name(),
+	}
 	if err := path.AppendIndex(index, layout.WithAnnotations(ref)); err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(r.out, program+"-"+r.version+".oci.tar"))
+	file, err := os.Create(filepath.Join(r.out, r.program+"-"+r.version+".oci.tar"))
 	if err != nil {
 		return err
 	}
@@ -161,7 +189,11 @@ func (r release) archive(index v1.ImageIndex) error {
 // add adds a file. A name with a slash at its end is a folder.
 func (r release) add(out *tar.Writer, name string, mode int64, data []byte) error {
 	err := out.WriteHeader(&tar.Header{
-		Name: name, Mode: mode, Size: int64(len(data)), ModTime: r.time, Format: tar.FormatUSTAR,
+		Name:    name,
+		Mode:    mode,
+		Size:    int64(len(data)),
+		ModTime: r.time,
+		Format:  tar.FormatUSTAR,
 	})
 	if err == nil {
 		_, err = out.Write(data)

@@ -61,9 +61,11 @@ func Run(name string, cmd *exec.Cmd) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	cmd.Stdout, c.stdout = w, r
+	cmd.Stdout = w
+	c.stdout = r
 	if c.Process, err = Spawn(cmd); err != nil {
-		_, _ = r.Close(), w.Close()
+		_ = r.Close()
+		_ = w.Close()
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	_ = w.Close()

@@ -32,6 +32,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // Config is the configuration of [Serve].
@@ -104,15 +105,18 @@ type Report struct {
 }
 
 // states maps the runtime's states to those of a run. Other states mean nothing.
-var states = map[fakeruntime.State]bench.State{
-	fakeruntime.StateCreated:  bench.Created,
-	fakeruntime.StateRunning:  bench.Running,
-	fakeruntime.StateReady:    bench.Running,
-	fakeruntime.StateExited:   bench.Exited,
-	fakeruntime.StateNotReady: bench.Exited,
-	fakeruntime.StateUnknown:  bench.Unknown,
-	fakeruntime.StateRemoved:  bench.Removed,
+var states = map[fakeruntime.State]pleg.Phase{
+	fakeruntime.StateCreated:  pleg.PhaseCreated,
+	fakeruntime.StateRunning:  pleg.PhaseRunning,
+	fakeruntime.StateReady:    pleg.PhaseRunning,
+	fakeruntime.StateExited:   pleg.PhaseExited,
+	fakeruntime.StateNotReady: pleg.PhaseExited,
+	fakeruntime.StateUnknown:  pleg.PhaseUnknown,
+	fakeruntime.StateRemoved:  pleg.PhaseRemoved,
 }
+
+// PhaseOf returns the phase of a state of the fake runtime.
+func PhaseOf(s fakeruntime.State) pleg.Phase { return states[s] }
 
 // receiver answers the calls of [Control].
 type receiver struct{ rt *fakeruntime.Runtime }
@@ -129,9 +133,17 @@ func (r receiver) Report(since uint64, report *Report) error {
 func Changes(rt *fakeruntime.Runtime, since uint64) (changes []bench.Change, next uint64) {
 	history, next := rt.History(since)
 	for _, h := range history {
-		ch := bench.Change{Pod: h.PodUID, ID: h.ContainerID, State: states[h.New], At: bench.Stamp(h.Time), Told: h.Event == fakeruntime.Emitted}
+		ch := bench.Change{
+			Pod:   h.PodUID,
+			ID:    h.ContainerID,
+			Name:  h.ContainerName,
+			State: PhaseOf(h.New),
+			At:    bench.Stamp(h.Time),
+			Told:  h.Event == fakeruntime.Emitted,
+		}
 		if h.ContainerID == "" {
-			ch.ID, ch.Sandbox = h.SandboxID, true
+			ch.ID = h.SandboxID
+			ch.Sandbox = true
 		}
 		changes = append(changes, ch)
 	}

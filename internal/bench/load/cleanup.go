@@ -23,9 +23,9 @@ const removeTimeout = 90 * time.Second
 // settleFor is how long an abandoned call may still take effect.
 const settleFor = 500 * time.Millisecond
 
-// RemoveRun stops and removes every pod with the run's label, and nothing else. It goes on until
-// the runtime shows none, also a moment later, because an abandoned call may still take effect.
-// After some failures it returns why the last pods could not be removed.
+// RemoveRun stops and removes every pod with the run's label and UID, and nothing else. It goes on
+// until the runtime shows none, also a moment later, because an abandoned call may still take
+// effect. After some failures it returns why the last pods could not be removed.
 func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string) error {
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	const tries = 5
@@ -42,7 +42,8 @@ func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string)
 		case n > 0:
 			empty = 0
 		default:
-			if empty++; empty == 2 {
+			empty++
+			if empty == 2 {
 				return nil
 			}
 		}
@@ -60,8 +61,9 @@ func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, run
 	}
 	var tasks errgroup.Group
 	tasks.SetLimit(defaultParallel)
-	remove := func(labels map[string]string, f func() error) {
-		if labels[RunLabel] == runID { // a runtime may ignore filters, and must not cost others their pods
+	// A runtime may ignore filters, and others may have the label.
+	remove := func(run string, f func() error) {
+		if run == runID {
 			found++
 			tasks.Go(f)
 		}
@@ -69,11 +71,11 @@ func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, run
 	present := make(map[string]bool)
 	for _, s := range sandboxes {
 		present[s.GetId()] = true
-		remove(s.GetLabels(), func() error { return removeSandbox(ctx, client, s.GetId()) })
+		remove(runOfSandbox(s), func() error { return removeSandbox(ctx, client, s.GetId()) })
 	}
 	for _, c := range containers {
 		if !present[c.GetPodSandboxId()] { // the runtime has lost the sandbox, as after a full disk
-			remove(c.GetLabels(), func() error { return removeContainer(ctx, client, c.GetId()) })
+			remove(runOfContainer(c), func() error { return removeContainer(ctx, client, c.GetId()) })
 		}
 	}
 	return found, tasks.Wait()

@@ -11,14 +11,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 const (
 	// RunLabel marks every sandbox and container of a load; its value names the run.
 	RunLabel = "evented-pleg.io/bench-run"
-	// logsAnnotation is the LogDirectory of the load of a sandbox, by which others know whether the
-	// process behind the load lives.
-	logsAnnotation = "evented-pleg.io/bench-logs"
 
 	// LabelPodUID and the others are the labels of a kubelet's pods and containers.
 	LabelPodUID        = "io.kubernetes.pod.uid"
@@ -38,7 +36,7 @@ type Fact struct {
 	Pod     string
 	ID      string
 	Sandbox bool
-	State   bench.State
+	State   pleg.Phase
 	// At is a bench.Stamp of when the call returned.
 	At int64
 }
@@ -47,7 +45,7 @@ type Fact struct {
 type Config struct {
 	// Conn is the connection to the runtime.
 	Conn grpc.ClientConnInterface
-	// RunID names the run in RunLabel, and begins the UIDs of pods.
+	// RunID names the run in RunLabel, and begins the UIDs of pods. It has letters and digits alone.
 	RunID string
 	// Namespace is the pods' namespace. Default: one with the RunID in it.
 	Namespace string
@@ -90,8 +88,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Parallel, c.UnderWay = cmp.Or(c.Parallel, defaultParallel), cmp.Or(c.UnderWay, defaultUnderWay)
-	c.CallTimeout, c.JobLife = cmp.Or(c.CallTimeout, defaultCallTimeout), cmp.Or(c.JobLife, 200*time.Millisecond)
+	c.Parallel = cmp.Or(c.Parallel, defaultParallel)
+	c.UnderWay = cmp.Or(c.UnderWay, defaultUnderWay)
+	c.CallTimeout = cmp.Or(c.CallTimeout, defaultCallTimeout)
+	c.JobLife = cmp.Or(c.JobLife, 200*time.Millisecond)
 	c.Namespace = cmp.Or(c.Namespace, "pleg-bench-"+c.RunID)
 	if len(c.Args) == 0 {
 		c.Args = []string{"sleep", "{life}"}

@@ -41,6 +41,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // Driver drives a load, see [New].
@@ -85,7 +87,8 @@ func (d *Driver) Stats() Stats {
 	d.counting.Lock()
 	defer d.counting.Unlock()
 	s := d.stats
-	s.Errors, s.FirstErrors = maps.Clone(s.Errors), maps.Clone(s.FirstErrors)
+	s.Errors = maps.Clone(s.Errors)
+	s.FirstErrors = maps.Clone(s.FirstErrors)
 	s.Calls = s.Calls[:len(s.Calls):len(s.Calls)]
 	return s
 }
@@ -126,7 +129,7 @@ func (d *Driver) Setup(ctx context.Context) error {
 func (d *Driver) Refill(ctx context.Context) error {
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.SetLimit(d.config.Parallel)
-	for _, p := range d.claimBroken() {
+	for _, p := range d.claimBroken(false) {
 		tasks.Go(func() error {
 			err := try(ctx, func() error { return d.do(ctx, repair, p, 0, 0) })
 			d.release(p, repair, err)
@@ -159,7 +162,7 @@ func Images(ctx context.Context, conn grpc.ClientConnInterface) string {
 	var names []string
 	for _, image := range answer.GetImages() {
 		if tags := image.GetRepoTags(); len(tags) > 0 && len(names) < most {
-			names = append(names, tags[0])
+			names = append(names, printable.Text(tags[0]))
 		}
 	}
 	if len(names) == 0 {
@@ -210,7 +213,7 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 		})
 	}
 	for begun, next := time.Now(), time.Now(); ctx.Err() == nil && !d.finished() && time.Since(begun) < long; {
-		for _, p := range d.claimBroken() {
+		for _, p := range d.claimBroken(true) {
 			start(repair, p, 0, 0)
 		}
 		d.mu.Lock()
@@ -270,13 +273,15 @@ func (d *Driver) claim() (a action, p *pod, slot int, life time.Duration) {
 	return 0, nil, 0, 0
 }
 
-// claimBroken takes every idle broken pod.
-func (d *Driver) claimBroken() []*pod {
+// claimBroken takes every idle broken pod, or only those whose repair is due.
+func (d *Driver) claimBroken(due bool) []*pod {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var broken []*pod
+	now := time.Now()
 	for _, p := range d.pods {
-		if p.broken && !p.busy && p.jobs == 0 {
+		waits := due && now.Before(p.retry)
+		if p.broken && !p.busy && p.jobs == 0 && !waits {
 			p.busy = true
 			broken = append(broken, p)
 		}
@@ -290,6 +295,14 @@ func (d *Driver) release(p *pod, a action, err error) {
 	defer d.mu.Unlock()
 	d.leave(p, a)
 	p.broken = err != nil || p.broken && a == runJob
+	switch {
+	case err == nil:
+		p.failures = 0
+	case a == repair:
+		const first, most = 50 * time.Millisecond, time.Second
+		p.retry = time.Now().Add(min(first<<min(p.failures, 10), most))
+		p.failures++
+	}
 	d.count(func(s *Stats) {
 		if err != nil {
 			s.Broken++
@@ -372,7 +385,7 @@ func (d *Driver) replaceSlot(ctx context.Context, p *pod, slot int) error {
 		if _, err := invoke(ctx, d, p, "StopContainer", d.client.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
 			return err
 		}
-		d.fact(ctx, p, id, false, bench.Exited)
+		d.fact(ctx, p, id, false, pleg.PhaseExited)
 		if err := d.removeContainer(ctx, p, id); err != nil {
 			return err
 		}
@@ -394,7 +407,7 @@ func (d *Driver) job(ctx context.Context, p *pod, life time.Duration) error {
 	if err := d.awaitExit(ctx, id); err != nil {
 		return fmt.Errorf("load: job %s of pod %s: %w", id, p.uid, err)
 	}
-	d.fact(ctx, p, id, false, bench.Exited)
+	d.fact(ctx, p, id, false, pleg.PhaseExited)
 	return d.removeContainer(ctx, p, id)
 }
 
@@ -465,15 +478,17 @@ func invoke[Q, A any](
 			d.count(func(s *Stats) { s.Calls = append(s.Calls, Call{At: bench.Stamp(start), Took: time.Since(start)}) })
 			return answer, nil
 		}
-		says := status.Convert(err).Message()
+		says := printable.Text(status.Convert(err).Message())
 		if err = fmt.Errorf("load: %s of pod %s: %w", method, p.uid, err); ctx.Err() != nil {
 			return answer, err
 		}
 		d.count(func(s *Stats) {
 			if s.Errors == nil {
-				s.Errors, s.FirstErrors = make(map[string]int), make(map[string]string)
+				s.Errors = make(map[string]int)
+				s.FirstErrors = make(map[string]string)
 			}
-			if s.Errors[method]++; s.Errors[method] == 1 {
+			s.Errors[method]++
+			if s.Errors[method] == 1 {
 				s.FirstErrors[method] = says
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,8 +60,8 @@ func newDriver(t *testing.T, conn *grpc.ClientConn, change func(*load.Config)) (
 }
 
 // states is the last state of each ID in the runtime's truth; absent IDs are gone.
-func states(pods []bench.Pod) map[string]bench.State {
-	m := make(map[string]bench.State)
+func states(pods []bench.Pod) map[string]pleg.Phase {
+	m := make(map[string]pleg.Phase)
 	for _, p := range pods {
 		for _, i := range p.Items {
 			m[i.ID] = i.State
@@ -89,7 +90,7 @@ func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
 	}
 	for id, f := range last {
 		state, ok := shown[id]
-		if f.State == bench.Removed && ok || f.State != bench.Removed && state != f.State {
+		if f.State == pleg.PhaseRemoved && ok || f.State != pleg.PhaseRemoved && state != f.State {
 			t.Errorf("%s: the last fact is %s, the runtime shows %q", id, f.State, state)
 		}
 		delete(shown, id)

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // logSuffix ends the name of every container's log file.
@@ -21,8 +22,8 @@ const logSuffix = ".log"
 // longLife is the life of a container meant to stay until stopped.
 const longLife = 24 * time.Hour
 
-// pod is a place for a pod, replaced now and then. The driver's mutex owns busy, broken and jobs;
-// the rest belongs to the goroutine that has set busy.
+// pod is a place for a pod, replaced now and then. The driver's mutex owns busy, broken, jobs,
+// failures and retry; the rest belongs to the goroutine that has set busy.
 type pod struct {
 	index int
 	// busy: an action that needs the pod for itself is under way.
@@ -31,6 +32,9 @@ type pod struct {
 	broken bool
 	// jobs are the short jobs under way in the pod.
 	jobs int
+	// failures counts the repairs that failed one after another; retry is when the next one is due.
+	failures int
+	retry    time.Time
 
 	generation int
 	uid        string
@@ -42,7 +46,10 @@ type pod struct {
 
 func (d *Driver) labels(p *pod) map[string]string {
 	return map[string]string{
-		RunLabel: d.config.RunID, LabelPodUID: p.uid, LabelPodName: p.config.Metadata.Name, LabelPodNamespace: d.config.Namespace,
+		RunLabel:          d.config.RunID,
+		LabelPodUID:       p.uid,
+		LabelPodName:      p.config.Metadata.Name,
+		LabelPodNamespace: d.config.Namespace,
 	}
 }
 
@@ -55,23 +62,37 @@ func (d *Driver) namespaces() *runtimeapi.NamespaceOption {
 }
 
 // fact reports the effect of a call, with OnChange at the runtime's time of the change.
-func (d *Driver) fact(ctx context.Context, p *pod, id string, sandbox bool, state bench.State) {
+func (d *Driver) fact(ctx context.Context, p *pod, id string, sandbox bool, state pleg.Phase) {
 	now := bench.Now()
-	d.config.OnFact(Fact{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: now})
+	d.config.OnFact(Fact{
+		Pod:     p.uid,
+		ID:      id,
+		Sandbox: sandbox,
+		State:   state,
+		At:      now,
+	})
 	d.count(func(s *Stats) { s.Changes++ })
 	if d.config.OnChange == nil {
 		return
 	}
-	change := bench.Change{Pod: p.uid, ID: id, Sandbox: sandbox, State: state, At: now, Inexact: true}
-	if !sandbox && (state == bench.Running || state == bench.Exited) {
+	change := bench.Change{
+		Pod:     p.uid,
+		ID:      id,
+		Sandbox: sandbox,
+		State:   state,
+		At:      now,
+		Inexact: true,
+	}
+	if !sandbox && (state == pleg.PhaseRunning || state == pleg.PhaseExited) {
 		_ = d.ask(ctx, func(ctx context.Context) error {
 			answer, err := d.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 			at := answer.GetStatus().GetStartedAt()
-			if state == bench.Exited {
+			if state == pleg.PhaseExited {
 				at = answer.GetStatus().GetFinishedAt()
 			}
 			if err == nil && at > 0 {
-				change.At, change.Inexact = at, false
+				change.At = at
+				change.Inexact = false
 			}
 			return err
 		})
@@ -82,7 +103,7 @@ func (d *Driver) fact(ctx context.Context, p *pod, id string, sandbox bool, stat
 // makePod makes the next pod of a place with all its containers.
 func (d *Driver) makePod(ctx context.Context, p *pod) error {
 	p.generation++
-	p.uid = fmt.Sprintf("%s-%04d-%06d", d.config.RunID, p.index, p.generation) // never reused
+	p.uid = uidOf(d.config.RunID, p.index, p.generation)
 	p.attempts = 0
 	p.slots = make([]string, d.config.Containers)
 	p.config = &runtimeapi.PodSandboxConfig{
@@ -92,7 +113,6 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 		},
 		// Containers of all pods share the folder: their log paths differ.
 		LogDirectory: d.config.LogDirectory,
-		Annotations:  map[string]string{logsAnnotation: d.config.LogDirectory},
 	}
 	p.config.Labels = d.labels(p)
 	answer, err := invoke(ctx, d, p, "RunPodSandbox", d.client.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: p.config})
@@ -100,7 +120,7 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 		return err
 	}
 	p.sandbox = answer.GetPodSandboxId()
-	d.fact(ctx, p, p.sandbox, true, bench.Running)
+	d.fact(ctx, p, p.sandbox, true, pleg.PhaseRunning)
 	for slot := range p.slots {
 		if err := d.fillSlot(ctx, p, slot); err != nil {
 			return err
@@ -114,7 +134,7 @@ func (d *Driver) removePod(ctx context.Context, p *pod) error {
 	if p.sandbox == "" {
 		return nil
 	}
-	told := func(state bench.State) {
+	told := func(state pleg.Phase) {
 		for _, id := range p.slots {
 			if id != "" {
 				d.fact(ctx, p, id, false, state)
@@ -124,7 +144,7 @@ func (d *Driver) removePod(ctx context.Context, p *pod) error {
 	}
 	_, err := invoke(ctx, d, p, "StopPodSandbox", d.client.StopPodSandbox, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox})
 	if err == nil {
-		told(bench.Exited)
+		told(pleg.PhaseExited)
 	}
 	if err == nil || gone(err) {
 		_, err = invoke(ctx, d, p, "RemovePodSandbox", d.client.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox})
@@ -132,8 +152,9 @@ func (d *Driver) removePod(ctx context.Context, p *pod) error {
 	if err != nil && !gone(err) {
 		return err
 	}
-	told(bench.Removed)
-	p.sandbox, p.slots = "", nil
+	told(pleg.PhaseRemoved)
+	p.sandbox = ""
+	p.slots = nil
 	return nil
 }
 
@@ -164,10 +185,8 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
 		Image:    &runtimeapi.ImageSpec{Image: d.config.Image, UserSpecifiedImage: d.config.Image}, // CRI-O checks signatures by the latter
 		Labels:   labels,
-		// Those of the sandbox, which a runtime may lose.
-		Annotations: p.config.GetAnnotations(),
-		LogPath:     fmt.Sprintf("%s_%s_%d%s", p.uid, name, attempt, logSuffix),
-		Linux:       &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: d.namespaces()}},
+		LogPath:  fmt.Sprintf("%s_%s_%d%s", p.uid, name, attempt, logSuffix),
+		Linux:    &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: d.namespaces()}},
 	}
 	for _, arg := range d.config.Args {
 		config.Args = append(config.Args, strings.ReplaceAll(arg, "{life}", strconv.FormatFloat(life.Seconds(), 'f', -1, 64)+"s"))
@@ -179,11 +198,11 @@ func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attemp
 	}
 	id := answer.GetContainerId()
 	created(id)
-	d.fact(ctx, p, id, false, bench.Created)
+	d.fact(ctx, p, id, false, pleg.PhaseCreated)
 	if _, err := invoke(ctx, d, p, "StartContainer", d.client.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
 		return "", err
 	}
-	d.fact(ctx, p, id, false, bench.Running)
+	d.fact(ctx, p, id, false, pleg.PhaseRunning)
 	return id, nil
 }
 
@@ -192,6 +211,6 @@ func (d *Driver) removeContainer(ctx context.Context, p *pod, id string) error {
 	if _, err := invoke(ctx, d, p, "RemoveContainer", d.client.RemoveContainer, &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 		return err
 	}
-	d.fact(ctx, p, id, false, bench.Removed)
+	d.fact(ctx, p, id, false, pleg.PhaseRemoved)
 	return nil
 }

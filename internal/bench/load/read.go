@@ -4,7 +4,6 @@
 package load
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // maxMessage lets a runtime without streaming lists send 100,000 containers in a message.
@@ -25,7 +25,12 @@ const maxMessage = 1 << 30
 // Connect returns a connection to the runtime's socket. It finds a restarted runtime within a
 // fraction of a second, where grpc's default could wait for two minutes.
 func Connect(socket string) (*grpc.ClientConn, error) {
-	quick := backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.1, MaxDelay: 200 * time.Millisecond}
+	quick := backoff.Config{
+		BaseDelay:  20 * time.Millisecond,
+		Multiplier: 1.5,
+		Jitter:     0.1,
+		MaxDelay:   200 * time.Millisecond,
+	}
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 2 * time.Second}))
@@ -57,7 +62,12 @@ func list(ctx context.Context, client runtimeapi.RuntimeServiceClient, label, va
 func FactsOf(ctx context.Context, conn grpc.ClientConnInterface, uid string) (facts []Fact, err error) {
 	sandboxes, containers, err := list(ctx, runtimeapi.NewRuntimeServiceClient(conn), LabelPodUID, uid)
 	for _, s := range sandboxes {
-		facts = append(facts, Fact{Pod: uid, ID: s.GetId(), Sandbox: true, State: StateOfSandbox(s.GetState())})
+		facts = append(facts, Fact{
+			Pod:     uid,
+			ID:      s.GetId(),
+			Sandbox: true,
+			State:   StateOfSandbox(s.GetState()),
+		})
 	}
 	for _, c := range containers {
 		facts = append(facts, Fact{Pod: uid, ID: c.GetId(), State: StateOf(c.GetState())})
@@ -82,7 +92,7 @@ func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value strin
 		podOf[s.GetId()] = uid
 		state := StateOfSandbox(s.GetState())
 		r.add(uid, nil, bench.Item{ID: s.GetId(), Sandbox: true, State: state})
-		if state == bench.Running {
+		if state == pleg.PhaseRunning {
 			tasks.Go(func() error { return r.readIPs(ctx, uid, s.GetId()) })
 		}
 	}
@@ -147,21 +157,21 @@ func (r *reader) readIPs(ctx context.Context, uid, id string) error {
 	return nil
 }
 
-var states = map[runtimeapi.ContainerState]bench.State{
-	runtimeapi.ContainerState_CONTAINER_CREATED: bench.Created,
-	runtimeapi.ContainerState_CONTAINER_RUNNING: bench.Running,
-	runtimeapi.ContainerState_CONTAINER_EXITED:  bench.Exited,
+var states = map[runtimeapi.ContainerState]pleg.Phase{
+	runtimeapi.ContainerState_CONTAINER_CREATED: pleg.PhaseCreated,
+	runtimeapi.ContainerState_CONTAINER_RUNNING: pleg.PhaseRunning,
+	runtimeapi.ContainerState_CONTAINER_EXITED:  pleg.PhaseExited,
 }
 
-// StateOf returns the state of a container by the runtime's state.
-func StateOf(s runtimeapi.ContainerState) bench.State { return cmp.Or(states[s], bench.Unknown) }
+// StateOf returns the phase of a container by the runtime's state.
+func StateOf(s runtimeapi.ContainerState) pleg.Phase { return states[s] }
 
 // StateOfSandbox says the same of a sandbox.
-func StateOfSandbox(s runtimeapi.PodSandboxState) bench.State {
+func StateOfSandbox(s runtimeapi.PodSandboxState) pleg.Phase {
 	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
-		return bench.Running
+		return pleg.PhaseRunning
 	}
-	return bench.Exited
+	return pleg.PhaseExited
 }
 
 func (r *reader) readContainer(ctx context.Context, uid, id string) error {
@@ -174,8 +184,13 @@ func (r *reader) readContainer(ctx context.Context, uid, id string) error {
 	}
 	s := answer.GetStatus()
 	r.add(uid, nil, bench.Item{
-		ID: id, State: StateOf(s.GetState()), Name: s.GetMetadata().GetName(),
-		ExitCode: s.GetExitCode(), Reason: s.GetReason(), StartedAt: s.GetStartedAt(), FinishedAt: s.GetFinishedAt(),
+		ID:         id,
+		State:      StateOf(s.GetState()),
+		Name:       s.GetMetadata().GetName(),
+		ExitCode:   s.GetExitCode(),
+		Reason:     s.GetReason(),
+		StartedAt:  s.GetStartedAt(),
+		FinishedAt: s.GetFinishedAt(),
 	})
 	return nil
 }

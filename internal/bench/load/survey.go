@@ -5,17 +5,21 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // Survey is the content of a runtime, for a load about to begin.
 type Survey struct {
 	// Strangers are the sorted names (namespace/pod) of sandboxes with a Kubernetes pod's UID that
-	// no load made. An agent such as a kubelet manages them.
+	// no load made, whatever their labels are. An agent such as a kubelet manages them.
 	Strangers []string
 	// Runs are the loads with sandboxes, in the order of their IDs.
 	Runs []Remains
@@ -27,8 +31,35 @@ type Remains struct {
 	Sandboxes int
 	// Owner is the state of the process that made the sandboxes.
 	Owner Owner
-	// logs is the load's LogDirectory, empty if the sandboxes do not say.
-	logs string
+}
+
+// runForm is the form of a run's ID, uidForm that of the UID of a load's pod: the run's ID, and two
+// numbers.
+var (
+	runForm = regexp.MustCompile(`^[a-z0-9]{1,32}$`)
+	uidForm = regexp.MustCompile(`^([a-z0-9]{1,32})-[0-9]{4,9}-[0-9]{6,9}$`)
+)
+
+// uidOf is the UID of a pod, which is never reused.
+func uidOf(runID string, place, generation int) string {
+	return fmt.Sprintf("%s-%04d-%06d", runID, place, generation)
+}
+
+// runOf returns the run that made something with a label and a pod's UID; empty if no load made it.
+// A kubelet gives a sandbox the labels that a tenant writes, and the API server's UID.
+func runOf(label, uid string) string {
+	if parts := uidForm.FindStringSubmatch(uid); parts != nil && parts[1] == label {
+		return label
+	}
+	return ""
+}
+
+func runOfSandbox(s *runtimeapi.PodSandbox) string {
+	return runOf(s.GetLabels()[RunLabel], s.GetMetadata().GetUid())
+}
+
+func runOfContainer(c *runtimeapi.Container) string {
+	return runOf(c.GetLabels()[RunLabel], c.GetLabels()[LabelPodUID])
 }
 
 // Look lists the content of a runtime and tells who made it.
@@ -39,27 +70,25 @@ func Look(ctx context.Context, conn grpc.ClientConnInterface) (Survey, error) {
 	}
 	var s Survey
 	runs := make(map[string]*Remains)
-	// enter returns the leftovers of the run with the labels, nil for what no load made.
-	enter := func(labels, annotations map[string]string) *Remains {
-		id := labels[RunLabel]
-		if id != "" && runs[id] == nil {
-			runs[id] = &Remains{RunID: id, logs: annotations[logsAnnotation]}
-			if isLogs(runs[id].logs) {
-				runs[id].Owner = ownerOf(runs[id].logs)
-			}
+	// enter returns the leftovers of a run.
+	enter := func(id string) *Remains {
+		if runs[id] == nil {
+			runs[id] = &Remains{RunID: id, Owner: ownerOf(id)}
 		}
 		return runs[id]
 	}
 	for _, item := range sandboxes {
-		if r := enter(item.GetLabels(), item.GetAnnotations()); r != nil {
-			r.Sandboxes++
+		if id := runOfSandbox(item); id != "" {
+			enter(id).Sandboxes++
 		} else if item.GetLabels()[LabelPodUID] != "" {
-			s.Strangers = append(s.Strangers, item.GetMetadata().GetNamespace()+"/"+item.GetMetadata().GetName())
+			s.Strangers = append(s.Strangers, printable.Text(item.GetMetadata().GetNamespace()+"/"+item.GetMetadata().GetName()))
 		}
 	}
 	slices.Sort(s.Strangers)
 	for _, item := range containers {
-		enter(item.GetLabels(), item.GetAnnotations()) // whose sandboxes may be lost
+		if id := runOfContainer(item); id != "" { // whose sandbox may be lost
+			enter(id)
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(runs)) {
 		s.Runs = append(s.Runs, *runs[id])
@@ -67,11 +96,11 @@ func Look(ctx context.Context, conn grpc.ClientConnInterface) (Survey, error) {
 	return s, nil
 }
 
-// Remove removes the leftovers of the load: its sandboxes with their containers, then its logs, by
-// which others know the owner.
+// Remove removes the leftovers of the load: its sandboxes with their containers, then the folder
+// that the load itself has recorded, by which others know the owner.
 func (r Remains) Remove(ctx context.Context, conn grpc.ClientConnInterface) error {
 	if err := RemoveRun(ctx, conn, r.RunID); err != nil {
 		return err
 	}
-	return removeLogs(r.logs)
+	return removeFolderOf(r.RunID)
 }

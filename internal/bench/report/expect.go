@@ -27,23 +27,49 @@ type Expectation struct {
 var expectationForm = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\s*(<=|>=|<|>|=)\s*(.+)$`)
 
 // ParseExpectations reads bounds on results of the kind of blank, which has all its optional parts,
-// and reports every bad bound. A bound is the path of a number in the result's JSON, in which
-// _seconds and _bytes may be left out, a comparison, and a number, a duration (5ms) or a size
-// (64MiB); or the path of a text, =, and the text.
-func ParseExpectations(texts []string, blank any) ([]Expectation, error) {
+// and reports every bad bound, also those on what the options cannot measure. A bound is the path
+// of a number in the result's JSON, in which _seconds and _bytes may be left out, a comparison, and
+// a number, a duration (5ms) or a size (64MiB); or the path of a text, =, and the text.
+func ParseExpectations(texts []string, blank any, without Without) ([]Expectation, error) {
 	var list []Expectation
 	var errs []error
 	for _, text := range texts {
 		e, err := parseExpectation(text, blank)
-		list, errs = append(list, e), append(errs, err)
+		if err == nil {
+			err = without.refuse(e)
+		}
+		list = append(list, e)
+		errs = append(errs, err)
 	}
 	return list, errors.Join(errs...)
+}
+
+// Without is why options do not measure parts of a result, by the path of the part.
+type Without map[string]string
+
+// Add adds paths with a common reason.
+func (w Without) Add(why string, paths ...string) {
+	for _, path := range paths {
+		w[path] = why
+	}
+}
+
+// refuse returns why the bound cannot be kept, nil if it can.
+func (w Without) refuse(e Expectation) error {
+	for path, why := range w {
+		if e.found == path || strings.HasPrefix(e.found, path+".") {
+			return fmt.Errorf("--expect %q: with these options %s is not measured: %s", e.text, e.path, why)
+		}
+	}
+	return nil
 }
 
 // BlankRun is a run's result with all its optional parts, for [ParseExpectations].
 func BlankRun() *bench.Result {
 	blank := new(bench.Result)
-	blank.Comparison, blank.Cost.RuntimeCPUSeconds, blank.Events.RuntimeEmitted = new(bench.ComparisonResult), new(float64), new(int)
+	blank.Comparison = new(bench.ComparisonResult)
+	blank.Cost.RuntimeCPUSeconds = new(float64)
+	blank.Events.RuntimeEmitted = new(int)
 	blank.Outage = new(bench.OutageResult)
 	return blank
 }
@@ -134,7 +160,8 @@ func (e *Expectation) value(result any) (any, error) {
 		empty = empty || fields["count"] == 0. && part != "count" // quantiles of nothing
 		found := false
 		for _, name := range []string{part, part + "_seconds", part + "_bytes"} {
-			if at, found = fields[name]; found {
+			at, found = fields[name]
+			if found {
 				e.found = strings.TrimPrefix(e.found+"."+name, ".")
 				break
 			}
@@ -191,7 +218,13 @@ func (e Expectation) Check(result bench.Finding) error {
 		return nil
 	}
 	v := found.(float64) // value returns nothing else
-	kept := map[string]bool{"<": v < e.bound, "<=": v <= e.bound, ">": v > e.bound, ">=": v >= e.bound, "=": v == e.bound}[e.op]
+	kept := map[string]bool{
+		"<":  v < e.bound,
+		"<=": v <= e.bound,
+		">":  v > e.bound,
+		">=": v >= e.bound,
+		"=":  v == e.bound,
+	}[e.op]
 	if !kept {
 		return fmt.Errorf("expected %s, it is %s", e.text, e.show(v))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 var (
@@ -42,9 +43,15 @@ type page struct {
 
 // page returns the page of a finding.
 func (s *Saved) page() page {
-	p := page{Document: s.Result.Document(), Command: strings.Join(s.Command, " "), Began: s.Began, Timeline: s.Timeline}
+	p := page{
+		Document: s.Result.Document().Printable(),
+		Command:  printable.Text(strings.Join(s.Command, " ")),
+		Began:    s.Began,
+		Timeline: s.Timeline,
+	}
 	if len(s.Failures) > 0 {
-		p.Tone, p.Notes = bench.Bad, slices.Concat(p.Notes, s.Failures)
+		p.Tone = bench.Bad
+		p.Notes = slices.Concat(p.Notes, printable.Texts(s.Failures))
 		p.Verdict = strings.TrimSpace(p.Verdict + " Not every expectation was kept.")
 	}
 	return p

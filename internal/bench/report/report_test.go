@@ -50,7 +50,7 @@ func timeline() []bench.Series {
 
 func save(t *testing.T, found bench.Finding, expect ...string) (s Saved, read func(name string) string) {
 	t.Helper()
-	bounds := testkit.Must(ParseExpectations(expect, BlankRun()))(t)
+	bounds := testkit.Must(ParseExpectations(expect, BlankRun(), nil))(t)
 	s = Saved{
 		Kind: "run", Began: time.Unix(1_700_000_000, 0), Command: []string{"pleg-bench", "</script><b>"}, Result: found, Timeline: timeline(),
 		Setup: map[string]string{"rate": "100", "fault": "[drop=0.1 cut=1]"},
@@ -128,7 +128,7 @@ func TestExpectations(t *testing.T) {
 		// What was not measured keeps no bound.
 		"freshness.p99<1s": false, "freshness.stale_reads=0": false, "event_latency.max<1s": false, "events.unseen=0": false,
 	} {
-		list, err := ParseExpectations([]string{text}, BlankRun())
+		list, err := ParseExpectations([]string{text}, BlankRun(), nil)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -140,19 +140,19 @@ func TestExpectations(t *testing.T) {
 	for _, text := range []string{"events.missed=0", "pleg.overruled=0"} {
 		polled := result()
 		polled.PLEG.State = "Unsupported"
-		if list, err := ParseExpectations([]string{text}, BlankRun()); err != nil || list[0].Check(polled) == nil {
+		if list, err := ParseExpectations([]string{text}, BlankRun(), nil); err != nil || list[0].Check(polled) == nil {
 			t.Errorf("%s is kept where there is no stream (%v)", text, err)
 		}
 	}
 	for _, text := range []string{"late=0", "knee_rate>=0", "missed=0"} {
 		nothing := &bench.StressResult{CheckedPods: 1}
 		nothing.Judge(true)
-		if list, err := ParseExpectations([]string{text}, new(bench.StressResult)); err != nil || list[0].Check(nothing) == nil {
+		if list, err := ParseExpectations([]string{text}, new(bench.StressResult), nil); err != nil || list[0].Check(nothing) == nil {
 			t.Errorf("%s is kept by a stress test without events (%v)", text, err)
 		}
 	}
 	for _, bad := range []string{"", "latency", "latency<", "<5", "latency<5ms", "cost.rpcs=0", "latency.p98<5ms", "nothing.p99<5ms", "latency.p99<5 parsecs", "latency.p99!5", "pleg.state<5", "runtime.name>=x"} {
-		if _, err := ParseExpectations([]string{bad}, BlankRun()); err == nil || !strings.Contains(err.Error(), "--expect") {
+		if _, err := ParseExpectations([]string{bad}, BlankRun(), nil); err == nil || !strings.Contains(err.Error(), "--expect") {
 			t.Errorf("%q is taken for a bound: %v", bad, err)
 		}
 	}

@@ -21,7 +21,7 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // Schema names the form of result.json. It changes when a field changes its meaning or goes.
@@ -43,14 +44,18 @@ const BenchmarksFile = "benchstat.txt"
 
 // Saved is a stored finding.
 type Saved struct {
+	// Schema is pleg-bench/report/v2.
 	Schema string `json:"schema"`
-	// Kind is the command: run, stress or watch.
-	Kind  string    `json:"kind"`
+	// Kind is the command: run, stress, watch, doctor, fleet verdict or fleet run.
+	Kind string `json:"kind"`
+	// Began is the begin of the work.
 	Began time.Time `json:"began"`
-	// Command is the command line, Setup every option with influence on the finding.
-	Command []string          `json:"command"`
-	Setup   map[string]string `json:"setup"`
-	Result  bench.Finding     `json:"result"`
+	// Command is the command line.
+	Command []string `json:"command"`
+	// Setup is every option with influence on the finding.
+	Setup map[string]string `json:"setup"`
+	// Result is the command's JSON.
+	Result bench.Finding `json:"result"`
 	// Timeline holds the measurements over time.
 	Timeline []bench.Series `json:"timeline"`
 	// Failures are the broken expectations.
@@ -63,12 +68,11 @@ func (s *Saved) Expect(bounds []Expectation) { s.Failures = failures(bounds, s.R
 // Write writes result.json, benchstat.txt and report.html into the folder, and makes the folder if
 // needed: all files whole, or none.
 func (s *Saved) Write(dir string) error {
-	s.Schema, s.Began = Schema, s.Began.UTC()
+	s.Schema = Schema
+	s.Began = s.Began.UTC()
 	return files{
 		"result.json": func(w io.Writer) error {
-			encoder := json.NewEncoder(w)
-			encoder.SetIndent("", " ")
-			return encoder.Encode(s)
+			return printable.WriteJSON(w, s, " ")
 		},
 		BenchmarksFile: s.writeBenchmarks,
 		pageFile:       s.page().Write,
@@ -79,13 +83,13 @@ func (s *Saved) Write(dir string) error {
 func (s *Saved) writeBenchmarks(w io.Writer) error {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(s.Setup)) {
-		fmt.Fprintf(&b, "%s: %s\n", key, strings.Join(strings.Fields(s.Setup[key]), " "))
+		fmt.Fprintf(&b, "%s: %s\n", key, printable.Text(strings.Join(strings.Fields(s.Setup[key]), " ")))
 	}
-	if verdict, _, _ := strings.Cut(s.Result.Document().Verdict, ":"); verdict != "" {
+	if verdict, _, _ := strings.Cut(s.Result.Document().Printable().Verdict, ":"); verdict != "" {
 		fmt.Fprintf(&b, "verdict: %s\n", verdict) // benchstat keeps runs of other verdicts apart
 	}
 	for _, line := range s.Result.Benchmarks() {
-		fmt.Fprintf(&b, "Benchmark%s 1", line.Name)
+		fmt.Fprintf(&b, "Benchmark%s 1", printable.Text(line.Name))
 		for _, f := range line.Figures {
 			fmt.Fprintf(&b, " %g %s", f.Value, f.Unit)
 		}
@@ -98,33 +102,48 @@ func (s *Saved) writeBenchmarks(w io.Writer) error {
 // files are the content of a folder, by name, each with its writer.
 type files map[string]func(io.Writer) error
 
-// write writes all files or none: a full disk leaves the files of before.
+// write writes all files or none: a full disk leaves the files of before. Nothing is written
+// through a link that somebody has put into the folder.
 func (f files) write(dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	temporary := func(name string) string { return filepath.Join(dir, "."+name+".tmp") }
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	defer root.Close()
 	names := slices.Sorted(maps.Keys(f))
+	temporary := make(map[string]string)
 	defer func() {
-		for _, name := range names {
-			if e := os.Remove(temporary(name)); err == nil && !errors.Is(e, os.ErrNotExist) {
-				err = e
-			}
+		for _, name := range temporary {
+			_ = root.Remove(name) // not there after a rename
 		}
 	}()
 	for _, name := range names {
 		var b bytes.Buffer
 		if err = f[name](&b); err == nil {
-			err = os.WriteFile(temporary(name), b.Bytes(), 0o644)
+			temporary[name] = "." + name + "." + rand.Text()
+			err = writeNew(root, temporary[name], b.Bytes())
 		}
 		if err != nil {
 			return fmt.Errorf("--out: write %s: %w", filepath.Join(dir, name), err)
 		}
 	}
 	for _, name := range names {
-		if err := os.Rename(temporary(name), filepath.Join(dir, name)); err != nil {
+		if err := root.Rename(temporary[name], name); err != nil { // in place of a link, not through it
 			return fmt.Errorf("--out: %w", err)
 		}
 	}
 	return nil
+}
+
+// writeNew writes a file that must not be there.
+func writeNew(root *os.Root, name string, content []byte) error {
+	file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Close())
 }

@@ -88,7 +88,8 @@ func (f *fake) collect(ctx context.Context, enter func([]bench.Change)) error {
 	}
 	enter(r.Changes)
 	r.Changes = nil
-	f.last, f.lost = r, f.lost+r.Dropped
+	f.last = r
+	f.lost += r.Dropped
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -97,7 +98,8 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	}
 	result.Load.AchievedRate = float64(result.Load.Changes) / time.Duration(end-begin).Seconds()
 	if result.Load.Errors == nil {
-		result.Load.Errors, result.Load.FirstErrors = map[string]int{}, map[string]string{}
+		result.Load.Errors = map[string]int{}
+		result.Load.FirstErrors = map[string]string{}
 	}
 	inWindow := func(at int64) bool { return at >= begin && at <= end }
 	wanted := func(at int64) bool { return !r.outage.during(at) }
@@ -107,7 +109,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	}
 	if r.options.WantTimeline {
 		for _, s := range r.sides {
-			result.Series = append(result.Series, s.series(begin, inWindow))
+			result.Series = append(result.Series, s.changes(begin, inWindow))
 		}
 	}
 	result.ComparisonResult = sides[0]
@@ -132,7 +134,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 // runtime names the runtime.
 func (r *runner) runtime() bench.RuntimeResult {
 	hello := r.sides[0].hello
-	named := bench.RuntimeResult{Name: hello.RuntimeName, Version: hello.RuntimeVersion, Endpoint: "unix://" + r.socket}
+	named := bench.RuntimeResult{Name: printable.Text(hello.RuntimeName), Version: printable.Text(hello.RuntimeVersion), Endpoint: "unix://" + r.socket}
 	if r.fake != nil {
 		named.Profile = r.options.Profile
 	}

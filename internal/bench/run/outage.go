@@ -68,7 +68,10 @@ func (o *outage) result(begin int64, s *side) *bench.OutageResult {
 		return time.Duration(t - o.at).Seconds()
 	}
 	return &bench.OutageResult{
-		AtSeconds: time.Duration(o.at - begin).Seconds(), DownSeconds: since(o.up), ReconnectedSeconds: since(o.reconnected),
-		RelistedSeconds: since(o.relisted), Latency: bench.Summarize(s.judge(o.during).Latency).Seconds(),
+		AtSeconds:          time.Duration(o.at - begin).Seconds(),
+		DownSeconds:        since(o.up),
+		ReconnectedSeconds: since(o.reconnected),
+		RelistedSeconds:    since(o.relisted),
+		Latency:            bench.Summarize(s.judge(o.during).Latency).Seconds(),
 	}
 }

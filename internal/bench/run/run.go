@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,7 +126,8 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	asked, ask := context.WithCancelCause(whole)
 	defer context.AfterFunc(ctx, func() { ask(context.Cause(ctx)) })()
 	defer ask(nil)
-	r.fail, r.asked = cancel, asked
+	r.fail = cancel
+	r.asked = asked
 	r.runID = strconv.FormatUint(uint64(bench.Now())/1e6, 36)
 	defer func() {
 		// A run broken from inside returns the reason, not its consequence.
@@ -188,8 +190,18 @@ const runUnderWay = 256
 func (r *runner) openRuntime(ctx context.Context) error {
 	o := &r.options
 	config := load.Config{
-		RunID: r.runID, Pods: o.Pods, Containers: o.Containers, Rate: o.Rate, Seed: o.Seed, JobLife: o.JobLife, Image: o.Image, Args: o.Args,
-		OnFact: r.onFact, Logger: o.Logger, JobsOnly: r.jobsOnly, Parallel: o.Parallel,
+		RunID:      r.runID,
+		Pods:       o.Pods,
+		Containers: o.Containers,
+		Rate:       o.Rate,
+		Seed:       o.Seed,
+		JobLife:    o.JobLife,
+		Image:      o.Image,
+		Args:       o.Args,
+		OnFact:     r.onFact,
+		Logger:     o.Logger,
+		JobsOnly:   r.jobsOnly,
+		Parallel:   o.Parallel,
 	}
 	if !r.jobsOnly {
 		config.UnderWay = runUnderWay
@@ -217,7 +229,7 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		r.socket, config.LogDirectory = r.fake.socket, filepath.Dir(r.fake.socket)
 	} else {
 		var err error
-		if r.logs, err = load.MakeLogs(o.LogDirectory); err != nil {
+		if r.logs, err = load.MakeLogs(o.LogDirectory, r.runID); err != nil {
 			return err
 		}
 		config.LogDirectory = r.logs.Path
@@ -259,7 +271,8 @@ func (r *runner) cleanup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
 	defer cancel()
 	if err := r.driver.Cleanup(ctx); err != nil {
-		r.logs = nil // stay, and tell the next run that this process has ended
+		err = errors.Join(err, r.logs.Abandon()) // the next run sees that this process has ended
+		r.logs = nil
 		return fmt.Errorf("pods of run %[2]s (label %[1]s) were left on the runtime; \"pleg-bench cleanup --endpoint %[3]s --run %[2]s\" removes them: %[4]w",
 			load.RunLabel, r.runID, r.options.Endpoint, err)
 	}
@@ -344,7 +357,8 @@ func (r *runner) tellStatus(context.Context) {
 	r.mu.Lock()
 	status := Status{Phase: r.phase, Changes: stats.Changes, Behind: stats.Behind}
 	if !r.loadBegan.IsZero() && r.phase == phaseLoad {
-		status.Elapsed, status.Total = time.Since(r.loadBegan), r.options.Duration
+		status.Elapsed = time.Since(r.loadBegan)
+		status.Total = r.options.Duration
 	}
 	r.mu.Unlock()
 	r.options.OnStatus(status)
@@ -355,5 +369,7 @@ func (r *runner) read(ctx context.Context) ([]bench.Pod, error) {
 	if r.fake != nil {
 		return load.Read(ctx, r.conn, "", "")
 	}
-	return load.Read(ctx, r.conn, load.RunLabel, r.runID)
+	pods, err := load.Read(ctx, r.conn, load.RunLabel, r.runID)
+	others := func(p bench.Pod) bool { return !strings.HasPrefix(p.UID, r.runID+"-") }
+	return slices.DeleteFunc(pods, others), err
 }

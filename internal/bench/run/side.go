@@ -45,7 +45,12 @@ const (
 func startSide(ctx context.Context, o Options, mode, endpoint string) (*side, error) {
 	s := &side{mode: mode, ledger: bench.NewLedger(), wantSamples: o.WantTimeline}
 	config := worker.Config{
-		Endpoint: endpoint, Mode: mode, RelistBase: o.RelistBase, RelistMax: o.RelistMax, ReadTimeout: o.ReadTimeout, Seed: o.Seed,
+		Endpoint:    endpoint,
+		Mode:        mode,
+		RelistBase:  o.RelistBase,
+		RelistMax:   o.RelistMax,
+		ReadTimeout: o.ReadTimeout,
+		Seed:        o.Seed,
 	}
 	if mode == o.Mode {
 		config.MetricsAddr = o.MetricsAddr
@@ -137,21 +142,39 @@ func (s *side) compare(ctx context.Context, read func(context.Context) ([]bench.
 	}
 }
 
-// series returns the generator over time, from begin on.
-func (s *side) series(begin int64, inWindow func(at int64) bool) bench.Series {
+// changes returns the generator over time, from begin on, with the delay of each change.
+func (s *side) changes(begin int64, inWindow func(at int64) bool) bench.Series {
 	v := s.judge(inWindow)
-	series := bench.Series{Name: s.mode, Points: make([]bench.Point, len(v.Latency)), Samples: []bench.Sample{}}
+	return s.series(begin, inWindow, v.Begins, v.Latency)
+}
+
+// events returns the generator over time, from begin on, with the delay of each event since its
+// stamp.
+func (s *side) events(begin int64, inWindow func(at int64) bool) bench.Series {
+	v := s.judge(inWindow)
+	return s.series(begin, inWindow, v.Stamps, v.Path)
+}
+
+func (s *side) series(begin int64, inWindow func(at int64) bool, stamps []int64, delays []time.Duration) bench.Series {
+	series := bench.Series{Name: s.mode, Points: make([]bench.Point, len(delays)), Samples: []bench.Sample{}}
 	since := func(at int64) float64 { return time.Duration(at - begin).Seconds() }
-	for i, d := range v.Latency {
-		series.Points[i] = bench.Point{since(v.Begins[i]), d.Seconds()}
+	for i, d := range delays {
+		series.Points[i] = bench.Point{since(stamps[i]), d.Seconds()}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.kept {
 		if inWindow(p.At) || p.At == s.end.Progress.At {
 			series.Samples = append(series.Samples, bench.Sample{
-				At: since(p.At), State: p.State.String(), Lists: p.Relists, Reads: p.Inspections, Received: p.Claims,
-				Missed: p.Missed, CPUSeconds: p.Usage.CPUSeconds, HeapBytes: p.Heap, PeriodSeconds: p.RelistPeriod.Seconds(),
+				At:            since(p.At),
+				State:         p.State.String(),
+				Lists:         p.Relists,
+				Reads:         p.Inspections,
+				Received:      p.Claims,
+				Missed:        p.Missed,
+				CPUSeconds:    p.Usage.CPUSeconds,
+				HeapBytes:     p.Heap,
+				PeriodSeconds: p.RelistPeriod.Seconds(),
 			})
 		}
 	}
@@ -161,7 +184,9 @@ func (s *side) series(begin int64, inWindow func(at int64) bool) bench.Series {
 // result sums the side up. Unwanted changes in the window count for completeness, and not for
 // latency.
 func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64) bool) bench.ComparisonResult {
-	begin, end, final := s.begin.Progress, s.end.Progress, s.final.Progress
+	begin := s.begin.Progress
+	end := s.end.Progress
+	final := s.final.Progress
 	all := s.judge(inWindow)
 	v := s.judge(func(at int64) bool { return inWindow(at) && wanted(at) })
 	r := bench.ComparisonResult{
@@ -180,12 +205,16 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 			Relists: end.Relists - begin.Relists, Inspections: end.Inspections - begin.Inspections,
 		},
 	}
-	r.Events.Changes, r.Events.Unseen, r.Events.Undelivered = all.Changes, all.Unseen, all.Undelivered
+	r.Events.Changes = all.Changes
+	r.Events.Unseen = all.Unseen
+	r.Events.Undelivered = all.Undelivered
 	r.Freshness.LatencyResult = bench.Summarize(s.final.Waits).Seconds()
-	r.Freshness.StaleReads, r.Freshness.Errors = s.final.StaleReads, s.final.ReadErrors
-	r.Consistency.Differences = append([]string{}, slices.Concat(c.Differences, s.ledger.Complaints, s.final.Complaints)...)
+	r.Freshness.StaleReads = s.final.StaleReads
+	r.Freshness.Errors = s.final.ReadErrors
+	r.Consistency.Differences = append([]string{}, slices.Concat(c.Differences, s.ledger.Complaints(), s.final.Complaints)...)
 	for method, n := range s.end.Calls {
-		if n -= s.begin.Calls[method]; n > 0 {
+		n -= s.begin.Calls[method]
+		if n > 0 {
 			r.Cost.RPCs[method] = int(n)
 		}
 	}

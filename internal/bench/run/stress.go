@@ -68,9 +68,11 @@ func (o StressOptions) Validate() error {
 
 // filled sets the options fixed in a stress test.
 func (o StressOptions) filled() StressOptions {
-	start, most := float64(fakeStartRate), float64(fakeMaxRate)
+	start := float64(fakeStartRate)
+	most := float64(fakeMaxRate)
 	if o.Endpoint != "" {
-		start, most = realStartRate, realMaxRate
+		start = realStartRate
+		most = realMaxRate
 	}
 	if o.StartRate == 0 {
 		o.StartRate = start
@@ -78,7 +80,11 @@ func (o StressOptions) filled() StressOptions {
 	if o.MaxRate == 0 {
 		o.MaxRate = max(most, o.StartRate)
 	}
-	o.Mode, o.Compare, o.Rate, o.Duration, o.ProbeRate = worker.Evented, false, 0, max(o.StepFor, time.Second), 0
+	o.Mode = worker.Evented
+	o.Compare = false
+	o.Rate = 0
+	o.Duration = max(o.StepFor, time.Second)
+	o.ProbeRate = 0
 	return o
 }
 
@@ -115,7 +121,13 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		r.drive(driveCtx, math.MaxInt64)
 	})
 
-	begun, slow := bench.Now(), 0
+	begun := bench.Now()
+	since := func(at int64) bool { return at >= begun }
+	first, err := s.process.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slow := 0
 	for rate := o.StartRate; ; {
 		at := bench.Now()
 		step, err := r.stressStep(r.asked, o, rate)
@@ -129,7 +141,8 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		step.AtSeconds = time.Duration(at - begun).Seconds()
 		result.Steps = append(result.Steps, step)
 		if step.Achieved > result.KneeRate {
-			result.KneeRate, result.KneeP99Seconds = step.Achieved, step.Latency.P99
+			result.KneeRate = step.Achieved
+			result.KneeP99Seconds = step.Latency.P99
 		}
 		if step.Achieved < keepsUp*rate {
 			slow++
@@ -139,7 +152,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		switch {
 		case s.now().State == pleg.StreamUnsupported:
 			result.End = bench.EndNoEvents
-		case step.Late > 0:
+		case step.Late+step.LateOnWatch > 0:
 			result.End = bench.EndKnee
 		case slow >= patience || step.Achieved < hopeless*rate:
 			result.End = bench.EndRuntime
@@ -182,17 +195,23 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	if err != nil {
 		return nil, err
 	}
-	v := s.judge(func(int64) bool { return false })
-	result.Events, result.Late = tail.Count, tail.Late
-	if result.Late > 0 && result.End != bench.EndInterrupted {
+	v := s.judge(since)
+	result.Events = tail.Count - first.Count
+	result.Late = tail.Late - first.Late
+	result.LateOnWatch = late(v.Path)
+	if result.Late+result.LateOnWatch > 0 && result.End != bench.EndInterrupted {
 		result.End = bench.EndKnee // the last ones came late after the last step was measured
 	}
-	result.CheckedPods, result.FirstErrors = consistency[0].CheckedPods, r.driver.Stats().FirstErrors
+	result.CheckedPods = consistency[0].CheckedPods
+	result.FirstErrors = r.driver.Stats().FirstErrors
 	if o.WantTimeline {
-		result.Series = []bench.Series{s.series(begun, func(at int64) bool { return at >= begun })}
+		result.Series = []bench.Series{s.events(begun, since)}
 	}
-	result.Mismatches, result.Duplicates, result.OutOfOrder = consistency[0].Mismatches, v.Duplicates, v.OutOfOrder
-	result.Missed, result.Owed = s.final.Progress.Missed, s.final.Progress.Owed
+	result.Mismatches = consistency[0].Mismatches
+	result.Duplicates = v.Duplicates
+	result.OutOfOrder = v.OutOfOrder
+	result.Missed = s.final.Progress.Missed
+	result.Owed = s.final.Progress.Owed
 	result.PLEGMaxRSSBytes = s.final.Progress.Usage.MaxRSS
 	result.Judge(s.final.Progress.State == pleg.StreamUnsupported)
 	return result, nil
@@ -216,18 +235,31 @@ func (r *runner) rest(ctx context.Context) error {
 	return nil
 }
 
+// late counts the delays of more than a second, as the histogram has them above its bucket of a
+// second.
+func late(delays []time.Duration) (n uint64) {
+	for _, d := range delays {
+		if d > time.Second {
+			n++
+		}
+	}
+	return n
+}
+
 // stressStep asks for a rate for the time of a step.
 func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) (bench.StressStep, error) {
 	s := r.sides[0]
 	r.enter(fmt.Sprintf("%.0f containers/s%s", rate, r.pace))
-	begin, actions := bench.Now(), r.driver.Stats().Actions
+	begin := bench.Now()
+	actions := r.driver.Stats().Actions
 	before, beforeErr := s.process.Report(ctx)
 	told, toldErr := s.process.Tail(ctx)
 	r.driver.SetRate(rate * jobChanges)
 	if err := errors.Join(beforeErr, toldErr, bench.Sleep(ctx, o.StepFor)); err != nil {
 		return bench.StressStep{}, err
 	}
-	end, done := bench.Now(), r.driver.Stats().Actions-actions
+	end := bench.Now()
+	done := r.driver.Stats().Actions - actions
 	after, afterErr := s.process.Report(ctx)
 	tail, tailErr := s.process.Tail(ctx)
 	if err := errors.Join(afterErr, tailErr); err != nil {
@@ -237,8 +269,13 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 	achieved := float64(done) / time.Duration(end-begin).Seconds()
 	r.pace = fmt.Sprintf(" (before: the runtime completed %.3g a second of %.3g)", achieved, rate)
 	return bench.StressStep{
-		Rate: rate, Achieved: achieved, UnderWay: r.driver.Stats().UnderWay, Events: tail.Count - told.Count, Late: tail.Late - told.Late,
-		Latency: bench.Summarize(v.Path).Seconds(),
-		PLEGCPU: (after.Progress.Usage.CPUSeconds - before.Progress.Usage.CPUSeconds) / time.Duration(after.Progress.At-before.Progress.At).Seconds(),
+		Rate:        rate,
+		Achieved:    achieved,
+		UnderWay:    r.driver.Stats().UnderWay,
+		Events:      tail.Count - told.Count,
+		Late:        tail.Late - told.Late,
+		LateOnWatch: late(v.Path),
+		Latency:     bench.Summarize(v.Path).Seconds(),
+		PLEGCPU:     (after.Progress.Usage.CPUSeconds - before.Progress.Usage.CPUSeconds) / time.Duration(after.Progress.At-before.Progress.At).Seconds(),
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // lookFor bounds the first list of a run.
@@ -28,10 +29,10 @@ type Refused struct {
 
 // Error names the pods and the remedy.
 func (r *Refused) Error() string {
-	return fmt.Sprintf("the runtime at %s holds %d pods that pleg-bench has not made (%s): a kubelet seems to use the runtime, "+
+	return fmt.Sprintf("the runtime at %s holds %s that pleg-bench has not made (%s): a kubelet seems to use the runtime, "+
 		"would take this load's pods for its own, remove them, and be disturbed by them. Use a runtime of its own "+
 		"(`make containerd` starts one), stop the kubelet and remove its pods, or pass --beside-kubelet if you know that nobody is harmed",
-		r.Endpoint, len(r.Strangers), bench.Few(r.Strangers))
+		r.Endpoint, bench.Count(len(r.Strangers), "pod"), bench.Few(r.Strangers))
 }
 
 // survey refuses a runtime in use by others, and removes the leftovers of loads with an ended
@@ -51,10 +52,10 @@ func (r *runner) survey(ctx context.Context) error {
 	defer cancelRemoval()
 	for _, left := range found.Runs {
 		if left.Owner != load.OwnerEnded {
-			r.tell("the runtime holds %d pods of run %s, whose process %s: its load is measured too", left.Sandboxes, left.RunID, left.Owner)
+			r.tell("the runtime holds %s of run %s, whose process %s: its load is measured too", bench.Count(left.Sandboxes, "pod"), left.RunID, left.Owner)
 			continue
 		}
-		r.tell("removing %d pods that run %s has left", left.Sandboxes, left.RunID)
+		r.tell("removing %s that run %s has left", bench.Count(left.Sandboxes, "pod"), left.RunID)
 		if err := left.Remove(ctx, r.conn); err != nil {
 			return fmt.Errorf("remove what run %s has left: %w", left.RunID, err)
 		}
@@ -65,7 +66,7 @@ func (r *runner) survey(ctx context.Context) error {
 // tell writes a line for people.
 func (r *runner) tell(format string, args ...any) {
 	if r.options.Stderr != nil {
-		fmt.Fprintf(r.options.Stderr, "pleg-bench: "+format+"\n", args...)
+		fmt.Fprintf(r.options.Stderr, "pleg-bench: %s\n", printable.Text(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -131,7 +132,7 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 				verb = "NOT all removed"
 			}
 		}
-		fmt.Fprintf(o.Out, "run %s, whose process %s: %d pods: %s\n", left.RunID, left.Owner, left.Sandboxes, verb)
+		fmt.Fprintf(o.Out, "run %s, whose process %s: %s: %s\n", left.RunID, left.Owner, bench.Count(left.Sandboxes, "pod"), verb)
 	}
 	switch {
 	case o.RunID != "" && !seen:

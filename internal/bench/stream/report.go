@@ -4,6 +4,7 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,36 +16,60 @@ import (
 
 // Report is the content of a stream and its flaws.
 type Report struct {
-	// Opened counts the connections of the stream, Endings their ends by reason.
-	Opened  int            `json:"opened"`
+	// Opened counts the connections of the stream.
+	Opened int `json:"opened"`
+	// Endings counts their ends by reason.
 	Endings map[string]int `json:"endings"`
-	// Received counts the messages, Bytes adds up their sizes.
-	Received     int `json:"received"`
-	Bytes        int `json:"bytes"`
+	// Received counts the messages.
+	Received int `json:"received"`
+	// Bytes adds up their sizes.
+	Bytes int `json:"bytes"`
+	// LargestBytes is the size of the largest.
 	LargestBytes int `json:"largest_bytes"`
 	// ToldSomething counts the events with something new.
 	ToldSomething int `json:"told_something"`
 	// Replayed counts the events stamped before the stream was opened. They are expected to repeat and
 	// to come late: only their form is judged.
 	Replayed int `json:"replayed"`
-	// Skipped counts events that never came, by type, although later events, or the stamps in their
-	// payloads, show their changes while the stream was open.
-	Skipped map[string]int `json:"skipped"`
-	// Flaws counts events by flaw; Reordered counts those out of order by kind, such as "STOPPED
-	// after DELETED"; Examples has the first of each sort.
-	Flaws     map[Flaw]int    `json:"flaws"`
-	Reordered map[string]int  `json:"reordered"`
-	Examples  map[Flaw]string `json:"examples"`
-	// Delays are the times from stamp to receipt by kind of event, such as "container STARTED";
-	// ReplayDelays those of replays.
-	Delays       map[string]bench.LatencyResult `json:"delay_seconds"`
-	ReplayDelays bench.LatencyResult            `json:"replay_delay_seconds"`
+	// Loss is, for each kind of event, such as "container STARTED", the share of lost events among
+	// the changes that something other than their own event proves to have happened while the stream
+	// was open.
+	Loss map[string]bench.Share `json:"loss"`
+	// Never are the kinds of events that the runtime does not send at all, although it may: the
+	// creation and the removal of sandboxes, and of containers along with them.
+	Never []string `json:"never_sent"`
+	// MuteSeconds is how long the stream carried nothing although it was open, and a read found a
+	// change afterwards. What came and went in that time is in no share.
+	MuteSeconds float64 `json:"mute_seconds"`
+	// FullBacklogs counts replays of exactly as many events as a runtime's channel holds: older ones
+	// may have been dropped.
+	FullBacklogs int `json:"full_backlogs"`
+	// ClockSeconds is how far the runtime's clock is behind this one, or how late each event is; 0
+	// for less than a second.
+	ClockSeconds float64 `json:"clock_behind_seconds"`
+	// Frozen counts the times in which the watch itself did not run.
+	Frozen int `json:"frozen"`
+	// FrozenSeconds adds these times up.
+	FrozenSeconds float64 `json:"frozen_seconds"`
+	// Unjudged counts the events of such times: their delay is not the runtime's.
+	Unjudged int `json:"unjudged"`
+	// Flaws counts events by flaw.
+	Flaws map[Flaw]int `json:"flaws"`
+	// Reordered counts events out of order by kind, such as "STOPPED after DELETED".
+	Reordered map[string]int `json:"reordered"`
+	// Examples has the first of each flaw in words.
+	Examples map[Flaw]string `json:"examples"`
+	// Delays are the times from stamp to receipt by kind of event, such as "container STARTED",
+	// and of all of them ("all").
+	Delays map[string]bench.LatencyResult `json:"delay_seconds"`
+	// ReplayDelays are those of replays.
+	ReplayDelays bench.LatencyResult `json:"replay_delay_seconds"`
 	// ExitLag is the time from the exit of a container, by its status, to the stamp of its STOPPED.
 	ExitLag bench.LatencyResult `json:"exit_lag_seconds"`
-	// LateEvents counts events received a second or more after their stamp, LateExits exits stamped a
-	// second or more after they happened.
+	// LateEvents counts events received a second or more after their stamp.
 	LateEvents int `json:"late_events"`
-	LateExits  int `json:"late_exits"`
+	// LateExits counts exits stamped a second or more after they happened.
+	LateExits int `json:"late_exits"`
 
 	delays  map[string]*bench.Histogram
 	all     *bench.Histogram // of every kind
@@ -54,20 +79,30 @@ type Report struct {
 
 func newReport() Report {
 	return Report{
-		Endings: make(map[string]int), Flaws: make(map[Flaw]int), Reordered: make(map[string]int), Skipped: make(map[string]int), Examples: make(map[Flaw]string),
-		delays: make(map[string]*bench.Histogram), all: new(bench.Histogram), replays: new(bench.Histogram),
-		exits: new(bench.Histogram),
+		Endings:   make(map[string]int),
+		Flaws:     make(map[Flaw]int),
+		Reordered: make(map[string]int),
+		Examples:  make(map[Flaw]string),
+		delays:    make(map[string]*bench.Histogram),
+		all:       new(bench.Histogram),
+		replays:   new(bench.Histogram),
+		exits:     new(bench.Histogram),
 	}
 }
 
-// Report returns a snapshot owned by the caller. Lacking events count once overdue.
+// Report returns a snapshot owned by the caller. Lost events count once overdue.
 func (j *Judge) Report(now time.Time) Report {
 	r := j.r
-	r.Endings, r.Flaws, r.Reordered, r.Examples = maps.Clone(r.Endings), maps.Clone(r.Flaws), maps.Clone(r.Reordered), maps.Clone(r.Examples)
-	r.Skipped = maps.Clone(r.Skipped)
-	for _, l := range j.lives {
-		l.lacking(now, r.Skipped)
+	r.Endings = maps.Clone(r.Endings)
+	r.Flaws = maps.Clone(r.Flaws)
+	r.Reordered = maps.Clone(r.Reordered)
+	r.Examples = maps.Clone(r.Examples)
+	r.Loss, r.Never = j.losses(now)
+	if j.conn.replayed == backlogRoom {
+		r.FullBacklogs++
 	}
+	r.MuteSeconds += j.conn.mute.Seconds()
+	r.ClockSeconds = j.clock.offset().Seconds()
 	r.Delays = make(map[string]bench.LatencyResult)
 	for kind, t := range r.delays {
 		r.Delays[kind] = t.Seconds()
@@ -75,16 +110,37 @@ func (j *Judge) Report(now time.Time) Report {
 	r.Delays[AllKinds] = r.all.Seconds()
 	r.ReplayDelays = r.replays.Seconds()
 	r.ExitLag = r.exits.Seconds()
-	r.delays, r.all, r.replays, r.exits = nil, nil, nil, nil
+	r.delays = nil
+	r.all = nil
+	r.replays = nil
+	r.exits = nil
 	return r
 }
 
-// lacking is the number of events that never came.
-func (r Report) lacking() (n int) {
-	for _, k := range r.Skipped {
-		n += k
+// proven is the number of changes of the kinds of which the name ends with one of the suffixes, and
+// of those without an event; all without a suffix.
+func (r Report) proven(suffixes ...string) (s bench.Share) {
+	for name, loss := range r.Loss {
+		is := func(suffix string) bool { return strings.HasSuffix(name, suffix) }
+		if len(suffixes) == 0 || slices.ContainsFunc(suffixes, is) {
+			s.Of += loss.Of
+			s.Hits += loss.Hits
+		}
 	}
-	return n
+	return bench.NewShare(s.Hits, s.Of)
+}
+
+// lossy are the kinds of which events were lost, the worst first, each with its share.
+func (r Report) lossy() (list []string) {
+	names := slices.SortedFunc(maps.Keys(r.Loss), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.Loss[b].Share, r.Loss[a].Share), strings.Compare(a, b))
+	})
+	for _, name := range names {
+		if s := r.Loss[name]; s.Hits > 0 {
+			list = append(list, fmt.Sprintf("%s %s, %d of %d", name, s, s.Hits, s.Of))
+		}
+	}
+	return list
 }
 
 // Ends lists the reasons for which the stream ended.

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
@@ -44,7 +45,11 @@ type scene struct {
 	jobs            bool          // short containers alone come and go
 	life            time.Duration // of these, default 20 ms
 	options         watch.Options
+	idle            bool                          // nothing happens during the watch
+	proxy           *dropper                      // between the watch and the runtime
 	during          func(rt *fakeruntime.Runtime) // called beside the watch
+	// after is called at the end of the watch, with its begin.
+	after func(rt *fakeruntime.Runtime, begun time.Time)
 }
 
 // play watches in a bubble of virtual time.
@@ -54,7 +59,7 @@ func (s scene) play(t *testing.T) (o outcome) {
 	faults := testkit.Must(fakeruntime.ParseFaults(strings.Fields(s.faults)...))(t)
 	logs := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1}))(t)
+		rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: 1, HistoryLimit: -1}))(t)
 		dial := onfake.Memory(t, rt)
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
@@ -66,11 +71,20 @@ func (s scene) play(t *testing.T) (o outcome) {
 		})
 		testkit.Check(t, driver.Setup(ctx))
 		testkit.Check(t, rt.SetFaults(faults))
-		group.Go(func() { driver.Run(ctx, time.Hour) })
+		if s.idle {
+			time.Sleep(10 * time.Second) // what the runtime keeps is old
+		} else {
+			group.Go(func() { driver.Run(ctx, time.Hour) })
+		}
 		if s.during != nil {
 			group.Go(func() { s.during(rt) })
 		}
 		var stdout, stderr bytes.Buffer
+		if s.proxy != nil {
+			dial = s.proxy.between(t, dial)
+			s.proxy.from = time.Now().Add(time.Second)
+		}
+		begun := time.Now()
 		options := s.options
 		options.Endpoint, options.Dialer, options.Err = "fake", dial, &stderr
 		if options.Out == nil {
@@ -79,6 +93,9 @@ func (s scene) play(t *testing.T) (o outcome) {
 		options.Mode, options.Duration = cmp.Or(options.Mode, worker.Evented), cmp.Or(options.Duration, 20*time.Second)
 		o.summary, o.err = watch.Run(ctx, options)
 		o.stdout, o.stderr = stdout.String(), stderr.String()
+		if s.after != nil {
+			s.after(rt, begun)
+		}
 	})
 	return o
 }
@@ -121,8 +138,8 @@ func TestStreamAway(t *testing.T) {
 		},
 	}.play(t)
 	var said strings.Builder
-	testkit.Check(t, o.summary.Document().WriteText(&said))
-	for _, want := range []string{"PARTIAL: ", "and [1-9][0-9]* more while the stream was away", "happened while the stream was away"} {
+	testkit.Check(t, o.summary.Document().WriteText(&said, bench.Columns))
+	for _, want := range []string{"PARTIAL: ", ", [1-9][0-9]* while the stream was away", "happened while the stream was away"} {
 		if !regexp.MustCompile(want).MatchString(strings.Join(strings.Fields(said.String()), " ")) {
 			t.Errorf("the summary lacks %q:\n%s", want, said.String())
 		}
@@ -156,6 +173,24 @@ func TestStreamAwayUnderLoad(t *testing.T) {
 	s := away.play(t).summary
 	if unheard < 5 || s.Unheard < unheard || s.Unheard > 2*unheard || s.Missed != 0 || s.Verdict.Worth != stream.WorthPartial {
 		t.Errorf("%d ends without an event: unheard %d, missed %d, %+v", unheard, s.Unheard, s.Missed, s.Verdict)
+	}
+}
+
+// TestDurationCountsFromTheFirstList watches for less than the first list takes: the duration
+// begins with the list's end. A list without an answer delays the begin by ten seconds at most.
+func TestDurationCountsFromTheFirstList(t *testing.T) {
+	o := scene{faults: "slow-list=6s", options: watch.Options{Duration: 5 * time.Second}}.play(t)
+	if s := o.summary; o.err != nil || s.Seconds < 5 || s.Seconds > 9 || s.Lists == 0 || s.Stream.ToldSomething < 20 {
+		t.Errorf("a slow list: %v, %+v", o.err, o.summary)
+	}
+	var took time.Duration
+	o = scene{
+		faults:  "hang-list=1",
+		options: watch.Options{Duration: 5 * time.Second},
+		after:   func(_ *fakeruntime.Runtime, begun time.Time) { took = time.Since(begun) },
+	}.play(t)
+	if took < 15*time.Second || took > 20*time.Second {
+		t.Errorf("a list without an answer: watched for %s, want 15 s and the last list", took)
 	}
 }
 
@@ -194,10 +229,27 @@ func TestExpectations(t *testing.T) {
 		"lists>0": true, "stream.flaws.malformed=0": true, "stream.delay.all.p99<1ns": false, "verdict.worth=none": false, "verdict.worth=full": true,
 		"reports.RelistFailed<1": true, "stream.flaws.duplicate>0": true,
 	} {
-		bounds := testkit.Must(report.ParseExpectations([]string{text}, watch.BlankSummary()))(t)
+		bounds := testkit.Must(report.ParseExpectations([]string{text}, watch.BlankSummary(), nil))(t)
 		if err := bounds[0].Check(o.summary); (err == nil) != kept {
 			t.Errorf("%s: %v, want it kept: %v", text, err, kept)
 		}
+	}
+}
+
+// TestNarrowTerminal folds the lines of events below the end of their time.
+func TestNarrowTerminal(t *testing.T) {
+	o := scene{jobs: true, options: watch.Options{OutColumns: 50, ErrColumns: 50}}.play(t)
+	folded := 0
+	for line := range strings.Lines(o.stdout) {
+		if n := len([]rune(strings.TrimSpace(line))); n > 50 {
+			t.Errorf("a line of %d columns: %q", n, line)
+		}
+		if strings.HasPrefix(line, strings.Repeat(" ", 14)) {
+			folded++
+		}
+	}
+	if folded < 20 {
+		t.Errorf("%d lines are folded, want some dozens:\n%s", folded, o.stdout)
 	}
 }
 

@@ -15,30 +15,38 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Summary is the result of a watch. docs/pleg-bench.md documents its JSON.
+// Summary is the result of a watch. docs/json.md documents its JSON.
 type Summary struct {
+	// Time is the end of the watch.
 	Time time.Time `json:"time"`
 	// Type is Summary.
-	Type    string `json:"type"`
+	Type string `json:"type"`
+	// Runtime is name and version, as the runtime says.
 	Runtime string `json:"runtime"`
-	Printed int    `json:"printed"`
+	// Endpoint is the runtime's socket.
+	Endpoint string `json:"endpoint"`
+	// Node is $NODE_NAME, else the name of the machine.
+	Node string `json:"node"`
+	// Printed counts the printed events.
+	Printed int `json:"printed"`
 	// State is the state of the stream in the end.
 	State string `json:"state"`
 	stream.Facts
-	// Stream is the content of the runtime's stream, nil with --mode generic.
+	// Stream is the content of the runtime's stream, null with --mode generic.
 	Stream *stream.Report `json:"stream"`
-	// ListSeconds and ReadSeconds are how long lists and reads took.
+	// ListSeconds is how long lists took.
 	ListSeconds bench.LatencyResult `json:"list_seconds"`
+	// ReadSeconds is how long reads of a pod took.
 	ReadSeconds bench.LatencyResult `json:"read_seconds"`
-	Calls       map[string]uint64   `json:"calls"`
-	// TakenBack counts the findings of a read refuted by a later read.
-	TakenBack int `json:"taken_back"`
+	// Calls counts calls by CRI method.
+	Calls map[string]uint64 `json:"calls"`
 	// Reports counts the generator's reports by reason.
 	Reports map[pleg.Reason]int `json:"reports"`
-	// Verdict is the worth of the stream, nil without a stream (--mode generic).
+	// Verdict is the worth of the stream, null without a stream (--mode generic).
 	Verdict *stream.Verdict `json:"verdict"`
 
 	// Series are the events and the generator over time, for pages.
@@ -52,22 +60,26 @@ func (p *printer) sum(watched time.Duration, last pleg.StreamState) (*Summary, e
 	if p.options.Output != "json" && err == nil {
 		_, err = fmt.Fprintln(p.options.Out)
 	}
-	st, client := p.generator.Stats(), p.client.Stats()
+	st := p.generator.Stats()
+	client := p.client.Stats()
 	t := p.tap
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &Summary{
-		Time: now, Type: "Summary", Runtime: p.version.String(), Printed: p.printed, Series: t.track.timeline(), State: last.String(), Calls: client.Calls, Reports: p.reports,
+		Time: now, Type: "Summary", Runtime: printable.Text(p.version.String()), Printed: p.printed, Series: t.track.timeline(), State: last.String(), Calls: client.Calls, Reports: p.reports,
 		Facts: stream.Facts{
 			Seconds: watched.Seconds(), ConnectedSeconds: p.connected.Seconds(),
-			Missed: st.Missed, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals, Overruled: st.Overruled,
+			Missed: st.MissedStarts + st.MissedExits, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals,
+			MissedUnknowns: st.MissedUnknowns, Overruled: st.Overruled, TakenBack: st.Regressions,
 			Lists: st.Relists, ListErrors: st.RelistErrors, ListsHung: t.hung[listCall],
 			Reads: max(st.Inspections-t.readErr, 0), ReadErrors: t.readErr, ReadsHung: t.hung[readCall],
 			Malformed: int(client.Malformed), ListedTwice: int(client.Duplicates), Unattributed: client.Unattributed, UnknownPhase: t.unknown,
 			Contested: t.contested, Unsupported: last == pleg.StreamUnsupported, Longest: longestPeriod,
 		},
-		ListSeconds: t.took[listCall].Seconds(), ReadSeconds: t.took[readCall].Seconds(), TakenBack: st.Regressions,
+		ListSeconds: t.took[listCall].Seconds(), ReadSeconds: t.took[readCall].Seconds(),
+		Endpoint: printable.Text(p.client.Endpoint()), Node: bench.Node(),
 	}
+	t.facts(&s.Facts, p.closed, last == pleg.StreamConnected)
 	if p.options.Mode != worker.Evented {
 		if t.contested {
 			s.Verdict = &stream.Verdict{Worth: stream.WorthUnknown, Maintainers: []string{}, Summary: "the events were left to the agent of this node, " +
@@ -77,12 +89,16 @@ func (p *printer) sum(watched time.Duration, last pleg.StreamState) (*Summary, e
 	}
 	r := t.judge.Report(now)
 	v := r.Conclude(s.Facts)
-	s.Stream, s.Verdict = &r, &v
+	s.Stream = &r
+	s.Verdict = &v
 	return s, err
 }
 
 // failure is the reason of a vain watch, without a single list of the runtime.
 func (s *Summary) failure(t *tap) error {
+	if s.Dead != "" {
+		return fmt.Errorf("the runtime does not answer any more: %s", s.Dead)
+	}
 	if s.Lists > 0 {
 		return nil
 	}
@@ -106,9 +122,13 @@ func BlankSummary() *Summary {
 func (s *Summary) Document() bench.Document {
 	d := bench.Document{
 		Title:  fmt.Sprintf("%s, watched for %s: %s printed", s.Runtime, bench.Seconds(s.Seconds), bench.Count(s.Printed, "event")),
+		Lines:  []string{fmt.Sprintf("on %s, %s", s.Node, s.Endpoint)},
 		Tables: []bench.Table{s.lines()},
 	}
 	if r := s.Stream; r != nil {
+		if lost := lossTable(r); len(lost.Rows) > 0 {
+			d.Tables = append(d.Tables, lost)
+		}
 		delays := bench.NewDelayTable("delay from stamp to here")
 		for _, kind := range slices.Sorted(maps.Keys(r.Delays)) {
 			delays.AddDelays(kind, r.Delays[kind])
@@ -120,7 +140,8 @@ func (s *Summary) Document() bench.Document {
 		}
 	}
 	if v := s.Verdict; v != nil {
-		d.Verdict, d.Advice = fmt.Sprintf("%s: %s.", strings.ToUpper(string(v.Worth)), v.Summary), v.Maintainers
+		d.Verdict = fmt.Sprintf("%s: %s.", strings.ToUpper(string(v.Worth)), v.Summary)
+		d.Advice = v.Maintainers
 		if v.Period != "" {
 			d.Notes = []string{"relist period: " + v.Period + "."}
 		}
@@ -153,28 +174,53 @@ func (s *Summary) Unmeasured() []string {
 	if s.Stream != nil && s.State != pleg.StreamUnsupported.String() {
 		return nil
 	}
-	return []string{"missed", "unheard", "missed_creations", "missed_removals", "overruled", "connected_seconds", "stream"}
+	return OfStream
 }
+
+// OfStream are the parts of a summary that need a stream.
+var OfStream = []string{"missed", "unheard", "missed_creations", "missed_removals", "overruled", "connected_seconds", "stream"}
+
+// lossTable shows, for each kind of event, what was proven and what of it was lost.
+func lossTable(r *stream.Report) bench.Table {
+	t := bench.Table{Title: "events lost", Columns: []string{"proven", "lost", "share", "95 % interval"}}
+	for _, kind := range slices.Sorted(maps.Keys(r.Loss)) {
+		s := r.Loss[kind]
+		interval := fmt.Sprintf("%.2g to %.2g %%", 100*s.Low, 100*s.High)
+		t.Add(kind, "", fmt.Sprint(s.Of), fmt.Sprint(s.Hits), fmt.Sprintf("%.2g %%", 100*s.Share), interval)
+	}
+	for _, kind := range r.Never {
+		t.Add(kind, "", "", "", "not sent", "")
+	}
+	return t
+}
+
+// lives counts starts and exits.
+func lives(n int) string { return bench.Count(n, "start or exit", "starts and exits") }
 
 // lines is what was found in words.
 func (s *Summary) lines() (t bench.Table) {
 	row := func(name, format string, args ...any) { t.Add(name, "", fmt.Sprintf(format, args...)) }
-	row("lists", "%d of the whole runtime, %d failed, %d hung; %d reads of a pod, %d failed, %d hung; %d calls in all",
-		s.Lists+s.ListErrors, s.ListErrors, s.ListsHung, s.Reads+s.ReadErrors, s.ReadErrors, s.ReadsHung, bench.Sum(s.Calls))
+	row("lists", "%d of the whole runtime, %d failed, %d hung; %s of a pod, %d failed, %d hung; %s in all",
+		s.Lists+s.ListErrors, s.ListErrors, s.ListsHung, bench.Count(s.Reads+s.ReadErrors, "read"), s.ReadErrors, s.ReadsHung,
+		bench.Count(int(bench.Sum(s.Calls)), "call"))
 	row("took", "lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s", bench.Seconds(s.ListSeconds.P50), bench.Seconds(s.ListSeconds.P99),
 		bench.Seconds(s.ListSeconds.Max), bench.Seconds(s.ReadSeconds.P50), bench.Seconds(s.ReadSeconds.P99), bench.Seconds(s.ReadSeconds.Max))
 	if s.Malformed+s.ListedTwice+s.Unattributed+s.UnknownPhase+s.TakenBack > 0 {
-		row("shown", "%d items without a usable ID, %d listed twice, %d containers of no pod, %d in the state UNKNOWN, %d taken back by a later read",
-			s.Malformed, s.ListedTwice, s.Unattributed, s.UnknownPhase, s.TakenBack)
+		row("shown", "%s without a usable ID, %d listed twice, %s of no pod, %d in the state UNKNOWN, %d taken back by a later read",
+			bench.Count(s.Malformed, "item"), s.ListedTwice, bench.Count(s.Unattributed, "container"), s.UnknownPhase, s.TakenBack)
 	}
 	if r := s.Stream; r != nil {
 		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, bench.Seconds(s.ConnectedSeconds), bench.Count(r.Opened, "time"), withSep("; ended ", r.Ends()))
 		row("events", "%d received, %d told something new, %d replayed; %s, the largest %s", r.Received, r.ToldSomething, r.Replayed,
 			bench.Bytes(uint64(r.Bytes)), bench.Bytes(uint64(r.LargestBytes)))
-		row("gaps", "%d starts and exits without an event, and %d more while the stream was away; %d creations, %d removals; %d events not confirmed",
-			s.Missed, s.Unheard, s.MissedCreations, s.MissedRemovals, s.Overruled)
-		row("left out", "%s", cmp.Or(withSep("events that later ones and statuses show to be lacking: ", bench.Counts(r.Skipped)), "no event"))
-		row("flaws", "%s%s", cmp.Or(bench.Counts(r.Flaws), "none"), withSep("; reordered: ", bench.Counts(r.Reordered)))
+		row("by lists", "%s without an event, %d while the stream was away; %s, %s and %s of UNKNOWN without an event; %s not confirmed",
+			lives(s.Missed), s.Unheard, bench.Count(s.MissedCreations, "creation"), bench.Count(s.MissedRemovals, "removal"),
+			bench.Count(s.MissedUnknowns, "change"), bench.Count(s.Overruled, "event"))
+		row("form", "%s%s", cmp.Or(bench.Counts(r.Flaws), "no event has a flaw"), withSep("; reordered: ", bench.Counts(r.Reordered)))
+		if r.Frozen > 0 {
+			row("frozen", "this watch did not run %s, %s in all: %s not judged by their delay", bench.Count(r.Frozen, "time"),
+				bench.Seconds(r.FrozenSeconds), bench.Count(r.Unjudged, "event is", "events are"))
+		}
 	}
 	if len(s.Reports) > 0 {
 		row("reports", "%s", bench.Counts(s.Reports))

@@ -6,7 +6,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -18,7 +17,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -35,6 +36,8 @@ type tap struct {
 	wantRaw bool
 	// contested: the runtime gives each event to a single client.
 	contested bool
+	// reader makes the client's connections; nil: the client does.
+	reader *reader.Supervisor
 
 	mu    sync.Mutex // owns the fields below
 	judge *stream.Judge
@@ -49,7 +52,14 @@ type tap struct {
 	listErr error
 	unknown int // items read in the state UNKNOWN
 	track   *track
-	closing bool // the watch ends: later ends are intended
+	// evidence is for the judge.
+	evidence evidence
+	// listed: a list has ended, failed or not.
+	listed bool
+	// closing: the watch ends; later ends are intended.
+	closing bool
+	// own counts the ends of the stream by this watch, for the runtime's sake.
+	own int
 }
 
 // call is a read of the runtime under way.
@@ -68,7 +78,7 @@ const (
 
 func newTap(wantRaw bool) *tap {
 	return &tap{
-		wantRaw: wantRaw, judge: stream.New(0), hung: make(map[string]int),
+		wantRaw: wantRaw, judge: stream.New(0), evidence: newEvidence(), hung: make(map[string]int),
 		track: &track{
 			begun: time.Now(), good: thinned[bench.Point]{most: maxPoints}, flawed: thinned[bench.Point]{most: maxPoints}, samples: thinned[bench.Sample]{most: maxSamples},
 		},
@@ -78,10 +88,14 @@ func newTap(wantRaw bool) *tap {
 
 // message takes a message of the stream; see cri.Config.OnEvent.
 func (t *tap) message(raw []byte) {
-	now := time.Now()
+	at, event, ok := reader.Received(raw)
+	if !ok {
+		at = time.Now()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.judge.Event(now, raw)
+	t.run(time.Now())
+	e := t.judge.Event(at, event)
 	t.track.event(e)
 	if t.wantRaw {
 		t.print(e)
@@ -108,8 +122,10 @@ func (t *tap) Record(r pleg.Report) {
 func (t *tap) take(now time.Time) []any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	queue, lost := t.queue, t.lost
-	t.queue, t.lost = nil, 0
+	queue := t.queue
+	lost := t.lost
+	t.queue = nil
+	t.lost = 0
 	for _, c := range t.calls {
 		if !c.told && now.Sub(c.begun) >= hangs {
 			c.told = true
@@ -118,7 +134,7 @@ func (t *tap) take(now time.Time) []any {
 		}
 	}
 	if lost > 0 {
-		queue = append(queue, fmt.Sprintf("%d messages and reports were not printed: the output is too slow for them", lost))
+		queue = append(queue, bench.Count(lost, "message or report was", "messages and reports were")+" not printed: the output is too slow for them")
 	}
 	return queue
 }
@@ -134,9 +150,13 @@ func (t *tap) begin(kind, pod string) (end func(error, ...pleg.Pod)) {
 		defer t.mu.Unlock()
 		t.calls = slices.DeleteFunc(t.calls, func(of *call) bool { return of == c })
 		t.took[kind].Record(time.Since(c.begun))
+		if kind == listCall {
+			t.listed = true
+		}
 		if err != nil && !t.closing {
 			if kind == listCall {
 				t.listErr = err
+				t.evidence.failed()
 			} else {
 				t.readErr++
 			}
@@ -158,6 +178,13 @@ func (t *tap) sample(now time.Time, st pleg.Stats) {
 	t.track.sample(now, st, t.readErr)
 }
 
+// hasListed reports whether a list has ended, failed or not.
+func (t *tap) hasListed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.listed
+}
+
 // close marks later ends as intended.
 func (t *tap) close() {
 	t.mu.Lock()
@@ -172,13 +199,23 @@ func (t *tap) opened() {
 }
 
 func (t *tap) ended(err error) {
+	own := ""
+	if t.reader != nil {
+		own = t.reader.Why(err)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closing {
 		return
 	}
-	reason := why(err)
-	t.judge.Ended(reason)
+	if own != "" { // the runtime is not to blame
+		t.own++
+		t.judge.Left(time.Now())
+		t.print("this watch left the event stream: " + own)
+		return
+	}
+	reason := printable.Text(why(err))
+	t.judge.Ended(time.Now(), reason)
 	t.print("the event stream ended: " + reason)
 }
 
@@ -209,9 +246,13 @@ type source struct {
 var _ pleg.Updater[cri.PodStatus] = source{}
 
 func (s source) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
+	begun := time.Now()
 	end := s.tap.begin(listCall, "")
 	l, err := s.Client.List(ctx, since)
 	end(err, l.Pods...)
+	if err == nil {
+		s.tap.list(begun, since, l, s.Client.Stats())
+	}
 	return l, err
 }
 
@@ -226,6 +267,7 @@ func (s source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[cri.
 	end := s.tap.begin(readCall, string(pod.UID))
 	i, err := s.Client.Inspect(ctx, pod)
 	end(err, i.Pod)
+	s.tap.read(pod.UID, i, err)
 	return i, err
 }
 
@@ -233,6 +275,7 @@ func (s source) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus) (
 	end := s.tap.begin(readCall, string(pod.UID))
 	i, err := s.Client.Update(ctx, pod, prev)
 	end(err, i.Pod)
+	s.tap.read(pod.UID, i, err)
 	return i, err
 }
 
@@ -316,10 +359,17 @@ func (t *track) sample(now time.Time, st pleg.Stats, readErrors int) {
 	if !t.sampled.IsZero() && st.State == t.state && now.Sub(t.sampled) < sampleEvery {
 		return
 	}
-	t.sampled, t.state = now, st.State
+	t.sampled = now
+	t.state = st.State
 	t.samples.add(bench.Sample{
-		At: now.Sub(t.begun).Seconds(), State: st.State.String(), Lists: st.Relists, Reads: st.Inspections, Received: st.Claims,
-		Missed: st.Missed + st.Unheard, Failed: st.RelistErrors + readErrors, PeriodSeconds: st.RelistPeriod.Seconds(),
+		At:            now.Sub(t.begun).Seconds(),
+		State:         st.State.String(),
+		Lists:         st.Relists,
+		Reads:         st.Inspections,
+		Received:      st.Claims,
+		Missed:        st.Missed + st.Unheard,
+		Failed:        st.RelistErrors + readErrors,
+		PeriodSeconds: st.RelistPeriod.Seconds(),
 	})
 }
 

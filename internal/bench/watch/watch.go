@@ -6,7 +6,9 @@
 //
 // # Model
 //
-// A tap stands between the generator and its client, and sees the work of both. A loop prints
+// A tap stands between the generator and its client, and sees the work of both. The client's
+// connections belong to a process of package reader, so that a watch that is stopped holds up no
+// runtime. A loop prints
 // lifecycle events as they come and, several times a second, the tap's findings and changes of the
 // stream's state, the relist period and the number of missed events. A pod's name comes from the
 // cache; names of removed pods are remembered for a while.
@@ -39,7 +41,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -49,6 +53,9 @@ type Options struct {
 	Endpoint string
 	// Dialer, when set, connects to the runtime; Endpoint is then only its name.
 	Dialer func(context.Context) (net.Conn, error)
+	// Reader are the arguments with which this program is a reader of package reader, which then
+	// makes the calls; empty to call from this process.
+	Reader []string
 	// Mode is worker.Evented or worker.Generic.
 	Mode string
 	// Namespace, unless empty, restricts the printed pods.
@@ -63,18 +70,25 @@ type Options struct {
 	TakeEvents bool
 	// Raw prints the stream's messages instead of lifecycle events.
 	Raw bool
+	// Quiet prints no lifecycle events, and changes of the state once a minute at most. The user sets
+	// it where a log of every event would cost more than its worth. Reports are printed as ever.
+	Quiet bool
 	// MetricsAddr serves the generator's metrics and health; empty for none.
 	MetricsAddr string
 	// Output is text or json. With json everything goes to Out, an object a line.
 	Output string
 	Out    io.Writer
 	Err    io.Writer
+	// OutColumns and ErrColumns are the widths to which lines of these are folded.
+	OutColumns, ErrColumns bench.Width
 }
 
 const (
 	dialTimeout = 10 * time.Second
 	// lookEvery is how often the state is looked at.
 	lookEvery = 100 * time.Millisecond
+	// quietEvery is how often a quiet watch prints changes of the state.
+	quietEvery = time.Minute
 	// identifyEvery is how often a new connection is looked for.
 	identifyEvery = 5 * time.Second
 	// longestPeriod is the longest relist period that a stream can earn, as by default.
@@ -87,7 +101,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer w.client.Close()
+	defer w.close()
 	contested := contested(w.version)
 	if contested && !o.TakeEvents && o.Mode == worker.Evented {
 		if o.Raw {
@@ -101,12 +115,12 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 		return nil, err
 	}
 	if o.Output != "json" {
-		fmt.Fprintf(o.Err, "watching %s on %s, read-only. Ctrl-C ends it.\n", w.version, w.client.Endpoint())
+		o.note("watching %s on %s, read-only. Ctrl-C ends it.", printable.Text(w.version.String()), w.client.Endpoint())
 		if contested {
-			fmt.Fprintln(o.Err, bench.Fold(map[bool]string{
+			o.note("%s", map[bool]string{
 				false: "This runtime gives each event to one client only, so the events are left to the agent of this node: changes are polled, and there is no verdict. --take-events takes the events.",
 				true:  "This runtime gives each event to one client only: what comes here does not reach the agent of this node.",
-			}[o.TakeEvents], 2))
+			}[o.TakeEvents])
 		}
 	}
 
@@ -115,26 +129,35 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	var group sync.WaitGroup
 	runCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	if o.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Duration)
-		defer cancel()
-	}
-	begun := time.Now()
 	if o.MetricsAddr != "" {
 		listener, err := net.Listen("tcp", o.MetricsAddr)
 		if err != nil {
 			return nil, fmt.Errorf("--metrics-addr: cannot serve metrics on %s: %w", o.MetricsAddr, err)
 		}
 		if o.Output != "json" {
-			fmt.Fprintf(o.Err, "metrics on http://%s/metrics, health on /healthz\n", listener.Addr())
+			o.note("metrics on http://%s/metrics, health on /healthz", listener.Addr())
 		}
 		group.Go(func() { worker.ServeMetrics(runCtx, listener, w.registry, w.generator.Health) })
 		group.Go(func() { w.identify(runCtx) })
 	}
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
 	p := &printer{watched: w, options: o, reports: make(map[pleg.Reason]int)}
-	err = p.loop(ctx)
+	group.Go(func() {
+		for bench.Sleep(runCtx, aliveEvery) == nil {
+			w.tap.beat()
+		}
+	})
+	err = p.header()
+	if err == nil {
+		err = p.start(ctx)
+	}
+	begun := time.Now()
+	if err == nil {
+		err = p.judged(ctx)
+	}
+	if err == nil && runCtx.Err() == nil && o.Mode == worker.Evented {
+		err = p.close(runCtx, o.closing())
+	}
 	last := w.generator.Stats().State // Idle once the generator has ended
 	w.tap.close()
 	stop(context.Canceled)
@@ -146,9 +169,19 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	return summary, cmp.Or(err, sumErr, summary.failure(w.tap)) // an output that is full is full again
 }
 
+// note writes a line for people beside the events.
+func (o Options) note(format string, args ...any) {
+	width := o.ErrColumns
+	if width == 0 {
+		width = bench.Columns
+	}
+	fmt.Fprintln(o.Err, width.Fold(fmt.Sprintf(format, args...), 2))
+}
+
 // watched is a generator on a runtime with all its observers.
 type watched struct {
 	client    *cri.Client
+	reader    *reader.Supervisor // makes the client's connections; nil: the client does
 	version   cri.Version
 	tap       *tap
 	cache     *cache.Cache[cri.PodStatus]
@@ -161,15 +194,42 @@ type watched struct {
 func attach(ctx context.Context, o Options) (w watched, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	w.tap, w.info = newTap(o.Raw), new(atomic.Pointer[string])
+	w.tap = newTap(o.Raw)
+	w.info = new(atomic.Pointer[string])
 	w.client, err = cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint, Dialer: o.Dialer, OnEvent: w.tap.message})
 	if err != nil {
 		return w, err
 	}
-	if w.version, err = w.client.Version(ctx); err != nil {
+	w.version, err = w.client.Version(ctx)
+	if err == nil && len(o.Reader) > 0 && o.Dialer == nil {
+		err = w.readBy(o.Reader)
+	}
+	if err != nil {
 		err = errors.Join(err, w.client.Close())
 	}
 	return w, err
+}
+
+// readBy leaves the runtime's connections to readers: this process may be stopped at any time.
+func (w *watched) readBy(args []string) error {
+	endpoint := w.client.Endpoint()
+	w.reader = reader.NewSupervisor(strings.TrimPrefix(endpoint, "unix://"), args...)
+	w.tap.reader = w.reader
+	client, err := cri.New(cri.Config{Endpoint: endpoint, Dialer: w.reader.Dial, OnEvent: w.tap.message})
+	if err != nil {
+		return err
+	}
+	_ = w.client.Close()
+	w.client = client
+	return nil
+}
+
+// close ends the client and its readers.
+func (w *watched) close() {
+	_ = w.client.Close()
+	if w.reader != nil {
+		_ = w.reader.Close()
+	}
 }
 
 // contested reports whether a runtime gives each event to a single client: containerd 1.7.
@@ -185,9 +245,15 @@ func (w *watched) generate(o Options) error {
 	if err != nil {
 		return err
 	}
-	w.registry, w.cache = registry, cache.New(cri.EmptyStatus)
+	w.registry = registry
+	w.cache = cache.New(cri.EmptyStatus)
 	config := pleg.Config[cri.PodStatus]{
-		Source: source{w.client, w.tap}, Cache: w.cache, Merge: cri.KeepIPs, Metrics: set, Recorder: w.tap, RelistMax: longestPeriod,
+		Source:    source{w.client, w.tap},
+		Cache:     w.cache,
+		Merge:     cri.KeepIPs,
+		Metrics:   set,
+		Recorder:  w.tap,
+		RelistMax: longestPeriod,
 	}
 	if o.Mode == worker.Evented {
 		config.Stream = listener{w.client, w.tap}
@@ -202,7 +268,7 @@ func (w *watched) generate(o Options) error {
 
 // name sets the runtime of the metrics.
 func (w *watched) name(v cri.Version) {
-	w.info.Store(new("runtime/" + v.RuntimeName + "/" + v.RuntimeVersion))
+	w.info.Store(new(printable.Text("runtime/" + v.RuntimeName + "/" + v.RuntimeVersion)))
 }
 
 // identify asks the runtime behind each new connection for its version: an upgrade restarts it.
@@ -220,11 +286,91 @@ func (w *watched) identify(ctx context.Context) {
 	}
 }
 
+// closing is the last part of the watch, in which a list proves what has happened and events on
+// their way arrive.
+func (o Options) closing() time.Duration {
+	const enough = 2200 * time.Millisecond // what the judge takes an event to need, and the list
+	if o.Mode != worker.Evented {
+		return 0
+	}
+	if o.Duration > 0 {
+		return min(o.Duration/2, enough)
+	}
+	return enough
+}
+
+// settledWithin is how long a watch waits for its first list and its stream before its duration
+// counts from whatever there is.
+const settledWithin = 10 * time.Second
+
+// start prints what comes until the first list has ended and the stream has been opened or refused:
+// the duration of the watch counts from then.
+func (p *printer) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settledWithin)
+	defer cancel()
+	for ctx.Err() == nil && !p.settled() {
+		brief, stop := context.WithTimeout(ctx, lookEvery)
+		err := p.loop(brief)
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	p.connected = 0
+	return nil
+}
+
+// settled reports whether the first list has ended, and the stream is open or refused.
+func (p *printer) settled() bool {
+	if !p.tap.hasListed() {
+		return false
+	}
+	if p.options.Mode != worker.Evented {
+		return true
+	}
+	state := p.generator.Stats().State
+	return state != pleg.StreamIdle && state != pleg.StreamOpening
+}
+
+// judged prints what comes until the duration is up, but for the closing part.
+func (p *printer) judged(ctx context.Context) error {
+	if p.options.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.options.Duration-p.options.closing())
+		defer cancel()
+	}
+	return p.loop(ctx)
+}
+
+// close asks for a last list, and prints what comes for a time.
+func (p *printer) close(ctx context.Context, long time.Duration) error {
+	if p.options.Duration == 0 && p.options.Output != "json" {
+		p.options.note("summing up: a last list, and events on their way; Ctrl-C again ends at once")
+	}
+	p.closed = time.Now()
+	p.generator.RequestRelist("")
+	listing, cancelListing := context.WithTimeout(ctx, listsWithin)
+	defer cancelListing()
+	for listing.Err() == nil && !p.tap.listedSince(p.closed) {
+		brief, cancel := context.WithTimeout(listing, lookEvery)
+		err := p.loop(brief)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	return p.loop(ctx)
+}
+
+// listsWithin is how long the last list may take.
+const listsWithin = 3 * time.Second
+
 // loop prints until ctx ends.
-func (p *printer) loop(ctx context.Context) error {
+func (p *printer) loop(ctx context.Context) (err error) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	err := p.header()
 	for err == nil {
 		select {
 		case <-ctx.Done():

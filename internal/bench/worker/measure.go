@@ -41,8 +41,11 @@ func (s *Server) Used(collect bool, c *Cost) error {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	*c = Cost{
-		Wall: time.Duration(time.Now().UnixNano()), CPU: time.Duration(u.Utime.Nano() + u.Stime.Nano()),
-		Bytes: int64(m.TotalAlloc), Objects: int64(m.Mallocs), Wakeups: u.Nvcsw,
+		Wall:    time.Duration(time.Now().UnixNano()),
+		CPU:     time.Duration(u.Utime.Nano() + u.Stime.Nano()),
+		Bytes:   int64(m.TotalAlloc),
+		Objects: int64(m.Mallocs),
+		Wakeups: u.Nvcsw,
 	}
 	return err
 }
@@ -80,7 +83,8 @@ func (s *Server) Await(claims int, taken *int) error {
 		stats := s.subject.generator.Stats()
 		ready := !s.subject.cache.Global().IsZero() && stats.DirtyPods == 0 &&
 			(s.subject.config.Mode != Evented || stats.State == pleg.StreamConnected && stats.Relists > 1)
-		if *taken = stats.Claims; claims > 0 && *taken >= claims || claims == 0 && ready {
+		*taken = stats.Claims
+		if claims > 0 && *taken >= claims || claims == 0 && ready {
 			return nil
 		}
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 const (
@@ -196,10 +198,10 @@ func (f *facts) learn(list []load.Fact) {
 			f.pods[fact.Pod] = known
 			f.live = append(f.live, fact.Pod)
 		}
-		if old, ok := known[fact.ID]; !ok || old.State.Rank() < fact.State.Rank() {
+		if old, ok := known[fact.ID]; !ok || old.State < fact.State {
 			known[fact.ID] = fact
 		}
-		if fact.State != bench.Removed {
+		if fact.State != pleg.PhaseRemoved {
 			continue
 		}
 		delete(f.absent, fact.ID)
@@ -213,7 +215,7 @@ func (f *facts) learn(list []load.Fact) {
 // takes its content with it.
 func (f *facts) retire(pod string) {
 	for id, fact := range f.pods[pod] {
-		fact.State = bench.Removed
+		fact.State = pleg.PhaseRemoved
 		f.pods[pod][id] = fact
 	}
 	maps.DeleteFunc(f.absent, func(_, of string) bool { return of == pod })
@@ -250,7 +252,7 @@ func (f *facts) pick() (pod string, known []load.Fact) {
 // check compares a status with the facts known before the question, and with the runtime's lists
 // after the answer if there are any.
 func (f *facts) check(known []load.Fact, got bench.Pod, later []load.Fact) {
-	shown := make(map[string]bench.State, len(got.Items))
+	shown := make(map[string]pleg.Phase, len(got.Items))
 	for _, i := range got.Items {
 		shown[i.ID] = i.State
 	}
@@ -259,15 +261,15 @@ func (f *facts) check(known []load.Fact, got bench.Pod, later []load.Fact) {
 	for _, fact := range known {
 		state, ok := shown[fact.ID]
 		switch {
-		case fact.State == bench.Removed && ok:
+		case fact.State == pleg.PhaseRemoved && ok:
 			f.complain("%s was removed before the call, and the status shows it %s", fact.ID, state)
 		case !ok && slices.ContainsFunc(later, func(l load.Fact) bool { return l.ID == fact.ID }):
 			f.complain("%s was %s before the call and is there after, and the status lacks it", fact.ID, fact.State)
-		case !ok && fact.State != bench.Removed:
-			if now, still := f.pods[fact.Pod][fact.ID]; still && now.State != bench.Removed {
+		case !ok && fact.State != pleg.PhaseRemoved:
+			if now, still := f.pods[fact.Pod][fact.ID]; still && now.State != pleg.PhaseRemoved {
 				f.absent[fact.ID] = fact.Pod
 			}
-		case ok && state != bench.Unknown && state.Rank() < fact.State.Rank():
+		case ok && state != pleg.PhaseUnknown && state < fact.State:
 			f.complain("%s was %s before the call, and the status shows it %s", fact.ID, fact.State, state)
 		}
 	}
@@ -276,7 +278,7 @@ func (f *facts) check(known []load.Fact, got bench.Pod, later []load.Fact) {
 func (f *facts) complain(format string, args ...any) {
 	f.stale++
 	if len(f.complaints) < 20 {
-		f.complaints = append(f.complaints, fmt.Sprintf(format, args...))
+		f.complaints = append(f.complaints, printable.Text(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -288,7 +290,7 @@ func (f *facts) verdict() (stale int, complaints []string) {
 	complaints = append(complaints, f.complaints...)
 	for id := range f.absent {
 		if len(complaints) < 20 {
-			complaints = append(complaints, id+" was not removed, and a status lacked it")
+			complaints = append(complaints, printable.Text(id)+" was not removed, and a status lacked it")
 		}
 	}
 	return f.stale + len(f.absent), complaints

@@ -84,7 +84,7 @@ type Report struct {
 	Complaints []string
 }
 
-// Tail is the number of received container events, and of those of a second or more, by the
+// Tail is the number of received container events, and of those of more than a second, by the
 // histogram of the latency.
 type Tail struct{ Count, Late uint64 }
 

@@ -110,9 +110,12 @@ func (s *Server) Relist(bool, *bool) error {
 
 // Report returns usage and counts.
 func (s *Server) Report(_ bool, r *Report) error {
-	r.News, r.Calls = s.news(), s.subject.client.Stats().Calls
+	r.News = s.news()
+	r.Calls = s.subject.client.Stats().Calls
 	r.Waits, r.ReadErrors = s.prober.results()
 	r.StaleReads, r.Complaints = s.prober.facts.verdict()
+	r.StaleReads += s.subject.checker.Count()
+	r.Complaints = append(r.Complaints, bench.Complaints(&s.subject.checker)...)
 	return nil
 }
 
@@ -211,12 +214,20 @@ func (s *Server) consume(watch <-chan pleg.Event) {
 		}
 		now := time.Now()
 		d := bench.Delivery{
-			Pod: string(e.Pod), ID: e.ID, Sandbox: e.Kind == pleg.Sandbox, State: stateOfEvent[e.Type], Claim: e.Cause == pleg.CauseClaim,
-			At: bench.Stamp(now), Seen: bench.Stamp(e.Seen), Stamp: nanoseconds(e.Stamp),
+			Pod:     string(e.Pod),
+			ID:      e.ID,
+			Sandbox: e.Kind == pleg.Sandbox,
+			Type:    e.Type,
+			Claim:   e.Cause == pleg.CauseClaim,
+			At:      bench.Stamp(now),
+			Seen:    bench.Stamp(e.Seen),
+			Stamp:   nanoseconds(e.Stamp),
 		}
-		if o := s.subject.observer; o != nil {
-			status, _ := s.subject.cache.Get(e.Pod)
-			d.FinishedAt = o.delivered(e, Show(e.Pod, status, nil))
+		if s.subject.config.Check {
+			status, err := s.subject.cache.Get(e.Pod)
+			shown := Show(e.Pod, status, err)
+			s.subject.checker.Event(e, shown.Judged())
+			d.FinishedAt = bench.Find([]bench.Pod{shown}, d.Pod, e.ID).FinishedAt
 		}
 		s.prober.delivered(e.Pod)
 		s.mu.Lock()

@@ -12,11 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/pleg/plegtest"
 )
 
 // converse returns the calls of a worker in this process.
@@ -60,7 +63,7 @@ func TestServeLooksItself(t *testing.T) {
 	}
 	ask[bool](t, c, "Probe", 200.0)
 	ask[bool](t, c, "Consume", false)
-	if newer := ask[Newer](t, c, "Newer", pod.UID); bench.Find([]bench.Pod{newer.Pod}, pod.UID, id).State != bench.Running || newer.Took <= 0 {
+	if newer := ask[Newer](t, c, "Newer", pod.UID); bench.Find([]bench.Pod{newer.Pod}, pod.UID, id).State != pleg.PhaseRunning || newer.Took <= 0 {
 		t.Errorf("newer %+v, want a running container", newer)
 	}
 	for len(ask[Report](t, c, "Report", true).Waits) == 0 {
@@ -77,11 +80,11 @@ func TestServeLooksItself(t *testing.T) {
 		t.Errorf("metrics (%v):\n%s", err, body)
 	}
 	testkit.Check(t, rt.Exit(id, 0))
-	for bench.Find(ask[[]bench.Pod](t, c, "Cache", true), pod.UID, id).State != bench.Exited {
+	for bench.Find(ask[[]bench.Pod](t, c, "Cache", true), pod.UID, id).State != pleg.PhaseExited {
 		time.Sleep(time.Millisecond)
 	}
 	ended := func(e bench.Delivery) bool {
-		return e.ID == id && e.State == bench.Exited && e.Seen <= e.At && e.FinishedAt > 0
+		return e.ID == id && e.State() == pleg.PhaseExited && e.Seen <= e.At && e.FinishedAt > 0
 	}
 	if news := ask[News](t, c, "News", true); slices.ContainsFunc(news.Deliveries, ended) {
 		t.Error("a consumer that does not read has delivered an end")
@@ -110,5 +113,37 @@ func TestServeLooksItself(t *testing.T) {
 	}
 	if report.Calls["ListContainers"]+report.Calls["StreamContainers"] == 0 || report.Progress.Usage.MaxRSS == 0 {
 		t.Errorf("calls %v, usage %+v", report.Calls, report.Progress.Usage)
+	}
+}
+
+// TestChecksAreWired has the checker believe that a container is gone: the statuses and events of
+// the container must then be violations. A blind worker would pass every scenario.
+func TestChecksAreWired(t *testing.T) {
+	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{}))(t)
+	path := onfake.Socket(t, rt)
+	testkit.Must(rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1}))(t)
+	pod := rt.Truth().Pods[0]
+	id := pod.Sandboxes[0].Containers[0].ID
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := &Server{ctx: ctx, cancel: cancel, reading: make(chan struct{}, 1)}
+	testkit.Check(t, s.Start(Config{Endpoint: path, Mode: Evented, Check: true}, new(Hello)))
+	defer func() {
+		cancel(nil)
+		s.group.Wait()
+		s.subject.close()
+	}()
+	var newer Newer
+	testkit.Check(t, s.Newer(pod.UID, &newer))
+
+	checker := &s.subject.checker
+	checker.Event(pleg.Event{Pod: cache.UID(pod.UID), ID: id, Type: pleg.ContainerRemoved}, plegtest.Pod{})
+	testkit.Check(t, rt.Exit(id, 0))
+	for checker.Count(plegtest.WentBack) == 0 || checker.Count(plegtest.Disordered) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	var report Report
+	testkit.Check(t, s.Report(true, &report))
+	if report.StaleReads < 2 || len(report.Complaints) < 2 {
+		t.Errorf("%d violations, %q; want two and more", report.StaleReads, report.Complaints)
 	}
 }

@@ -23,8 +23,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/pleg/plegtest"
 )
 
 // dialTimeout is how long the runtime may take to answer the first call.
@@ -38,7 +40,7 @@ type subject struct {
 	generator *pleg.Generator[cri.PodStatus]
 	registry  kubemetrics.KubeRegistry
 	prober    *prober
-	observer  *observer        // nil: nothing is checked
+	checker   plegtest.Checker // of each status before its storage, and each event, with Config.Check
 	truth     *grpc.ClientConn // nil for none
 	step      atomic.Int64     // of the wall clock, in nanoseconds
 	listed    chan struct{}    // capacity 1: a list of everything was applied
@@ -47,7 +49,12 @@ type subject struct {
 }
 
 func newSubject(ctx context.Context, config Config) (_ *subject, err error) {
-	s := &subject{config: config, cache: cache.New(cri.EmptyStatus), registry: kubemetrics.NewKubeRegistry(), listed: make(chan struct{}, 1)}
+	s := &subject{
+		config:   config,
+		cache:    cache.New(cri.EmptyStatus),
+		registry: kubemetrics.NewKubeRegistry(),
+		listed:   make(chan struct{}, 1),
+	}
 	s.prober = &prober{cache: s.cache, facts: newFacts(config.Seed), wake: make(chan struct{}, 1)}
 	set, err := metrics.New(s.registry, metrics.Options{})
 	if err != nil {
@@ -69,12 +76,20 @@ func newSubject(ctx context.Context, config Config) (_ *subject, err error) {
 	}
 	s.hello = Hello{RuntimeName: version.RuntimeName, RuntimeVersion: version.RuntimeVersion}
 	plegConfig := pleg.Config[cri.PodStatus]{
-		Source: s.client, Cache: s.cache, Merge: cri.KeepIPs, Metrics: watched{set, s.listed},
-		RelistBase: config.RelistBase, RelistMax: config.RelistMax,
-		RelistTimeout: config.ReadTimeout, InspectTimeout: config.ReadTimeout,
-		ReconnectBase: config.ReconnectBase, ReconnectMax: config.ReconnectMax, ReconnectSteady: config.ReconnectSteady,
-		StableAfter: config.StableAfter, Capacity: config.Capacity,
-		WallClock: func() time.Time { return time.Now().Add(time.Duration(s.step.Load())) },
+		Source:          s.client,
+		Cache:           s.cache,
+		Merge:           cri.KeepIPs,
+		Metrics:         watched{set, s.listed},
+		RelistBase:      config.RelistBase,
+		RelistMax:       config.RelistMax,
+		RelistTimeout:   config.ReadTimeout,
+		InspectTimeout:  config.ReadTimeout,
+		ReconnectBase:   config.ReconnectBase,
+		ReconnectMax:    config.ReconnectMax,
+		ReconnectSteady: config.ReconnectSteady,
+		StableAfter:     config.StableAfter,
+		Capacity:        config.Capacity,
+		WallClock:       func() time.Time { return time.Now().Add(time.Duration(s.step.Load())) },
 	}
 	switch config.Mode {
 	case Evented:
@@ -84,9 +99,8 @@ func newSubject(ctx context.Context, config Config) (_ *subject, err error) {
 		return nil, fmt.Errorf("worker: mode %q: it must be %s or %s", config.Mode, Evented, Generic)
 	}
 	if config.Check {
-		s.observer = newObserver(s.prober.facts)
 		plegConfig.Merge = func(prev, next *cri.PodStatus) *cri.PodStatus {
-			s.observer.storing(Show(next.UID(), next, nil))
+			s.checker.Shows(Show(next.UID(), next, nil).Judged())
 			return cri.KeepIPs(prev, next)
 		}
 	}
@@ -128,7 +142,7 @@ func ServeMetrics(ctx context.Context, listener net.Listener, metrics prometheus
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := health(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, printable.Text(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -149,7 +163,12 @@ func (s *subject) close() {
 }
 
 func (s *subject) progress() Progress {
-	p := Progress{At: bench.Now(), Stats: s.generator.Stats(), Usage: bench.OwnUsage(), Heap: heap()}
+	p := Progress{
+		At:    bench.Now(),
+		Stats: s.generator.Stats(),
+		Usage: bench.OwnUsage(),
+		Heap:  heap(),
+	}
 	if !p.GlobalTime.IsZero() {
 		p.Covered = bench.Stamp(p.GlobalTime)
 	}
@@ -174,21 +193,6 @@ func heap() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-var stateOfPhase = map[pleg.Phase]bench.State{
-	pleg.PhaseUnknown: bench.Unknown,
-	pleg.PhaseCreated: bench.Created,
-	pleg.PhaseRunning: bench.Running,
-	pleg.PhaseExited:  bench.Exited,
-	pleg.PhaseRemoved: bench.Removed,
-}
-
-var stateOfEvent = map[pleg.EventType]bench.State{
-	pleg.ContainerStarted: bench.Running,
-	pleg.ContainerDied:    bench.Exited,
-	pleg.ContainerRemoved: bench.Removed,
-	pleg.PodSync:          bench.Unknown,
-}
-
 // Show turns a status of the cache into its compared form.
 func Show(uid cache.UID, status *cri.PodStatus, err error) bench.Pod {
 	p := bench.Pod{UID: string(uid), IPs: status.IPs()}
@@ -196,12 +200,17 @@ func Show(uid cache.UID, status *cri.PodStatus, err error) bench.Pod {
 		p.Err = err.Error()
 	}
 	for _, s := range status.Sandboxes() {
-		p.Items = append(p.Items, bench.Item{ID: s.ID, Sandbox: true, State: stateOfPhase[s.Phase]})
+		p.Items = append(p.Items, bench.Item{ID: s.ID, Sandbox: true, State: s.Phase})
 	}
 	for _, c := range status.Containers() {
 		p.Items = append(p.Items, bench.Item{
-			ID: c.ID, State: stateOfPhase[c.Phase], Name: c.Name,
-			ExitCode: c.ExitCode, Reason: c.Reason, StartedAt: nanoseconds(c.StartedAt), FinishedAt: nanoseconds(c.FinishedAt),
+			ID:         c.ID,
+			State:      c.Phase,
+			Name:       c.Name,
+			ExitCode:   c.ExitCode,
+			Reason:     c.Reason,
+			StartedAt:  nanoseconds(c.StartedAt),
+			FinishedAt: nanoseconds(c.FinishedAt),
 		})
 	}
 	return p

@@ -110,7 +110,11 @@ func Start(ctx context.Context, c Config) (p *Plane, err error) {
 // Access is a user's access to the server, which signs its own certificate.
 func (p *Plane) Access(token string) *rest.Config {
 	return &rest.Config{
-		Host: p.url, BearerToken: token, QPS: 500, Burst: 500, Timeout: 20 * time.Second,
+		Host:            p.url,
+		BearerToken:     token,
+		QPS:             500,
+		Burst:           500,
+		Timeout:         20 * time.Second,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}
 }
@@ -169,7 +173,8 @@ func Spawn(cmd *exec.Cmd, log string) (*Process, error) {
 		return nil, err
 	}
 	defer out.Close()
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout = out
+	cmd.Stderr = out
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}

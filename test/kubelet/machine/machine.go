@@ -57,6 +57,9 @@ type Machine struct {
 	Cgroup string
 	// Name and Address are the node's, for its host name and /etc/hosts.
 	Name, Address string
+	// Keep are folders of the machine that the node's command needs, such as a checkout. They stay
+	// visible, read-only, also where the node's own /tmp hides the machine's.
+	Keep []string
 	// IP are the arguments of commands ip, by which the node gets its network.
 	IP []string
 	// Command is the node's command and Env its environment.
@@ -149,7 +152,7 @@ func (m Machine) mounts() error {
 	mount("sysfs", "/sys", "")
 	do(unshare.MountCgroups(), "cgroups")
 	do(standalone.HideHugePages(), "huge pages")
-	mount("tmpfs", "/tmp", "mode=1777")
+	do(hide("/tmp", m.Keep), "hide /tmp")
 	mount("tmpfs", "/run", "")
 	// Containers make files in /dev.
 	mount("tmpfs", At+"/dev", "mode=755")
@@ -173,6 +176,46 @@ func (m Machine) mounts() error {
 	}
 	do(unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""), "share mounts") // with containers
 	return errors.Join(errs...)
+}
+
+// hide mounts an empty folder for everybody at point. The folders to keep are bound below it again,
+// read-only.
+func hide(point string, keep []string) error {
+	held, err := hold(point, keep)
+	if err != nil {
+		return err
+	}
+	errs := []error{unix.Mount("tmpfs", point, "tmpfs", 0, "mode=1777")}
+	for _, h := range held {
+		errs = append(errs,
+			os.MkdirAll(h.path, 0o755),
+			unix.Mount(fmt.Sprintf("/proc/self/fd/%d", h.fd), h.path, "", unix.MS_BIND, ""),
+			unix.Mount("", h.path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""),
+			unix.Close(h.fd))
+	}
+	return errors.Join(errs...)
+}
+
+// heldFolder is a folder that a mount is about to hide.
+type heldFolder struct {
+	path string
+	fd   int
+}
+
+// hold opens those of the folders that a mount at point hides.
+func hold(point string, folders []string) (held []heldFolder, err error) {
+	for _, path := range folders {
+		if !strings.HasPrefix(path, point+"/") {
+			continue
+		}
+		fd, failed := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", path, failed))
+			continue
+		}
+		held = append(held, heldFolder{path, fd})
+	}
+	return held, err
 }
 
 func (m Machine) network() error {

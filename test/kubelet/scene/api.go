@@ -27,7 +27,9 @@ func (w *World) podsAPI() clientcorev1.PodInterface { return w.api.CoreV1().Pods
 // create binds a pod to the node.
 func (w *World) create(p *corev1.Pod) {
 	p = p.DeepCopy()
-	p.UID, p.Spec.NodeName, p.Spec.AutomountServiceAccountToken = "", standalone.NodeName, new(false)
+	p.UID = ""
+	p.Spec.NodeName = standalone.NodeName
+	p.Spec.AutomountServiceAccountToken = new(false)
 	made := must(w.podsAPI().Create(w.ctx, p, metav1.CreateOptions{}))
 	w.uids[string(made.UID)] = p.Name
 }

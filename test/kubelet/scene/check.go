@@ -8,14 +8,16 @@ package scene
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/pleg/plegtest"
 )
 
 // patience bounds the wait for an immediate action of a kubelet with enough CPU.
@@ -37,9 +39,8 @@ func (w *World) check() {
 		fail("%w: %w", errWrongStatus, err)
 	}
 	w.look()
-	if twice := w.book.twice; len(twice) > 0 {
-		w.book.twice = nil
-		fail("%w: %s", errTwice, strings.Join(twice, "; "))
+	if err := w.book.twice(); err != nil {
+		fail("%w: %w", errTwice, err)
 	}
 	if !w.Variant.Ours {
 		return
@@ -94,16 +95,16 @@ func (w *World) ranOnly(want int, pods ...string) {
 }
 
 // contradiction returns the difference of a container's status from the truth, empty without any.
-func contradiction(c corev1.ContainerStatus, state map[string]bench.State) string {
-	if r := c.State.Running; r != nil && state[bare(c.ContainerID)] != bench.Running {
+func contradiction(c corev1.ContainerStatus, state map[string]pleg.Phase) string {
+	if r := c.State.Running; r != nil && state[bare(c.ContainerID)] != pleg.PhaseRunning {
 		return fmt.Sprintf("is said to be running and is %s", state[bare(c.ContainerID)])
 	}
 	if t := c.State.Terminated; t != nil && t.ContainerID != "" {
-		if s := state[bare(t.ContainerID)]; s != bench.Exited && s != bench.Removed {
+		if s := state[bare(t.ContainerID)]; s != pleg.PhaseExited && s != pleg.PhaseRemoved {
 			return fmt.Sprintf("is said to be terminated and is %s", s)
 		}
 	}
-	if c.State.Waiting != nil && c.ContainerID != "" && state[bare(c.ContainerID)] == bench.Running {
+	if c.State.Waiting != nil && c.ContainerID != "" && state[bare(c.ContainerID)] == pleg.PhaseRunning {
 		return fmt.Sprintf("is said to be waiting (%s) and is running", c.State.Waiting.Reason)
 	}
 	return ""
@@ -112,82 +113,75 @@ func contradiction(c corev1.ContainerStatus, state map[string]bench.State) strin
 // book is the true history: the runtime's, taken piece by piece. It belongs to its world's
 // goroutine.
 type book struct {
-	state   map[string]bench.State                // of containers, by ID
-	running map[group]map[string]bool             // IDs now running
-	ran     map[string]int                        // containers that have run, by pod
-	exits   map[string]bench.Change               // of containers, by ID, until they are timed
-	gone    map[string]int64                      // when these containers were removed
-	twice   []string                              // unread double starts
-	total   struct{ starts, exits, removals int } // of containers
-}
-
-// group is the sandboxes or the containers of a pod.
-type group struct {
-	pod     string
-	sandbox bool
+	judge  plegtest.Checker                      // knows what runs, and finds double starts
+	judged int                                   // double starts that were reported
+	state  map[string]pleg.Phase                 // of containers, by ID
+	ran    map[string]int                        // containers that have run, by pod
+	exits  map[string]bench.Change               // of containers, by ID, until they are timed
+	gone   map[string]int64                      // when these containers were removed
+	total  struct{ starts, exits, removals int } // of containers
 }
 
 func newBook() *book {
 	return &book{
-		state: make(map[string]bench.State), running: make(map[group]map[string]bool), ran: make(map[string]int), exits: make(map[string]bench.Change), gone: make(map[string]int64),
+		state: make(map[string]pleg.Phase),
+		ran:   make(map[string]int),
+		exits: make(map[string]bench.Change),
+		gone:  make(map[string]int64),
 	}
 }
 
 // enter takes the next changes.
 func (b *book) enter(changes []bench.Change) {
 	for _, c := range changes {
-		k := group{c.Pod, c.Sandbox}
-		if c.State == bench.Running {
-			if b.running[k] == nil {
-				b.running[k] = make(map[string]bool)
-			}
-			b.running[k][c.ID] = true
-			b.overlap(k)
-		} else if delete(b.running[k], c.ID); len(b.running[k]) == 0 {
-			delete(b.running, k)
-		}
+		b.judge.Changed(cache.UID(c.Pod), c.Item())
 		if c.Sandbox {
 			continue
 		}
 		before := b.state[c.ID]
 		b.state[c.ID] = c.State
-		if c.State == bench.Running || c.State == bench.Exited && before.Rank() < bench.Running.Rank() { // CRI-O may tell of the end first
+		if c.State == pleg.PhaseRunning || c.State == pleg.PhaseExited && before < pleg.PhaseRunning { // CRI-O may tell of the end first
 			b.ran[c.Pod]++
 			b.total.starts++
 		}
 		switch c.State {
-		case bench.Exited:
+		case pleg.PhaseExited:
 			b.total.exits++
 			if !c.Inexact {
 				b.exits[c.ID] = c
 			}
-		case bench.Removed:
+		case pleg.PhaseRemoved:
 			b.total.removals++
 			if _, timed := b.exits[c.ID]; timed {
 				b.gone[c.ID] = c.At
 			}
-			if before == bench.Running {
+			if before == pleg.PhaseRunning {
 				b.total.exits++ // nobody told of its end
 			}
 		}
 	}
 }
 
-// overlap notes a pod with more running containers than in its manifest: of pods with a single
-// container, named by the scenarios with the prefix "one-".
-func (b *book) overlap(k group) {
-	if strings.HasPrefix(k.pod, "one-") && len(b.running[k]) > 1 {
-		b.twice = append(b.twice, fmt.Sprintf("%s (sandbox: %v): %s", k.pod, k.sandbox, strings.Join(slices.Sorted(maps.Keys(b.running[k])), " and ")))
+// twice returns the double starts since its last call.
+func (b *book) twice() error {
+	found := b.judge.Violations()[b.judged:]
+	b.judged += len(found)
+	var errs []error
+	for _, v := range found {
+		errs = append(errs, v)
 	}
+	return errors.Join(errs...)
 }
 
 // runs reports whether a container of the pod runs.
-func (b *book) runs(pod string) bool { return len(b.running[group{pod, false}]) > 0 }
+func (b *book) runs(pod string) bool {
+	return slices.ContainsFunc(b.judge.Running(cache.UID(pod)), func(i pleg.Item) bool { return i.Kind == pleg.Container })
+}
 
 // stopped reports whether nothing of the pods runs any more.
 func (b *book) stopped(pods []string) error {
 	for _, pod := range pods {
-		if len(b.running[group{pod, false}])+len(b.running[group{pod, true}]) > 0 {
+		if len(b.judge.Running(cache.UID(pod))) > 0 {
 			return fmt.Errorf("%s is still running", pod)
 		}
 	}

@@ -7,46 +7,51 @@ package scene
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-func change(pod, id string, s bench.State) bench.Change {
-	return bench.Change{Pod: pod, ID: id, State: s}
+func change(pod, id string, s pleg.Phase) bench.Change {
+	return bench.Change{Pod: pod, ID: id, Name: "c", State: s}
 }
 
 func TestDoubleStartsAreFound(t *testing.T) {
 	b := newBook()
 	b.enter([]bench.Change{
-		change("one-a", "1", bench.Running), change("one-a", "1", bench.Exited), change("one-a", "2", bench.Running),
-		change("many", "3", bench.Running), change("many", "4", bench.Running),
-		{Pod: "one-a", ID: "s", State: bench.Running, Sandbox: true},
+		change("one-a", "1", pleg.PhaseRunning), change("one-a", "1", pleg.PhaseExited), change("one-a", "2", pleg.PhaseRunning),
+		{Pod: "many", ID: "3", Name: "a", State: pleg.PhaseRunning}, {Pod: "many", ID: "4", Name: "b", State: pleg.PhaseRunning},
+		{Pod: "one-a", ID: "s", State: pleg.PhaseRunning, Sandbox: true},
 	})
-	if len(b.twice) != 0 {
-		t.Errorf("found %q in a history without a double start", b.twice)
+	if err := b.twice(); err != nil {
+		t.Errorf("found %v in a history without a double start", err)
 	}
 	if n := b.ran["one-a"]; n != 2 {
 		t.Errorf("%d containers ran, want 2", n)
 	}
-	b.enter([]bench.Change{change("one-a", "5", bench.Running)})
-	if len(b.twice) != 1 {
-		t.Errorf("found %q, want the double start", b.twice)
+	b.enter([]bench.Change{change("one-a", "5", pleg.PhaseRunning)})
+	if err := b.twice(); err == nil || !strings.Contains(err.Error(), "runs as 2 and as 5") {
+		t.Errorf("found %v, want the double start", err)
+	}
+	if err := b.twice(); err != nil {
+		t.Errorf("found %v again", err)
 	}
 }
 
 func TestTheBookKnowsWhatRuns(t *testing.T) {
 	b := newBook()
-	b.enter([]bench.Change{change("a", "1", bench.Running), change("a", "1", bench.Exited), change("b", "2", bench.Running)})
+	b.enter([]bench.Change{change("a", "1", pleg.PhaseRunning), change("a", "1", pleg.PhaseExited), change("b", "2", pleg.PhaseRunning)})
 	if err := b.stopped([]string{"a"}); err != nil {
 		t.Error(err)
 	}
 	if b.stopped([]string{"a", "b"}) == nil {
 		t.Error("a running container was overlooked")
 	}
-	b.enter([]bench.Change{change("b", "2", bench.Removed), change("a", "1", bench.Removed)})
+	b.enter([]bench.Change{change("b", "2", pleg.PhaseRemoved), change("a", "1", pleg.PhaseRemoved)})
 	if err := b.stopped([]string{"a", "b"}); err != nil {
 		t.Error(err)
 	}
@@ -59,14 +64,14 @@ func TestTheBookKnowsWhatRuns(t *testing.T) {
 // start, which is then no news.
 func TestAnEndWithoutAStartIsARun(t *testing.T) {
 	b := newBook()
-	b.enter([]bench.Change{change("a", "1", bench.Created), change("a", "1", bench.Exited), change("a", "2", bench.Exited), change("a", "3", bench.Created), change("a", "3", bench.Removed)})
+	b.enter([]bench.Change{change("a", "1", pleg.PhaseCreated), change("a", "1", pleg.PhaseExited), change("a", "2", pleg.PhaseExited), change("a", "3", pleg.PhaseCreated), change("a", "3", pleg.PhaseRemoved)})
 	if b.ran["a"] != 2 || b.total.starts != 2 || b.total.exits != 2 {
 		t.Errorf("%d containers ran, %d started and %d ended, want 2 of each", b.ran["a"], b.total.starts, b.total.exits)
 	}
 }
 
 func TestContradictionsAreFound(t *testing.T) {
-	state := map[string]bench.State{"r": bench.Running, "e": bench.Exited}
+	state := map[string]pleg.Phase{"r": pleg.PhaseRunning, "e": pleg.PhaseExited}
 	status := func(id string, s corev1.ContainerState) corev1.ContainerStatus {
 		return corev1.ContainerStatus{ContainerID: "fake://" + id, State: s}
 	}

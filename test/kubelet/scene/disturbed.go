@@ -58,7 +58,8 @@ func (w *World) ranOnce(all []string) {
 // the scenario has failed.
 func (w *World) forgotten(all []string, failed error) error {
 	w.look()
-	status, n := w.pods(), 0
+	status := w.pods()
+	n := 0
 	for _, name := range all {
 		switch ended := status[name].Phase == corev1.PodSucceeded || status[name].Phase == corev1.PodFailed; {
 		case !ended && !w.book.runs(name):
@@ -203,7 +204,9 @@ func (w *World) relistPeriod() time.Duration {
 func (w *World) noticed(before counters, changes int) {
 	w.eventually(patience, func() {
 		c := w.counters()
-		heard, missed, unheard := c.events-before.events, c.missed-before.missed, c.unheard-before.unheard
+		heard := c.events - before.events
+		missed := c.missed - before.missed
+		unheard := c.unheard - before.unheard
 		if missed < min(changes-heard, 2) || heard+missed+unheard < changes {
 			fail("%d events came, %d missed events and %d unheard changes are counted: want 2 of the second at least and %d in all", heard, missed, unheard, changes)
 		}

@@ -54,7 +54,12 @@ func ServeFake(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return fakeproc.Serve(ctx, fakeproc.Config{Socket: args[0], Runtime: rt, In: os.Stdin, Out: os.Stdout})
+	return fakeproc.Serve(ctx, fakeproc.Config{
+		Socket:  args[0],
+		Runtime: rt,
+		In:      os.Stdin,
+		Out:     os.Stdout,
+	})
 }
 
 func (f *fake) socket() string { return f.path }
@@ -83,9 +88,9 @@ func (f *fake) disturb(ctx context.Context, how disturbance) error {
 	}[how])
 }
 
-func (f *fake) usage(ctx context.Context) (float64, map[string]uint64, error) {
+func (f *fake) usage(ctx context.Context) (spent, map[string]uint64, error) {
 	r, err := f.control.Report(ctx, 1<<62)
-	return r.CPUSeconds, r.Stats.RPCs, err
+	return spent{daemon: r.CPUSeconds}, r.Stats.RPCs, err
 }
 
 func (f *fake) close() error {

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +40,12 @@ type Course struct {
 	Pods, Containers int
 	Probes           bool
 	Settle, Idle     time.Duration
+	// Churn is the number of pods a second that come, run for Life, and are taken away; zero: none.
+	// They come for ChurnFor, after the idle time.
+	Churn          float64
+	ChurnFor, Life time.Duration
+	// NoEnds leaves out what follows: exits, removals, pods unknown to a restarted kubelet.
+	NoEnds bool
 	// Profile is a folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again
 	// as Idle, afterwards, so that the figures have no profiler in them. Empty: none is taken.
 	Profile string
@@ -73,6 +80,13 @@ func Measure(ctx context.Context, v Variant, c Course) (*Column, error) {
 			profile := must(w.Kubelet.CPUProfile(ctx, c.Idle))
 			do(os.WriteFile(filepath.Join(c.Profile, v.Name+".pprof"), profile, 0o644))
 		}
+		if c.Churn > 0 {
+			f.churn(c)
+		}
+		if c.NoEnds {
+			w.check()
+			return
+		}
 		f.exits(40)
 		f.removals(all[:min(len(all), 40)])
 		m := w.metrics()
@@ -89,7 +103,8 @@ func Measure(ctx context.Context, v Variant, c Course) (*Column, error) {
 // start starts a node of the number of pods, times it, and writes a log for each container unless
 // the runtime does.
 func (f figures) start(pods int, change ...func(*corev1.Pod)) (all []string) {
-	n, prefix := len(pod("", change...).Spec.Containers), "one-node"
+	n := len(pod("", change...).Spec.Containers)
+	prefix := "one-node"
 	if n > 1 {
 		prefix = "node"
 	}
@@ -115,6 +130,26 @@ func (f figures) start(pods int, change ...func(*corev1.Pod)) (all []string) {
 	return all
 }
 
+// The rows of CPU time.
+const (
+	rowKubelet  = "kubelet CPU, "
+	rowDaemon   = "runtime CPU, "
+	rowMonitors = "shims or monitors CPU, "
+	rowBoth     = "kubelet and runtime CPU, "
+)
+
+// cpu adds rows of the CPU time spent between two samples, times a factor.
+func (f figures) cpu(row, unit string, before, after sample, factor float64) {
+	kubelet := (after.kubelet - before.kubelet) * factor
+	runtime := (after.runtime.all() - before.runtime.all()) * factor
+	f.add(row+rowKubelet+unit, "%.2f", kubelet)
+	f.add(row+rowDaemon+unit, "%.2f", (after.runtime.daemon-before.runtime.daemon)*factor)
+	if after.runtime.monitors > 0 {
+		f.add(row+rowMonitors+unit, "%.2f", (after.runtime.monitors-before.runtime.monitors)*factor)
+	}
+	f.add(row+rowBoth+unit, "%.2f", kubelet+runtime)
+}
+
 // idle measures the node at rest.
 func (f figures) idle(d time.Duration) {
 	before := f.sample()
@@ -122,10 +157,7 @@ func (f figures) idle(d time.Duration) {
 	after := f.sample()
 	seconds := after.at.Sub(before.at).Seconds()
 	minutes := 1 / seconds * 60
-	kubelet, runtime := (after.kubelet-before.kubelet)/seconds*1e3, (after.runtime-before.runtime)/seconds*1e3
-	f.add("idle: kubelet CPU, ms/s", "%.1f", kubelet)
-	f.add("idle: runtime CPU, ms/s", "%.2f", runtime)
-	f.add("idle: kubelet and runtime CPU, ms/s", "%.1f", kubelet+runtime)
+	f.cpu("idle: ", "ms/s", before, after, 1e3/seconds)
 	f.growth("idle: ", " / min", before.calls, after.calls, minutes)
 	f.growth("idle: ", " / min", before.memory, after.memory, minutes)
 	f.add("idle: load of the machine, from / to", "%.1f / %.1f", before.load, after.load)
@@ -166,7 +198,8 @@ const housekeeping = 2 * time.Second
 // pod for deleted at its next housekeeping, and its sync loop then cleans up the pods' folders: the
 // quarters come at four times of that period.
 func (f figures) removals(pods []string) {
-	first, quarter := time.Now(), 0
+	first := time.Now()
+	quarter := 0
 	var took, stayed []time.Duration
 	for part := range slices.Chunk(pods, max(1, len(pods)/4)) {
 		late := (time.Since(first) - time.Duration(quarter)*housekeeping/4) % housekeeping
@@ -237,8 +270,9 @@ func (w *World) uidOf(name string) string {
 
 // sample is the counters at a moment.
 type sample struct {
-	at               time.Time
-	kubelet, runtime float64 // CPU time in seconds
+	at      time.Time
+	kubelet float64 // CPU time in seconds
+	runtime spent
 	// calls are the kubelet's by method. memory are its lists: those answered from memory by caller,
 	// those sent to the runtime by reason.
 	calls, memory map[string]uint64
@@ -279,6 +313,15 @@ func (c *Column) add(row, format string, values ...any) {
 	c.rows = append(c.rows, row)
 	c.cells[row] = fmt.Sprintf(format, values...)
 }
+
+// Number returns the number in a row's cell, or false if there is none.
+func (c *Column) Number(row string) (float64, bool) {
+	n, err := strconv.ParseFloat(c.cells[row], 64)
+	return n, err == nil
+}
+
+// Text returns the text in a row's cell.
+func (c *Column) Text(row string) string { return c.cells[row] }
 
 // times adds a row of durations.
 func (c *Column) times(row string, all []time.Duration) {

@@ -40,7 +40,10 @@ func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 
 func container(name string, args ...string) corev1.Container {
 	return corev1.Container{
-		Name: name, Image: Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: append([]string{"/tool"}, args...),
+		Name:                   name,
+		Image:                  Image,
+		ImagePullPolicy:        corev1.PullIfNotPresent,
+		Command:                append([]string{"/tool"}, args...),
 		TerminationMessagePath: "/dev/termination-log",
 		SecurityContext:        &corev1.SecurityContext{Privileged: new(true)}, // see unprivileged
 	}
@@ -87,9 +90,12 @@ func execs(args ...string) *corev1.ExecAction {
 
 // probed gives the main container successful probes and hooks.
 func probed(p *corev1.Pod) {
-	c, good := &p.Spec.Containers[0], execs("exit", "0")
+	c := &p.Spec.Containers[0]
+	good := execs("exit", "0")
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: good}, PeriodSeconds: 1}
-	c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = probe, probe, probe
+	c.StartupProbe = probe
+	c.ReadinessProbe = probe
+	c.LivenessProbe = probe
 	c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: good}, PreStop: &corev1.LifecycleHandler{Exec: good}}
 }
 
@@ -131,6 +137,9 @@ func cpu(q string) func(*corev1.Pod) {
 // unlively gives the main container a failing liveness probe, so that it is killed and restarted.
 func unlively(p *corev1.Pod) {
 	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{
-		ProbeHandler: corev1.ProbeHandler{Exec: execs("exit", "1")}, PeriodSeconds: 1, FailureThreshold: 1, InitialDelaySeconds: 1,
+		ProbeHandler:        corev1.ProbeHandler{Exec: execs("exit", "1")},
+		PeriodSeconds:       1,
+		FailureThreshold:    1,
+		InitialDelaySeconds: 1,
 	}
 }

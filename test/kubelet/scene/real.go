@@ -6,10 +6,12 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,9 +23,12 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
+	"github.com/evented-pleg/evented-pleg/internal/criproxy"
+	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
+	"github.com/evented-pleg/evented-pleg/test/node/unshare"
 )
 
 // real is a private containerd or CRI-O behind a proxy that counts the kubelet's calls and disturbs
@@ -39,37 +44,50 @@ type real struct {
 	state   map[string]bench.Change // the last change of each ID
 }
 
-// startReal starts the named runtime (see package runtimes) in the folder.
-func startReal(ctx context.Context, name, dir string) (*real, error) {
+// startReal starts the variant's runtime (see package runtimes) in the folder, and puts it with all
+// shims to come into the cgroup, as a node has a runtime in a slice: in the root cgroup its
+// descriptors would be read for the root's statistics.
+func startReal(ctx context.Context, v *Variant, dir, slice string) (*real, error) {
 	r := &real{state: make(map[string]bench.Change)}
 	var err error
-	if r.daemon, err = daemon.Run(ctx, name, filepath.Join(dir, "c"), io.Discard); err != nil {
+	config := daemon.Config{Base: filepath.Join(dir, "c"), StatsPeriod: v.StatsPeriod}
+	if r.daemon, err = config.Run(ctx, v.Runtime, io.Discard); err != nil {
 		return nil, err // what has started ends with the run
+	}
+	if err := unshare.MoveTo(slice, r.daemon.PID()); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	socket, err := criSocket(v.Runtime, dir)
+	if err != nil {
+		return nil, errors.Join(err, r.close())
 	}
 	if r.client, err = crikit.Dial(crikit.Options{Endpoint: r.daemon.Endpoint(), Namespace: "default"}); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	if r.proxy, err = criproxy.Start(filepath.Join(dir, "cri"), strings.TrimPrefix(r.daemon.Endpoint(), "unix://")); err != nil {
+	if r.proxy, err = criproxy.Start(socket, strings.TrimPrefix(r.daemon.Endpoint(), "unix://")); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	r.deafen = r.client.Follow(context.Background(), r.heard)
 	return r, nil
 }
 
-var eventStates = map[runtimeapi.ContainerEventType]bench.State{
-	runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT: bench.Created,
-	runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT: bench.Running,
-	runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT: bench.Exited,
-	runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT: bench.Removed,
-}
-
 // heard notes an event.
 func (r *real) heard(e *runtimeapi.ContainerEventResponse) {
 	sb := e.GetPodSandboxStatus()
-	r.note(bench.Change{
-		Pod: sb.GetMetadata().GetUid(), ID: e.ContainerId, Sandbox: sb.GetId() == e.ContainerId,
-		State: eventStates[e.ContainerEventType], At: e.CreatedAt, Told: true,
-	})
+	change := bench.Change{
+		Pod:     sb.GetMetadata().GetUid(),
+		ID:      e.ContainerId,
+		Sandbox: sb.GetId() == e.ContainerId,
+		State:   stream.Announced(e.ContainerEventType),
+		At:      e.CreatedAt,
+		Told:    true,
+	}
+	for _, c := range e.ContainersStatuses {
+		if c.Id == e.ContainerId {
+			change.Name = c.GetMetadata().GetName()
+		}
+	}
+	r.note(change)
 }
 
 // note appends a change unless something later is known of the ID.
@@ -77,12 +95,14 @@ func (r *real) note(c bench.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, known := r.state[c.ID]
-	if known && c.State.Rank() <= last.State.Rank() {
+	if known && c.State <= last.State {
 		return
 	}
 	if known && c.Pod == "" {
-		c.Pod, c.Sandbox = last.Pod, last.Sandbox
+		c.Pod = last.Pod
+		c.Sandbox = last.Sandbox
 	}
+	c.Name = cmp.Or(c.Name, last.Name)
 	r.state[c.ID] = c
 	r.changes = append(r.changes, c)
 }
@@ -108,19 +128,35 @@ func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 	for _, s := range sandboxes.Items {
 		shown[s.Id] = true
 		r.note(bench.Change{
-			Pod: s.GetMetadata().GetUid(), ID: s.Id, Sandbox: true, State: load.StateOfSandbox(s.State),
-			At: bench.Now(), Inexact: true,
+			Pod:     s.GetMetadata().GetUid(),
+			ID:      s.Id,
+			Sandbox: true,
+			State:   load.StateOfSandbox(s.State),
+			At:      bench.Now(),
+			Inexact: true,
 		})
 	}
 	for _, c := range containers.Containers {
 		shown[c.Id] = true
 		r.note(bench.Change{
-			Pod: c.Labels["io.kubernetes.pod.uid"], ID: c.Id, State: load.StateOf(c.State), At: bench.Now(), Inexact: true,
+			Pod:     c.Labels["io.kubernetes.pod.uid"],
+			ID:      c.Id,
+			Name:    c.GetMetadata().GetName(),
+			State:   load.StateOf(c.State),
+			At:      bench.Now(),
+			Inexact: true,
 		})
 	}
 	for id, c := range before {
 		if !shown[id] {
-			r.note(bench.Change{Pod: c.Pod, ID: id, Sandbox: c.Sandbox, State: bench.Removed, At: bench.Now(), Inexact: true})
+			r.note(bench.Change{
+				Pod:     c.Pod,
+				ID:      id,
+				Sandbox: c.Sandbox,
+				State:   pleg.PhaseRemoved,
+				At:      bench.Now(),
+				Inexact: true,
+			})
 		}
 	}
 	r.mu.Lock()
@@ -155,13 +191,23 @@ func (r *real) disturb(_ context.Context, how disturbance) error {
 	return nil
 }
 
-func (r *real) usage(context.Context) (float64, map[string]uint64, error) {
+func (r *real) usage(context.Context) (spent, map[string]uint64, error) {
 	calls := make(map[string]uint64)
 	for method, n := range r.proxy.Calls() {
 		calls[method] = uint64(n)
 	}
 	cpu, err := r.daemon.CPUTime()
-	return cpu.Seconds(), calls, err
+	return spent{cpu.Daemon.Seconds(), cpu.Monitors.Seconds()}, calls, err
+}
+
+// criSocket returns where the kubelet finds the runtime. CRI-O's ends as on a node: by that end a
+// kubelet takes the statistics of containers from cAdvisor.
+func criSocket(runtime, dir string) (string, error) {
+	if !strings.HasPrefix(runtime, "crio") {
+		return filepath.Join(dir, "cri"), nil
+	}
+	dir = filepath.Join(dir, "run", "crio")
+	return filepath.Join(dir, "crio.sock"), os.MkdirAll(dir, 0o755)
 }
 
 func (r *real) close() error {

@@ -75,7 +75,8 @@ func (w *World) startPods(n int) {
 
 // complete has pods end by themselves, well and badly, with and without init containers.
 func complete(w *World) {
-	good, bad := w.batch("one-good", 10), w.batch("one-bad", 10)
+	good := w.batch("one-good", 10)
+	bad := w.batch("one-bad", 10)
 	for i, name := range good {
 		w.put(name, once, runs("sleep", fmt.Sprintf("%.1fs", 0.2*float64(i))))
 	}
@@ -155,7 +156,8 @@ func probes(w *World) {
 		return calls["ExecSync"]
 	}
 	before := execs()
-	fine, ill := w.batch("one-probed", 5), w.batch("one-unlively", 3)
+	fine := w.batch("one-probed", 5)
+	ill := w.batch("one-unlively", 3)
 	w.putAll(fine, probed)
 	w.putAll(ill, unlively)
 	w.await(ready, fine...)
@@ -170,7 +172,9 @@ func probes(w *World) {
 // sidecars has pods with init containers and restartable ones; ending pods take their sidecar with
 // them, and an ended sidecar is started again.
 func sidecars(w *World) {
-	run, end, ill := w.batch("side-run", 5), w.batch("side-end", 5), w.batch("side-ill", 3)
+	run := w.batch("side-run", 5)
+	end := w.batch("side-end", 5)
+	ill := w.batch("side-ill", 3)
 	w.putAll(ill, sidecar("sleep", "500ms", "1"))
 	w.putAll(run, initialized, sidecar("pause"))
 	w.putAll(end, once, initialized, sidecar("pause"), runs("sleep", "1s"))
@@ -245,7 +249,10 @@ func stranger(w *World) {
 	w.put(name)
 	w.await(ready, name)
 	client := must(crikit.Dial(crikit.Options{
-		Endpoint: "unix://" + w.runtime.socket(), Namespace: "default", CgroupParent: w.cgroup, Image: Image,
+		Endpoint:     "unix://" + w.runtime.socket(),
+		Namespace:    "default",
+		CgroupParent: w.cgroup,
+		Image:        Image,
 	}))
 	defer client.Close()
 	uid := w.batch("stranger", 1)[0]

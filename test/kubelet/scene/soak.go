@@ -89,11 +89,14 @@ func (w *World) Play(s Scenario) (worst time.Duration, err error) {
 	if errors.Is(err, errTwice) {
 		sum.DoubleStarts++
 	}
-	sum.Events, sum.Missed = after.events, after.missed
+	sum.Events = after.events
+	sum.Missed = after.missed
 	if !s.Disturbs {
 		sum.MissedUndisturbed += after.missed - before.missed
 	}
-	sum.Starts, sum.Exits, sum.Removals = w.book.total.starts, w.book.total.exits, w.book.total.removals
+	sum.Starts = w.book.total.starts
+	sum.Exits = w.book.total.exits
+	sum.Removals = w.book.total.removals
 	return w.time(s.Disturbs), err
 }
 
@@ -149,7 +152,8 @@ func (w *World) EndRound() (level Level, err error) {
 
 // Report returns the summary as a column of a table.
 func (w *World) Report() *Column {
-	s, c := &w.Summary, NewColumn(w.Variant.Name)
+	s := &w.Summary
+	c := NewColumn(w.Variant.Name)
 	for _, row := range []struct {
 		name string
 		n    int
@@ -223,9 +227,11 @@ type leak struct {
 
 // after takes the level after a round and reports its growth.
 func (l *leak) after(now Level) error {
-	if l.rounds++; l.rounds <= 2 {
+	l.rounds++
+	if l.rounds <= 2 {
 		if now.Goroutines > l.base.Goroutines {
-			l.base.Goroutines, l.base.By = now.Goroutines, now.By
+			l.base.Goroutines = now.Goroutines
+			l.base.By = now.By
 		}
 		l.base.Ours = max(l.base.Ours, now.Ours)
 		return nil
@@ -249,7 +255,8 @@ func (w *World) level() (l Level) {
 	l.count(must(w.Kubelet.Stacks(w.ctx)))
 	const mib = 1 << 20
 	m := w.metrics()
-	l.RSS, l.Heap = m["process_resident_memory_bytes"]/mib, m["go_memstats_heap_inuse_bytes"]/mib
+	l.RSS = m["process_resident_memory_bytes"] / mib
+	l.Heap = m["go_memstats_heap_inuse_bytes"] / mib
 	return l
 }
 

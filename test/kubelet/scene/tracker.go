@@ -39,7 +39,10 @@ type seen struct{ at, since int64 }
 func newTracker(socket string) *Tracker {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Tracker{
-		cancel: cancel, ended: make(map[string]seen), ready: make(map[string]int64), deleted: make(map[string]int64),
+		cancel:  cancel,
+		ended:   make(map[string]seen),
+		ready:   make(map[string]int64),
+		deleted: make(map[string]int64),
 	}
 	t.done.Go(func() {
 		for ctx.Err() == nil {
@@ -81,7 +84,8 @@ func (t *Tracker) watch(ctx context.Context, socket string) error {
 }
 
 func (t *Tracker) told(what podsapi.EventType, pod *corev1.Pod) {
-	now, uid := bench.Now(), string(pod.UID)
+	now := bench.Now()
+	uid := string(pod.UID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if what == podsapi.EventType_DELETED { // the pod is finished; no status comes with it

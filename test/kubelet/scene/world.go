@@ -37,8 +37,8 @@ type runtime interface {
 	restart(context.Context) error
 	// disturb disturbs the event stream until further notice.
 	disturb(context.Context, disturbance) error
-	// usage returns the CPU time of the runtime in seconds, and its calls by method.
-	usage(context.Context) (float64, map[string]uint64, error)
+	// usage returns the CPU time of the runtime, and its calls by method.
+	usage(context.Context) (spent, map[string]uint64, error)
 	close() error
 }
 
@@ -66,8 +66,19 @@ type Variant struct {
 	// without, they are static.
 	API string
 
+	// StatsPeriod is containerd's stats_collect_period; empty: its default.
+	StatsPeriod string
+	// FileCheck is the kubelet's fileCheckFrequency; zero: its default of 20 s. No node of an API
+	// server decodes manifests again and again.
+	FileCheck time.Duration
+
 	logInterval time.Duration // of the kubelet, if it is not to be the harness's own
 }
+
+// spent is CPU time in seconds: of the runtime, and of its shims or monitors.
+type spent struct{ daemon, monitors float64 }
+
+func (s spent) all() float64 { return s.daemon + s.monitors }
 
 // traits are the known traits of the runtime: the fake runtime has no faults.
 func (v *Variant) traits() runtimes.Traits {
@@ -111,8 +122,13 @@ func NewWorld(ctx context.Context, v Variant) (*World, error) {
 		return nil, err
 	}
 	w := &World{
-		Variant: v, ctx: ctx, dir: dir, book: newBook(),
-		there: make(map[string]bool), removed: make(map[string]int64), uids: make(map[string]string),
+		Variant: v,
+		ctx:     ctx,
+		dir:     dir,
+		book:    newBook(),
+		there:   make(map[string]bool),
+		removed: make(map[string]int64),
+		uids:    make(map[string]string),
 	}
 	if err := attempt(w.start); err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -121,16 +137,23 @@ func NewWorld(ctx context.Context, v Variant) (*World, error) {
 }
 
 func (w *World) start() {
-	node := standalone.Config{Dir: w.dir, LogInterval: w.Variant.logInterval}
+	node := standalone.Config{
+		Dir:         w.dir,
+		LogInterval: w.Variant.logInterval,
+		FileCheck:   w.Variant.FileCheck,
+	}
 	if w.Variant.Runtime != "" {
 		node.CgroupRoot = "kubelet-e2e-" + filepath.Base(w.dir)
 		w.cgroup = "/" + node.CgroupRoot
 		do(unshare.MakeCgroup(node.CgroupRoot))
-		w.runtime = must(startReal(w.ctx, w.Variant.Runtime, w.dir))
+		slice := node.CgroupRoot + "-runtime.slice"
+		do(unshare.MakeCgroup(slice))
+		w.runtime = must(startReal(w.ctx, &w.Variant, w.dir, slice))
 	} else {
 		w.runtime = must(startFake(w.dir))
 	}
-	node.RuntimeEndpoint, node.RuntimeLogs = w.runtime.socket(), w.runtime.logs()
+	node.RuntimeEndpoint = w.runtime.socket()
+	node.RuntimeLogs = w.runtime.logs()
 	if w.Variant.API != "" {
 		w.api = must(control.Start(w.ctx, control.Config{
 			Binaries: w.Variant.API, Dir: w.dir, Address: "127.0.0.1",

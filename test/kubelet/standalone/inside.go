@@ -25,8 +25,12 @@ const cgroups = "/sys/fs/cgroup"
 
 // settings are the kernel settings required by a kubelet, which would write them otherwise.
 var settings = map[string]int{
-	"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
-	"kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000,
+	"vm/overcommit_memory":      1,
+	"vm/panic_on_oom":           0,
+	"kernel/panic":              10,
+	"kernel/panic_on_oops":      1,
+	"kernel/keys/root_maxkeys":  1000000,
+	"kernel/keys/root_maxbytes": 25000000,
 }
 
 // emptied are the machine's folders to which a kubelet writes with any configuration, and CRI-O at
@@ -42,7 +46,10 @@ func RunInside(args []string) error {
 	if len(args) < 4 {
 		return errors.New("standalone: the folder of the node, its cgroup, the runtime's logs or the kubelet's binary is missing")
 	}
-	f, cgroup, logs, argv := folders{args[0]}, args[1], args[2], args[3:]
+	f := folders{args[0]}
+	cgroup := args[1]
+	logs := args[2]
+	argv := args[3:]
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("standalone: make the mounts private: %w", err)
 	}

@@ -26,6 +26,8 @@ type Config struct {
 	Dir string
 	// RuntimeEndpoint is the unix socket of the runtime.
 	RuntimeEndpoint string
+	// FileCheck is how often the manifests are decoded anew. Default 20s.
+	FileCheck time.Duration
 	// CgroupRoot is the name of a cgroup in all hierarchies (package unshare makes it): the kubelet
 	// makes a cgroup for each pod below. Empty: none.
 	CgroupRoot string
@@ -118,15 +120,26 @@ func (n *Node) configure(gates map[string]bool) (file string, port int, err erro
 		return "", 0, err
 	}
 	c := map[string]any{
-		"address": "127.0.0.1", "port": ports[0], "healthzPort": 0, "registerNode": n.cfg.Kubeconfig != "", "maxPods": 2000,
-		"staticPodPath": n.manifests(), "podLogsDir": n.logs(), "volumePluginDir": n.plugins(), "featureGates": gates,
+		"address":                     "127.0.0.1",
+		"port":                        ports[0],
+		"healthzPort":                 0,
+		"registerNode":                n.cfg.Kubeconfig != "",
+		"maxPods":                     2000,
+		"staticPodPath":               n.manifests(),
+		"podLogsDir":                  n.logs(),
+		"volumePluginDir":             n.plugins(),
+		"featureGates":                gates,
+		"cgroupsPerQOS":               n.cfg.CgroupRoot != "",
 		"containerLogMonitorInterval": cmp.Or(n.cfg.LogInterval, time.Hour).String(),
 		// A static pod removed and put back under its UID counts as a crash; the wait after the crash
 		// has nothing to do with a PLEG.
-		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"}, "cgroupsPerQOS": n.cfg.CgroupRoot != "",
+		"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "2s"},
 	}
 	if n.cfg.CgroupRoot != "" {
 		c["cgroupRoot"] = "/" + n.cfg.CgroupRoot
+	}
+	if n.cfg.FileCheck != 0 {
+		c["fileCheckFrequency"] = n.cfg.FileCheck.String()
 	}
 	data, err := Configuration(n.cfg.RuntimeEndpoint, c)
 	if err != nil {

@@ -131,14 +131,16 @@ const (
 // Difference says how the last run of a spec in a column differs from that in the first column.
 // Empty: not, or only in having been cut.
 func (t *Table) Difference(column int, spec string) string {
-	judge, runs := t.Runs[0][spec], t.Runs[column][spec]
+	judge := t.Runs[0][spec]
+	runs := t.Runs[column][spec]
 	if len(judge) == 0 && len(runs) == 0 {
 		return ""
 	}
 	if len(judge) == 0 || len(runs) == 0 {
 		return "is missing on one side"
 	}
-	a, b := judge[len(judge)-1], runs[len(runs)-1]
+	a := judge[len(judge)-1]
+	b := runs[len(runs)-1]
 	switch {
 	case a.Status == Cut || b.Status == Cut:
 		return ""
@@ -210,10 +212,12 @@ func (t *Table) Write(out io.Writer) {
 	line("seconds of all that passed with all, medians", func(column int) string {
 		var sum float64
 		for _, spec := range specs {
-			seconds, all := 0.0, true
+			seconds := 0.0
+			all := true
 			for i := range t.Columns {
 				m, ok := median(t.Runs[i][spec])
-				if all = all && ok; i == column {
+				all = all && ok
+				if i == column {
 					seconds = m
 				}
 			}

@@ -59,10 +59,15 @@ func layersOf(c Config) (map[string]v1.Layer, error) {
 	}
 	base := map[string]image.File{
 		// The older shell says what the suite expects, the newer one keeps variables such as data-1.
-		"bin/sh": {From: filepath.Join(c.Debs, "bin/busybox")}, "usr/bin/sh": {Link: "/bin/busybox"},
-		"bin/busybox": {From: busybox}, "bin/nmeter": {From: c.Runtime.Workload()},
-		"etc/passwd": {Text: users}, "etc/group": {Text: groups},
-		"root": {}, "tmp": {}, "uploads": {},
+		"bin/sh":      {From: filepath.Join(c.Debs, "bin/busybox")},
+		"usr/bin/sh":  {Link: "/bin/busybox"},
+		"bin/busybox": {From: busybox},
+		"bin/nmeter":  {From: c.Runtime.Workload()},
+		"etc/passwd":  {Text: users},
+		"etc/group":   {Text: groups},
+		"root":        {},
+		"tmp":         {},
+		"uploads":     {},
 	}
 	for applet := range strings.FieldsSeq(string(applets)) {
 		if _, ok := base["bin/"+applet]; !ok {
@@ -152,7 +157,8 @@ func references(tree string) (refs []string, err error) {
 	}
 	config := regexp.MustCompile(`= Config\{list\.(\w+), "([^"]+)", "([^"]+)"\}`)
 	for _, m := range config.FindAllSubmatch(text, -1) {
-		at, name := registries[string(m[1])], string(m[2])
+		at := registries[string(m[1])]
+		name := string(m[2])
 		if _, ok := pictures[name]; ok && at != "" {
 			refs = append(refs, at+name+":"+string(m[3]))
 		}

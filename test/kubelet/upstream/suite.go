@@ -81,7 +81,8 @@ func RunSuite(ctx context.Context) error {
 		"--container-runtime-process-name="+runtime.name,
 		"--prepull-images=false", "--report-dir="+at+"/report", "--server-start-timeout=8m",
 		"--kubelet-config-file="+at+"/kubelet.yaml", "--system-spec-file="+at+"/spec.yaml")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	if err = cmd.Run(); errors.As(err, new(*exec.ExitError)) {
 		return nil // a spec has failed, or more: the report says
 	}
@@ -186,7 +187,8 @@ func RunNode(dir string) error {
 	}
 	path := fmt.Sprintf("%s/bin:%s/usr/sbin:%s", at, n.Config.Debs, os.Getenv("PATH"))
 	return machine.Machine{
-		Dir: dir, Cgroup: n.Cgroup, Name: nodeName, Address: address,
+		Keep: []string{filepath.Dir(n.Config.Debs)}, // the builds
+		Dir:  dir, Cgroup: n.Cgroup, Name: nodeName, Address: address,
 		IP: []string{
 			"link set lo up", "link add eth0 type bridge", "addr add " + address + "/24 dev eth0",
 			"link set eth0 up", "route add default via 192.168.77.1",

@@ -56,7 +56,7 @@ if [ "$verb" = list-units ]; then
 	for unit in "$units"/*.service; do
 		if running "$unit"; then
 			echo "  ${unit##*/} loaded active running stand-in"
-		elif [ "${*#*state=running}" = "$*" ]; then
+		elif ! echo "$*" | grep -q state=running; then
 			echo "  ${unit##*/} loaded active exited stand-in"
 		fi
 	done

@@ -66,7 +66,8 @@ func Build(ctx context.Context, runtime string, log io.Writer) (set Set, err err
 		return set, err
 	}
 	base := filepath.Join(set.Root, "build", "node")
-	set.Dir, set.RuncDir = filepath.Join(base, "bin"), filepath.Join(base, "runtimes", "runc")
+	set.Dir = filepath.Join(base, "bin")
+	set.RuncDir = filepath.Join(base, "runtimes", "runc")
 	var args []string
 	if runtime != "" {
 		if set.Runtime, err = runtimes.ByName(runtime); err != nil {
@@ -95,7 +96,8 @@ func Script(ctx context.Context, log io.Writer, path string, args ...string) err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = log, &complaints
+	cmd.Stdout = log
+	cmd.Stderr = &complaints
 	if err := cmd.Run(); ctx.Err() != nil {
 		return fmt.Errorf("components: interrupted: %w", context.Cause(ctx))
 	} else if err != nil {

@@ -115,7 +115,13 @@ func (r *recording) events() []*runtimeapi.ContainerEventResponse {
 // for the time quiet, after a long step for half as long as the step took. Record leaves nothing on
 // the runtime in any case, unless the runtime does not let go.
 func Record(ctx context.Context, client *crikit.Client, traits runtimes.Traits, quiet time.Duration) (Transcript, error) {
-	r := &recording{Client: client, ctx: ctx, traits: traits, quiet: quiet, names: map[string]string{}}
+	r := &recording{
+		Client: client,
+		ctx:    ctx,
+		traits: traits,
+		quiet:  quiet,
+		names:  map[string]string{},
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the script did not end within %v", limit))
 	defer cancel()
 	r.ctx = ctx

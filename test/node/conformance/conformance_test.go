@@ -22,6 +22,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
+func TestMain(m *testing.M) {
+	testkit.Waiting(len(runtimes.All())) // each profile waits for what must not come
+	os.Exit(m.Run())
+}
+
 // A difference is a known difference of the fake from its real runtimes, in a step.
 type difference struct {
 	runtimes   []string

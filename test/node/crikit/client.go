@@ -32,6 +32,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // Options configure a Client.
@@ -109,9 +110,11 @@ func (c *Client) Truth(ctx context.Context) ([]bench.Pod, error) {
 func Bare(pod *bench.Pod) {
 	pod.IPs = nil
 	for i, item := range pod.Items {
-		item.StartedAt, item.FinishedAt = 0, 0
-		if item.State != bench.Exited {
-			item.ExitCode, item.Reason = 0, ""
+		item.StartedAt = 0
+		item.FinishedAt = 0
+		if item.State != pleg.PhaseExited {
+			item.ExitCode = 0
+			item.Reason = ""
 		}
 		pod.Items[i] = item
 	}

@@ -44,7 +44,13 @@ func (c *Client) RunPod(ctx context.Context, uid, name string, attempt uint32) (
 	if err != nil {
 		return nil, fmt.Errorf("crikit: run pod %s: %w", name, err)
 	}
-	return &Pod{UID: uid, Name: name, Attempt: attempt, SandboxID: answer.PodSandboxId, config: config}, nil
+	return &Pod{
+		UID:       uid,
+		Name:      name,
+		Attempt:   attempt,
+		SandboxID: answer.PodSandboxId,
+		config:    config,
+	}, nil
 }
 
 // namespaces returns the host's network, since a test machine has no CNI, and a PID namespace for

@@ -30,12 +30,18 @@ func CPUTime(pid int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// CPUTime returns the CPU time of the runtime, its shims or monitors, and the ended processes that
-// these have waited for, such as runc and what it executed.
-func (d *Daemon) CPUTime() (sum time.Duration, err error) {
+// CPU is CPU time by kind of process, with that of the ended processes that each has waited for,
+// such as runc and what it executed.
+type CPU struct {
+	// Daemon is that of the runtime, Monitors that of its shims or monitors.
+	Daemon, Monitors time.Duration
+}
+
+// CPUTime returns the CPU time of the runtime and of its shims or monitors.
+func (d *Daemon) CPUTime() (spent CPU, err error) {
 	all, err := procfs.AllProcs()
 	if err != nil {
-		return 0, fmt.Errorf("daemon: the CPU time of the runtime: %w", err)
+		return CPU{}, fmt.Errorf("daemon: the CPU time of the runtime: %w", err)
 	}
 	for _, p := range all {
 		args, err := p.CmdLine() // each names a file below the base
@@ -45,9 +51,14 @@ func (d *Daemon) CPUTime() (sum time.Duration, err error) {
 		own, err := CPUTime(p.PID)
 		stat, missing := p.Stat()
 		if err = errors.Join(err, missing); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return 0, err
+			return CPU{}, err
 		}
-		sum += own + time.Duration(stat.CUTime+stat.CSTime)*(time.Second/100)
+		sum := own + time.Duration(stat.CUTime+stat.CSTime)*(time.Second/100)
+		if p.PID == d.PID() {
+			spent.Daemon += sum
+		} else {
+			spent.Monitors += sum
+		}
 	}
-	return sum, nil
+	return spent, nil
 }

@@ -59,6 +59,9 @@ type Config struct {
 	Components components.Set
 	// Image is the name under which the workload is loaded as an image.
 	Image string
+	// StatsPeriod is how often containerd 2.3 and later collects the statistics of all containers
+	// (stats_collect_period). Empty: its default, a second.
+	StatsPeriod string
 }
 
 // A family is what all versions of a runtime have in common.
@@ -119,11 +122,18 @@ type Daemon struct {
 // Run builds a runtime by its name in package runtimes, if that is necessary, and starts it below
 // base with the workload image.
 func Run(ctx context.Context, name, base string, log io.Writer) (*Daemon, error) {
+	return Config{Base: base}.Run(ctx, name, log)
+}
+
+// Run is the function Run with the configuration, whose components and image are set here.
+func (c Config) Run(ctx context.Context, name string, log io.Writer) (*Daemon, error) {
 	set, err := components.Build(ctx, name, log)
 	if err != nil {
 		return nil, err
 	}
-	d, err := New(Config{Base: base, Components: set, Image: image.DefaultRef})
+	c.Components = set
+	c.Image = image.DefaultRef
+	d, err := New(c)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +213,8 @@ func (d *Daemon) spawn() error {
 	}
 	defer log.Close()
 	cmd := d.family.command(d.config)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout = log
+	cmd.Stderr = log
 	cmd.Dir = d.config.Base
 	// runc is looked for on PATH in some code paths, configured or not.
 	cmd.Env = append(append(os.Environ(), cmd.Env...), "PATH="+d.config.Components.RuncDir+string(os.PathListSeparator)+os.Getenv("PATH"))

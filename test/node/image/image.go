@@ -88,20 +88,24 @@ func Layer(files map[string]File) (v1.Layer, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		f, data := files[name], []byte(nil)
+		f := files[name]
+		data := []byte(nil)
 		header := &tar.Header{Name: name, Mode: cmp.Or(f.Mode, 0o755)}
 		var err error
 		switch {
 		case f.Link != "":
-			header.Typeflag, header.Linkname = tar.TypeSymlink, f.Link
+			header.Typeflag = tar.TypeSymlink
+			header.Linkname = f.Link
 		case f.Text != "":
 			data = []byte(f.Text)
 		case f.From != "":
 			data, err = os.ReadFile(f.From)
 		default:
-			header.Typeflag, header.Mode = tar.TypeDir, 0o1777
+			header.Typeflag = tar.TypeDir
+			header.Mode = 0o1777
 		}
-		if header.Size = int64(len(data)); err == nil {
+		header.Size = int64(len(data))
+		if err == nil {
 			err = w.WriteHeader(header)
 		}
 		if err == nil {
@@ -127,6 +131,8 @@ func New(layer v1.Layer, config v1.Config) (v1.Image, error) {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, config
+	file.OS = "linux"
+	file.Architecture = runtime.GOARCH
+	file.Config = config
 	return mutate.ConfigFile(img, file)
 }

@@ -114,8 +114,15 @@ const (
 )
 
 var containerd2 = Traits{
-	Events: true, SandboxEvents: 4, StalledSubscriber: Blocks, Keeper: "containerd-shim", KeeperTells: true, StopNowCodes: []int32{137}, RemovalRaces: true, LateStops: true,
-	SandboxProcess: true,
+	Events:            true,
+	SandboxEvents:     4,
+	StalledSubscriber: Blocks,
+	Keeper:            "containerd-shim",
+	KeeperTells:       true,
+	StopNowCodes:      []int32{137},
+	RemovalRaces:      true,
+	LateStops:         true,
+	SandboxProcess:    true,
 }
 
 // with returns the traits changed.
@@ -125,8 +132,18 @@ func (t Traits) with(change func(*Traits)) Traits {
 }
 
 var crio = Traits{
-	Events: true, SandboxEvents: 2, StalledSubscriber: Starves, CreateFails: true, StreamingLists: true, Keeper: "conmon",
-	NewestFirst: true, StopNowCodes: []int32{143, 137, 2}, SandboxStatsKill: true, ForgetsExits: true, PrivilegedTakesAll: true, StatusHasContainers: true,
+	Events:              true,
+	SandboxEvents:       2,
+	StalledSubscriber:   Starves,
+	CreateFails:         true,
+	StreamingLists:      true,
+	Keeper:              "conmon",
+	NewestFirst:         true,
+	StopNowCodes:        []int32{143, 137, 2},
+	SandboxStatsKill:    true,
+	ForgetsExits:        true,
+	PrivilegedTakesAll:  true,
+	StatusHasContainers: true,
 }
 
 // all is in the order of display; the first is the default. The versions are the newest of their
@@ -142,12 +159,19 @@ var all = []Runtime{
 	{Name: "containerd-2.0", Family: Containerd, Module: containerd2Module, Version: "v2.0.14", Profile: "containerd-2", Traits: containerd2},
 	{
 		Name: "containerd-1.7", Family: Containerd, Module: containerd1Module, Version: "v1.7.35", Profile: "containerd-1.7",
-		Traits: containerd2.with(func(t *Traits) { t.SharedStream, t.StalledSubscriber = true, Drops }),
+		Traits: containerd2.with(func(t *Traits) {
+			t.SharedStream = true
+			t.StalledSubscriber = Drops
+		}),
 	},
 	{Name: "crio", Family: CRIO, Module: crioModule, Version: "v1.36.3", Profile: "crio", Traits: crio},
 	{
 		Name: "crio-noevents", Family: CRIO, Module: crioModule, Version: "v1.36.3", Built: "crio", Profile: "crio-disabled",
-		Traits: crio.with(func(t *Traits) { t.Events, t.SandboxEvents, t.StatusHasContainers = false, 0, false }),
+		Traits: crio.with(func(t *Traits) {
+			t.Events = false
+			t.SandboxEvents = 0
+			t.StatusHasContainers = false
+		}),
 	},
 }
 

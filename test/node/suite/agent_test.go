@@ -34,7 +34,6 @@ type Agent struct {
 	name   string
 	config worker.Config
 	events []bench.Delivery
-	ledger *bench.Ledger
 }
 
 // workerRate is how often the pod workers of an agent ask for a newer status, a second.
@@ -45,7 +44,7 @@ const workerRate = 20
 func (t *T) NewAgent(settings ...func(*worker.Config)) *Agent {
 	t.agents++
 	a := &Agent{
-		t: t, name: fmt.Sprintf("agent-%d", t.agents), ledger: bench.NewLedger(),
+		t: t, name: fmt.Sprintf("agent-%d", t.agents),
 		config: worker.Config{Endpoint: t.Proxy.Endpoint(), Truth: t.Endpoint, Mode: worker.Evented, Check: true},
 	}
 	for _, set := range settings {
@@ -101,7 +100,7 @@ func (a *Agent) finish() {
 		a.t.Errorf("%s: %v", a.name, err)
 	}
 	a.take(report.News)
-	for _, violation := range append(report.Complaints, a.ledger.Complaints...) {
+	for _, violation := range report.Complaints {
 		a.t.Errorf("%s: violation: %s", a.name, violation)
 	}
 	if report.StaleReads > len(report.Complaints) {
@@ -127,7 +126,7 @@ func (a *Agent) figures(report worker.Report) {
 		own = append(own, time.Duration(e.At-e.Seen))
 		if e.Stamp != 0 {
 			stamped = append(stamped, time.Duration(e.At-e.Stamp))
-			if e.State == bench.Exited && e.FinishedAt != 0 {
+			if e.State() == pleg.PhaseExited && e.FinishedAt != 0 {
 				runtime = append(runtime, time.Duration(e.Stamp-e.FinishedAt))
 			}
 		}
@@ -157,9 +156,6 @@ func (a *Agent) figure(name, format string, args ...any) {
 // take keeps the events of the news.
 func (a *Agent) take(n worker.News) {
 	a.events = append(a.events, n.Deliveries...)
-	for _, d := range n.Deliveries {
-		a.ledger.Delivered(d)
-	}
 }
 
 // Signal sends a signal, SIGSTOP and SIGCONT for instance.
@@ -202,11 +198,11 @@ func (a *Agent) Events() []bench.Delivery {
 }
 
 // types counts the events of an ID by state.
-func types(events []bench.Delivery, id string) map[bench.State]int {
-	count := map[bench.State]int{}
+func types(events []bench.Delivery, id string) map[pleg.Phase]int {
+	count := map[pleg.Phase]int{}
 	for _, e := range events {
 		if e.ID == id {
-			count[e.State]++
+			count[e.State()]++
 		}
 	}
 	return count
@@ -216,7 +212,7 @@ func types(events []bench.Delivery, id string) map[bench.State]int {
 func (a *Agent) Whole(ids ...string) {
 	events := a.Events()
 	for _, id := range ids {
-		if count := types(events, id); count[bench.Exited] != 1 || count[bench.Removed] != 1 || count[bench.Running] > 1 {
+		if count := types(events, id); count[pleg.PhaseExited] != 1 || count[pleg.PhaseRemoved] != 1 || count[pleg.PhaseRunning] > 1 {
 			a.t.Errorf("%s: events %v, want one Died, one Removed and at most one Started", id, count)
 		}
 	}
@@ -225,7 +221,7 @@ func (a *Agent) Whole(ids ...string) {
 // Newer demands a running ID from the cache's answer to the question for a status newer than now.
 func (a *Agent) Newer(uid, id string) {
 	newer := []bench.Pod{must[worker.Newer](a, "Newer", uid).Pod}
-	if bench.Find(newer, uid, id).State != bench.Running {
+	if bench.Find(newer, uid, id).State != pleg.PhaseRunning {
 		a.t.Errorf("asked after %s ran, the cache answers %v", id, newer)
 	}
 }
@@ -292,10 +288,10 @@ func (a *Agent) Converge() time.Duration {
 }
 
 // WaitEvent waits for the event of the ID's state.
-func (a *Agent) WaitEvent(state bench.State, id string) (found bench.Delivery) {
+func (a *Agent) WaitEvent(state pleg.Phase, id string) (found bench.Delivery) {
 	a.t.Eventually(fmt.Sprintf("%s delivers %s of %s", a.name, state, id), func() error {
 		events := a.Events()
-		i := slices.IndexFunc(events, func(e bench.Delivery) bool { return e.State == state && e.ID == id })
+		i := slices.IndexFunc(events, func(e bench.Delivery) bool { return e.State() == state && e.ID == id })
 		if i < 0 {
 			return fmt.Errorf("not among %d events", len(events))
 		}

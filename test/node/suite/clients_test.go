@@ -16,6 +16,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 )
 
@@ -73,7 +74,7 @@ func stalled(t *T) {
 
 	again := t.NewAgent()
 	again.Converge()
-	again.WaitEvent(bench.Exited, t.Container(t.Pod("after"), "after", "exit", "4"))
+	again.WaitEvent(pleg.PhaseExited, t.Container(t.Pod("after"), "after", "exit", "4"))
 	again.Converge()
 }
 
@@ -137,8 +138,8 @@ func ends(events []bench.Delivery) map[string]end {
 		if _, ok := first[e.ID]; !ok {
 			first[e.ID] = e.At
 		}
-		if e.State == bench.Exited || e.State == bench.Removed {
-			told[e.ID] = end{told[e.ID].told + string(e.State) + " ", time.Duration(e.At - first[e.ID])}
+		if e.State() == pleg.PhaseExited || e.State() == pleg.PhaseRemoved {
+			told[e.ID] = end{told[e.ID].told + e.State().String() + " ", time.Duration(e.At - first[e.ID])}
 		}
 	}
 	return told

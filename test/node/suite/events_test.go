@@ -19,9 +19,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
 
 // A recorder judges the runtime's stream.
@@ -115,7 +115,7 @@ func stale(t *T) {
 func noEvent(t *T) {
 	a := t.Connect(withoutWorkers, stableAfter(2*time.Second), func(c *worker.Config) { c.RelistMax = 8 * time.Second })
 	pod := t.Pod("pod")
-	a.WaitEvent(bench.Running, pod.SandboxID)
+	a.WaitEvent(pleg.PhaseRunning, pod.SandboxID)
 	a.waitPeriod(8 * time.Second)
 
 	if t.Traits.CreateFails {
@@ -129,7 +129,7 @@ func noEvent(t *T) {
 		return
 	}
 	silent, pid := t.Mortal(pod, "silent", 9)
-	a.WaitEvent(bench.Running, silent)
+	a.WaitEvent(pleg.PhaseRunning, silent)
 	before := a.Stats()
 	t.StopRuntime(syscall.SIGKILL)
 	if t.Traits.Events {
@@ -138,7 +138,7 @@ func noEvent(t *T) {
 	t.End(silent, pid)
 	back := time.Now()
 	t.StartRuntime()
-	died := a.WaitEvent(bench.Exited, silent)
+	died := a.WaitEvent(pleg.PhaseExited, silent)
 	a.Converge()
 	held := bench.Find(a.Cache(), pod.UID, silent)
 	t.Figure("exit while down→Watch", "%dms after its start, as %d %s", since(back, died.At).Milliseconds(), held.ExitCode, held.Reason)
@@ -156,7 +156,7 @@ func (a *Agent) afterFailedStart(pod *crikit.Pod) {
 	before := a.Stats()
 	id := a.t.failedStart(pod)
 	failed := time.Now()
-	died := a.WaitEvent(bench.Exited, id)
+	died := a.WaitEvent(pleg.PhaseExited, id)
 	if died.Claim {
 		a.t.Error("the failed start was found by an event, and the runtime sends none")
 	}
@@ -208,7 +208,7 @@ func replay(t *T) {
 	runs := t.Made(stays, crikit.Spec{Name: "c", Attempt: 1, Args: []string{"sleep", "1h"}})
 
 	a := t.Connect()
-	a.WaitEvent(bench.Running, runs)
+	a.WaitEvent(pleg.PhaseRunning, runs)
 	a.Converge()
 	t.Sleep(5 * time.Second) // longer than the grace, in which a claim may still wait for its read
 	a.Converge()
@@ -225,6 +225,6 @@ func replay(t *T) {
 		t.Errorf("%d changes counted as missed", stats.Missed)
 	}
 	t.Check(t.Delete(t.ctx, stays.SandboxID))
-	a.WaitEvent(bench.Removed, runs)
+	a.WaitEvent(pleg.PhaseRemoved, runs)
 	a.Converge()
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/criproxy"
+	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
 
 // killed ends the keepers of a pod, a sandbox and a container, each behind the runtime's back, and
@@ -47,7 +48,7 @@ func killed(t *T) {
 func (a *Agent) runs(name string) (pod *crikit.Pod, id string) {
 	pod = a.t.Pod(name)
 	id = a.t.Container(pod, "c", "sleep", "1h")
-	a.WaitEvent(bench.Running, id)
+	a.WaitEvent(pleg.PhaseRunning, id)
 	return pod, id
 }
 
@@ -75,11 +76,11 @@ func (a *Agent) kill(name string, victim func(*crikit.Pod, string) int, sandboxE
 	t.Check(syscall.Kill(victim(pod, id), syscall.SIGKILL))
 	began := time.Now()
 	if sandboxEnds {
-		died := a.WaitEvent(bench.Exited, pod.SandboxID)
+		died := a.WaitEvent(pleg.PhaseExited, pod.SandboxID)
 		t.Figure(name+" killed→sandbox died", "%dms", since(began, died.At).Milliseconds())
 	}
 	if containerEnds {
-		died := a.WaitEvent(bench.Exited, id)
+		died := a.WaitEvent(pleg.PhaseExited, id)
 		a.Converge()
 		held := bench.Find(a.Cache(), pod.UID, id)
 		t.Figure(name+" killed→container died", "%dms (%d %s)", since(began, died.At).Milliseconds(), held.ExitCode, held.Reason)
@@ -90,13 +91,13 @@ func (a *Agent) kill(name string, victim func(*crikit.Pod, string) int, sandboxE
 	a.Converge()
 	t.deletePod(pod)
 	a.deleted(pod, id)
-	a.WaitEvent(bench.Exited, id)
+	a.WaitEvent(pleg.PhaseExited, id)
 }
 
 // deleted waits until the agent has delivered the end of a pod.
 func (a *Agent) deleted(pod *crikit.Pod, id string) {
-	a.WaitEvent(bench.Removed, id)
-	a.WaitEvent(bench.Removed, pod.SandboxID)
+	a.WaitEvent(pleg.PhaseRemoved, id)
+	a.WaitEvent(pleg.PhaseRemoved, pod.SandboxID)
 	a.Converge()
 }
 

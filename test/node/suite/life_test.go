@@ -13,6 +13,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
 
@@ -28,7 +29,7 @@ func lifecycle(t *T) {
 
 func oneLife(t *T, a *Agent, name string) {
 	pod := t.Pod(name)
-	a.WaitEvent(bench.Running, pod.SandboxID)
+	a.WaitEvent(pleg.PhaseRunning, pod.SandboxID)
 
 	// expect waits for the end of a container and checks the cache.
 	expect := func(id string, codes ...int32) {
@@ -36,9 +37,9 @@ func oneLife(t *T, a *Agent, name string) {
 		if !slices.Contains(codes, code) {
 			t.Errorf("the runtime says that %s exited with %d, want %d", id, code, codes)
 		}
-		a.WaitEvent(bench.Exited, id)
+		a.WaitEvent(pleg.PhaseExited, id)
 		held := bench.Find(a.Cache(), pod.UID, id)
-		if held.State != bench.Exited || held.ExitCode != code {
+		if held.State != pleg.PhaseExited || held.ExitCode != code {
 			t.Errorf("after ContainerDied of %s the cache says %v, want exit code %d", id, held, code)
 		}
 	}
@@ -48,7 +49,7 @@ func oneLife(t *T, a *Agent, name string) {
 	expect(three, 3)
 
 	killed := t.Container(pod, "killed", "sleep", "1h")
-	a.WaitEvent(bench.Running, killed)
+	a.WaitEvent(pleg.PhaseRunning, killed)
 	t.Check(t.Client.Stop(t.ctx, killed, 0))
 	expect(killed, t.Traits.StopNowCodes...)
 
@@ -57,19 +58,19 @@ func oneLife(t *T, a *Agent, name string) {
 
 	// A restart is a new container of the same name beside the old container.
 	again := t.Made(pod, crikit.Spec{Name: "three", Attempt: 1, Args: []string{"sleep", "1h"}})
-	a.WaitEvent(bench.Running, again)
+	a.WaitEvent(pleg.PhaseRunning, again)
 	a.Converge()
 	t.Check(t.Remove(t.ctx, three))
-	a.WaitEvent(bench.Removed, three)
+	a.WaitEvent(pleg.PhaseRemoved, three)
 	a.Converge()
 
 	t.Check(t.StopPod(t.ctx, pod.SandboxID))
-	a.WaitEvent(bench.Exited, again)
-	a.WaitEvent(bench.Exited, pod.SandboxID)
+	a.WaitEvent(pleg.PhaseExited, again)
+	a.WaitEvent(pleg.PhaseExited, pod.SandboxID)
 	a.Converge()
 	t.Check(t.RemovePod(t.ctx, pod.SandboxID))
 	for _, id := range []string{zero, killed, oom, again, pod.SandboxID} {
-		a.WaitEvent(bench.Removed, id)
+		a.WaitEvent(pleg.PhaseRemoved, id)
 	}
 	a.Converge()
 	a.Whole(zero, three, killed, oom, again, pod.SandboxID)
@@ -133,7 +134,7 @@ func static(t *T) {
 	a := t.Connect()
 	pod := t.Pod("static")
 	runs := t.Container(pod, "c", "sleep", "1h")
-	a.WaitEvent(bench.Running, runs)
+	a.WaitEvent(pleg.PhaseRunning, runs)
 
 	rounds := t.Size(20, 8)
 	var gone []string
@@ -159,13 +160,13 @@ func static(t *T) {
 		a.Newer(pod.UID, runs)
 		removal.Wait()
 		t.Check(failed)
-		a.WaitEvent(bench.Running, runs)
-		a.WaitEvent(bench.Removed, old.SandboxID)
+		a.WaitEvent(pleg.PhaseRunning, runs)
+		a.WaitEvent(pleg.PhaseRemoved, old.SandboxID)
 		a.Converge()
 	}
 	a.Whole(gone...)
 	for _, id := range []string{pod.SandboxID, runs} {
-		if count := types(a.Events(), id); count[bench.Exited]+count[bench.Removed] > 0 {
+		if count := types(a.Events(), id); count[pleg.PhaseExited]+count[pleg.PhaseRemoved] > 0 {
 			t.Errorf("%s lives, and the agent told %v", id, count)
 		}
 	}

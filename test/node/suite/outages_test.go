@@ -24,7 +24,7 @@ func recovery(t *T) {
 		before := t.Connect()
 		pod := t.Pod([]string{"first", "second"}[round])
 		id, pid := t.Mortal(pod, "c", code)
-		before.WaitEvent(bench.Running, id)
+		before.WaitEvent(pleg.PhaseRunning, id)
 		before.Kill()
 		t.End(id, pid)
 		if status := t.Exited(id); status.ExitCode != code {
@@ -32,10 +32,10 @@ func recovery(t *T) {
 		}
 		began := time.Now()
 		after := t.NewAgent()
-		event := after.WaitEvent(bench.Exited, id)
+		event := after.WaitEvent(pleg.PhaseExited, id)
 		t.Figure("restart→Watch", "%dms", since(began, event.At).Milliseconds())
 		held := bench.Find(after.Cache(), pod.UID, id)
-		if held.State != bench.Exited || held.ExitCode != code || (code == 0) != (held.Reason == "Completed") {
+		if held.State != pleg.PhaseExited || held.ExitCode != code || (code == 0) != (held.Reason == "Completed") {
 			t.Errorf("the restarted agent holds %v, want exit code %d", held, code)
 		}
 		after.Converge()
@@ -88,7 +88,7 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 		}
 		pod := t.Pod(fmt.Sprintf("witness%d", round))
 		witness, pid := t.Mortal(pod, "witness", 3)
-		a.WaitEvent(bench.Running, witness)
+		a.WaitEvent(pleg.PhaseRunning, witness)
 		stopped := time.Now()
 		t.StopRuntime(signals[round%len(signals)])
 		if t.Traits.Events {
@@ -100,7 +100,7 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 		ready := time.Now()
 		down = append(down, ready.Sub(stopped))
 
-		a.WaitEvent(bench.Exited, witness)
+		a.WaitEvent(pleg.PhaseExited, witness)
 		a.WaitConnected()
 		connected = append(connected, time.Since(ready))
 		l.Paused(func() { // CRI-O leaves some calls made soon after its start unanswered, for two minutes
@@ -140,7 +140,7 @@ func away(t *T) {
 	})
 	pod := t.Pod("pod")
 	id, pid := t.Mortal(pod, "c", 5)
-	a.WaitEvent(bench.Running, id)
+	a.WaitEvent(pleg.PhaseRunning, id)
 	before := a.Stats()
 	t.StopRuntime(syscall.SIGTERM)
 	a.WaitState(pleg.StreamBackoff)
@@ -158,7 +158,7 @@ func away(t *T) {
 	}
 	back := time.Now()
 	t.StartRuntime()
-	died := a.WaitEvent(bench.Exited, id)
+	died := a.WaitEvent(pleg.PhaseExited, id)
 	t.Figure("away", "%v", gone)
 	t.Figure("back→ContainerDied", "%dms", since(back, died.At).Milliseconds())
 	a.Converge()

@@ -130,6 +130,9 @@ var scenarios = []Scenario{
 	{"15-newer-than", "KEP-3386, Risks and Mitigations: pod workers stuck at GetNewerThan; #124704", "", newer},
 	{"16-idle-cost", "KEP-3386, Goals: reduce steady-state CPU usage", "", idle},
 	{"17-conformance", "what the fake runtime's profiles claim of the real ones", "its transcript is that of one version", conform},
+	{"19-content", "a status is more than a phase: in-place resize (KEP-1287), a reason that comes after the end", "", content},
+	{"20-why", "kubernetes#38532, #69676, #126474: an Event for each end of a container, with its code and reason", restarts, why},
+	{"21-hung-lists", "containerd/containerd#9770: one hung container hangs every list", "", hungLists},
 	{"18-soak", "KEP-3386, Test Plan: retry with backoff logic, for as long as you like (NODE_E2E_SOAK=30m)", restarts, soak},
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
-	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 )
 
 // eventStream is the method of the event stream.

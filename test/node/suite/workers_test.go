@@ -19,9 +19,9 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/conformance"
-	"github.com/evented-pleg/evented-pleg/test/node/criproxy"
 	"github.com/evented-pleg/evented-pleg/test/node/daemon"
 )
 

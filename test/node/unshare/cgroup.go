@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -114,6 +115,16 @@ func EnterCgroup(name string) error {
 	return nil
 }
 
+// MoveTo puts another process into the cgroup. Its children of later are there too.
+func MoveTo(name string, pid int) error {
+	for _, dir := range Cgroups(name) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+			return fmt.Errorf("unshare: move process %d to the cgroup %s: %w", pid, name, err)
+		}
+	}
+	return nil
+}
+
 // MountCgroups mounts the hierarchies anew, with the root of the thread's cgroup namespace.
 func MountCgroups() error {
 	text, err := os.ReadFile("/proc/thread-self/cgroup")
@@ -130,10 +141,12 @@ func MountCgroups() error {
 	}
 	for line := range strings.Lines(string(text)) { // ID:CONTROLLERS:PATH
 		options := strings.Split(line, ":")[1]
-		kind, point := "cgroup", filepath.Join(cgroups, strings.TrimPrefix(options, "name="))
+		kind := "cgroup"
+		point := filepath.Join(cgroups, strings.TrimPrefix(options, "name="))
 		switch {
 		case options == "": // beside version 1
-			kind, point = "cgroup2", filepath.Join(cgroups, "unified")
+			kind = "cgroup2"
+			point = filepath.Join(cgroups, "unified")
 		case strings.HasPrefix(options, "name="):
 			options = "none," + options
 		}

@@ -116,7 +116,9 @@ func start(dir string) (code int, err error) {
 	}
 	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
 	cmd.Env = append(os.Environ(), envDir+"="+dir)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin = os.Stdin
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
 		// A group of its own: a terminal's Ctrl-C reaches this process alone.
@@ -130,7 +132,8 @@ func start(dir string) (code int, err error) {
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		return ExitCannotRun, err
 	}
-	if code = cmd.ProcessState.ExitCode(); code < 0 {
+	code = cmd.ProcessState.ExitCode()
+	if code < 0 {
 		return ExitFailed, fmt.Errorf("the run was ended: %v", cmd.ProcessState)
 	}
 	return code, nil

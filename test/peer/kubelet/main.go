@@ -88,8 +88,8 @@ type (
 	}
 	// Delivery is bench.Delivery.
 	Delivery struct {
-		Pod, ID, State string
-		At             int64
+		Pod, ID, Type string
+		At            int64
 	}
 	// News is worker.News.
 	News struct{ Deliveries []Delivery }
@@ -169,16 +169,11 @@ func (k *kubelet) Start(c Config, _ *Hello) (err error) {
 	return nil
 }
 
-// states are those of worker by the type of an event.
-var states = map[pleg.PodLifeCycleEventType]string{
-	pleg.ContainerStarted: "Running", pleg.ContainerDied: "Exited", pleg.ContainerRemoved: "Removed", pleg.PodSync: "Unknown",
-}
-
 // drain reads the channel of events.
 func (k *kubelet) drain() {
 	for e := range k.watch {
 		id, _ := e.Data.(string)
-		d := Delivery{string(e.ID), id, states[e.Type], time.Now().UnixNano()}
+		d := Delivery{string(e.ID), id, string(e.Type), time.Now().UnixNano()}
 		k.mu.Lock()
 		k.events = append(k.events, d)
 		k.mu.Unlock()
@@ -189,7 +184,8 @@ func (k *kubelet) drain() {
 func (k *kubelet) News(_ bool, n *News) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n.Deliveries, k.events = k.events, nil
+	n.Deliveries = k.events
+	k.events = nil
 	return nil
 }
 
@@ -221,7 +217,8 @@ func (k *kubelet) Newer(uid string, n *Newer) error {
 	begun := time.Now()
 	k.generic.RequestRelist(types.UID(uid))
 	status, err := k.cache.GetNewerThan(types.UID(uid), begun)
-	n.Took, n.Pod.UID = time.Since(begun), uid
+	n.Took = time.Since(begun)
+	n.Pod.UID = uid
 	if err != nil {
 		return err
 	}
@@ -241,8 +238,11 @@ func (k *kubelet) Used(collect bool, c *Cost) error {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	*c = Cost{
-		Wall: time.Duration(time.Now().UnixNano()), CPU: time.Duration(u.Utime.Nano() + u.Stime.Nano()),
-		Bytes: int64(m.TotalAlloc), Objects: int64(m.Mallocs), Wakeups: u.Nvcsw,
+		Wall:    time.Duration(time.Now().UnixNano()),
+		CPU:     time.Duration(u.Utime.Nano() + u.Stime.Nano()),
+		Bytes:   int64(m.TotalAlloc),
+		Objects: int64(m.Mallocs),
+		Wakeups: u.Nvcsw,
 	}
 	return err
 }

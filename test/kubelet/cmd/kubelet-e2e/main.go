@@ -51,7 +51,7 @@ func main() {
 		}
 		return 1
 	}
-	if len(os.Args) > 1 && slices.Contains([]string{"scenarios", "compare", "upstream"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"scenarios", "compare", "value-run", "upstream"}, os.Args[1]) {
 		os.Exit(unshare.Main(all))
 	}
 	os.Exit(all())
@@ -64,7 +64,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return usagef("say what to do: scenarios, compare or upstream")
+		return usagef("say what to do: scenarios, compare, value or upstream")
 	}
 	switch args[0] {
 	case standalone.Inside:
@@ -75,6 +75,10 @@ func run(ctx context.Context, args []string) error {
 		return scenarios(ctx, args[1:])
 	case "compare":
 		return compare(ctx, args[1:])
+	case "value":
+		return value(ctx, args[1:])
+	case "value-run":
+		return valueOne(ctx, args[1:])
 	case upstream.Namespaces:
 		return upstream.RunNode(args[1])
 	case upstream.Suite:
@@ -82,7 +86,7 @@ func run(ctx context.Context, args []string) error {
 	case "upstream":
 		return runUpstream(ctx, args[1:])
 	}
-	return usagef("%q is none of scenarios, compare and upstream", args[0])
+	return usagef("%q is none of scenarios, compare, value and upstream", args[0])
 }
 
 // common are the flags of scenarios and compare.
@@ -121,11 +125,13 @@ func (c *common) variants(names []string) ([]scene.Variant, error) {
 
 // play plays on each of the variants, one after the other or together, and writes the results.
 func play(c *common, list []scene.Variant, on func(scene.Variant) (*scene.Column, error)) error {
-	all, errs := make([]*scene.Column, len(list)), make([]error, len(list))
+	all := make([]*scene.Column, len(list))
+	errs := make([]error, len(list))
 	var done sync.WaitGroup
 	for i, v := range list {
 		done.Go(func() {
-			if all[i], errs[i] = on(v); errs[i] != nil {
+			all[i], errs[i] = on(v)
+			if errs[i] != nil {
 				errs[i] = fmt.Errorf("%s: %w", v.Name, errs[i])
 			}
 		})
@@ -142,6 +148,9 @@ func play(c *common, list []scene.Variant, on func(scene.Variant) (*scene.Column
 // preview is a version played only on request: not all of its modules are available everywhere.
 const preview = "1.38.0-alpha.0"
 
+// ourGates are the feature gates of a kubelet with this PLEG.
+var ourGates = map[string]bool{"EventDrivenPLEG": true, "EventDrivenPLEGServeLists": true}
+
 // variants returns those of the names, or all of the released versions.
 func variants(dir string, names []string) ([]scene.Variant, error) {
 	var chosen []scene.Variant
@@ -150,7 +159,7 @@ func variants(dir string, names []string) ([]scene.Variant, error) {
 		for _, v := range []scene.Variant{
 			{Name: "stock-" + version, Binary: file("stock")},
 			{Name: "gate-" + version, Binary: file("stock"), Gates: map[string]bool{"EventedPLEG": true}},
-			{Name: "evented-" + version, Binary: file("evented"), Gates: map[string]bool{"EventDrivenPLEG": true}, Ours: true},
+			{Name: "evented-" + version, Binary: file("evented"), Gates: ourGates, Ours: true},
 		} {
 			if unasked := version == preview || strings.HasPrefix(v.Name, "gate-"); !slices.Contains(names, v.Name) && (len(names) > 0 || unasked) {
 				continue

@@ -27,7 +27,9 @@ func scenarios(ctx context.Context, args []string) error {
 	bounded := flags.Bool("bounded", os.Getenv("KUBELET_E2E_BOUNDED") != "", "the short form, as in CI: 20 pods, a static pod put back 10 times, all kubelets at once (or set KUBELET_E2E_BOUNDED)")
 	_ = flags.Parse(args)
 	if *bounded {
-		*pods, *again, flags.together = min(*pods, 20), min(*again, 10), true
+		*pods = min(*pods, 20)
+		*again = min(*again, 10)
+		flags.together = true
 	}
 	names := flags.Args()
 	if len(names) == 0 {
@@ -64,7 +66,10 @@ func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long t
 	if err != nil {
 		return nil, err
 	}
-	defer func() { report, err = w.Report(), errors.Join(err, w.Summary.Err(), w.Close()) }()
+	defer func() {
+		report = w.Report()
+		err = errors.Join(err, w.Summary.Err(), w.Close())
+	}()
 	say := func(what string, took time.Duration, verdict string) {
 		fmt.Printf("%s %-16s %-22s %6.1fs  %s\n", time.Now().UTC().Format(time.TimeOnly), v.Name, what, took.Seconds(), verdict)
 	}

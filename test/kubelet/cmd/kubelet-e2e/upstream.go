@@ -112,7 +112,13 @@ func runUpstream(ctx context.Context, args []string) error {
 	for i := 0; i < reruns && len(differ) > 0 && broken == nil; i++ {
 		for _, spec := range differ {
 			fmt.Println("again:", spec)
-			again := upstream.Part{Name: "again", Focus: regexp.QuoteMeta(beside(spec)), Skip: `^$`, Procs: 1, Within: 20 * time.Minute}
+			again := upstream.Part{
+				Name:   "again",
+				Focus:  regexp.QuoteMeta(beside(spec)),
+				Skip:   `^$`,
+				Procs:  1,
+				Within: 20 * time.Minute,
+			}
 			broken = errors.Join(broken, runParts(ctx, config, columns, []upstream.Part{again}, table))
 		}
 		differ = differences(table, columns)
@@ -186,8 +192,11 @@ func prepare(ctx context.Context, kubelets, out, version, runtime string) (c ups
 		return c, err
 	}
 	c = upstream.Config{
-		Tree: filepath.Join(kubelets, "v"+version), Suite: filepath.Join(kubelets, "suite-v"+version), Debs: filepath.Join(set.Root, "build/debs"),
-		Runtime: set, Out: out,
+		Tree:    filepath.Join(kubelets, "v"+version),
+		Suite:   filepath.Join(kubelets, "suite-v"+version),
+		Debs:    filepath.Join(set.Root, "build/debs"),
+		Runtime: set,
+		Out:     out,
 	}
 	c.Runtime.RuncDir = filepath.Join(c.Debs, "usr/sbin")
 	if _, err := os.Stat(filepath.Join(c.Suite, "pause")); err != nil {

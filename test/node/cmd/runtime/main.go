@@ -75,7 +75,8 @@ func run(kind runtimes.Runtime, command []string) (err error) {
 	if len(command) > 0 {
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		cmd.Env = append(os.Environ(), "ENDPOINT="+private.Endpoint(), "IMAGE="+image.DefaultRef)
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.Stdout = os.Stdout
+		cmd.Stderr = os.Stderr
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		return cmd.Run()
 	}

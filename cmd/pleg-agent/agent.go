@@ -1,0 +1,311 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/embed"
+	"github.com/evented-pleg/evented-pleg/events"
+	"github.com/evented-pleg/evented-pleg/exits"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/metrics"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// controller is the reporting controller of the agent's Events.
+const controller = "pleg-agent"
+
+// agent is a running agent: the runtime's client, the generator, the reporter and the recorder.
+type agent struct {
+	client      *cri.Client
+	generator   *pleg.Generator[cri.PodStatus]
+	reporter    *exits.Reporter[cri.PodStatus]
+	broadcaster *events.Broadcaster
+	registry    *prometheus.Registry
+}
+
+// parts are what an agent is made of besides its flags.
+type parts struct {
+	sink clientevents.EventSink
+	// noRoster: the sink does not outlive the process.
+	noRoster bool
+	// dial connects to the runtime, nil for the endpoint.
+	dial func(context.Context) (net.Conn, error)
+}
+
+// newAgent makes an agent, which starts nothing.
+func newAgent(o *options, with parts) (a *agent, err error) {
+	a = &agent{registry: prometheus.NewRegistry()}
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	own, err := newMeter(a.registry)
+	if err != nil {
+		return nil, err
+	}
+	set, err := metrics.New(metrics.Plain(a.registry), metrics.Options{})
+	if err != nil {
+		return nil, err
+	}
+	a.broadcaster, err = events.New(events.Options{
+		Sink:     &timedSink{with.sink, own.stored},
+		Instance: instance(o.node),
+		NoRoster: with.noRoster,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := metrics.NewEvents(metrics.Plain(a.registry), a.broadcaster.Metrics); err != nil {
+		return nil, err
+	}
+	a.client, err = cri.New(cri.Config{Endpoint: o.endpoint, Dialer: with.dial})
+	if err != nil {
+		return nil, err
+	}
+	recorder := a.broadcaster.NewSeriesRecorder(nil, controller)
+	statuses := cache.New(cri.EmptyStatus)
+	config := pleg.Config[cri.PodStatus]{
+		Source:  a.client,
+		Stream:  a.client,
+		Cache:   statuses,
+		Merge:   cri.KeepIPs,
+		Metrics: set,
+	}
+	if o.nodeEvents {
+		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: o.node}
+		config.Recorder = embed.SeriesRecorder(recorder, node)
+	}
+	a.generator, err = pleg.New(config)
+	if err != nil {
+		return nil, err
+	}
+	set.SetGauges(a.generator.Gauges, a.client.Counts)
+	choice, err := o.choice()
+	if err != nil {
+		return nil, err
+	}
+	a.reporter, err = exits.New(exits.Config[cri.PodStatus]{
+		Generator:     a.generator,
+		Statuses:      statuses,
+		View:          exits.FromCRI,
+		ExitCode:      a.client.ExitCode,
+		Recorder:      recorder,
+		Unsent:        a.unsent,
+		Path:          o.state,
+		Choice:        choice,
+		Settle:        o.settle,
+		NamespaceRate: exits.Rate{PerSecond: o.namespaceRate, Burst: o.namespaceBurst},
+		NodeRate:      exits.Rate{PerSecond: o.nodeRate, Burst: o.nodeBurst},
+		Observe:       own.observe,
+		Restarted:     own.restarted,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, reporterStats(a.registry, a.reporter.Stats)
+}
+
+// unsent returns the number of Events that wait for a call, and of those behind them.
+func (a *agent) unsent() int64 {
+	stats := a.broadcaster.Stats()
+	if stats.Queue == 0 {
+		return 0
+	}
+	return stats.Unsent
+}
+
+// instance returns the reporting instance of a node: the same after a restart, 128 bytes at most.
+func instance(node string) string {
+	const longest = 128
+	name := controller + "-" + node
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(node))
+	return controller + "-" + hex.EncodeToString(sum[:])
+}
+
+// flushFor is how long the end of an agent waits for the API server.
+const flushFor = 5 * time.Second
+
+// run works until ctx ends: then the ledger is written, the recorder sends what waits, and the
+// ledger gets what could not be sent.
+func (a *agent) run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	recording, stop := context.WithCancel(klog.NewContext(context.Background(), logger))
+	defer stop()
+	var recorder, generator sync.WaitGroup
+	var generated error
+	recorder.Go(func() { _ = a.broadcaster.Run(recording) }) // its errors are about calls that are not made here
+	generator.Go(func() { generated = a.generator.Run(ctx) })
+	err := a.reporter.Run(ctx)
+	generator.Wait()
+	flush, cancel := context.WithTimeout(recording, flushFor)
+	defer cancel()
+	var unsent *events.UnsentError
+	kept := int64(0)
+	if errors.As(a.broadcaster.ShutdownWithContext(flush), &unsent) {
+		kept = unsent.Occurrences
+		logger.Error(unsent, "Events are kept for the next start, if there is a file for them (--state)")
+	}
+	stop()
+	recorder.Wait()
+	return errors.Join(err, generated, a.reporter.Save(kept), a.client.Close())
+}
+
+// handler answers /metrics, /healthz and /readyz.
+func (a *agent) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry, ErrorHandling: promhttp.ContinueOnError}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.generator.Health()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.ready()) })
+	return mux
+}
+
+// ready returns nil once the runtime is known as a whole.
+func (a *agent) ready() error {
+	if !a.generator.HasSynced() {
+		return errors.New("the container runtime has not been read as a whole yet")
+	}
+	return a.generator.Health()
+}
+
+func answer(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, printable.Text(err.Error()))
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// run runs the agent of the flags.
+func (o *options) run(ctx context.Context, out, errOut io.Writer) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	if o.lasting > 0 { // an end like that by a signal, not a deadline of calls
+		defer time.AfterFunc(o.lasting, end).Stop()
+	}
+	with, finish, err := o.connect(ctx, out, errOut)
+	if err != nil {
+		return err
+	}
+	defer finish()
+	a, err := newAgent(o, with)
+	if err != nil {
+		return err
+	}
+	serve, err := o.listen(a, errOut)
+	if err != nil {
+		return errors.Join(err, a.client.Close())
+	}
+	var served error
+	var server sync.WaitGroup
+	server.Go(func() {
+		defer end() // an agent that cannot be watched ends
+		served = serve(ctx)
+	})
+	err = a.run(ctx)
+	end()
+	server.Wait()
+	if p, ok := with.sink.(*printer); ok {
+		events, failed := p.total()
+		err = errors.Join(err, failed)
+		fmt.Fprintf(errOut, "%s in %d Events.\n", ended(a.reporter.Stats()), events)
+	}
+	return errors.Join(err, served)
+}
+
+// ended returns a sentence's beginning on the ends of a reporter.
+func ended(stats exits.Stats) string {
+	all := uint64(0)
+	for _, n := range stats.Ends {
+		all += n
+	}
+	if all == 1 {
+		return "1 end"
+	}
+	return fmt.Sprintf("%d ends", all)
+}
+
+// listen returns the function that serves --http-addr until its context ends.
+func (o *options) listen(a *agent, errOut io.Writer) (serve func(context.Context) error, err error) {
+	if o.httpAddr == "" {
+		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
+	}
+	listener, err := net.Listen("tcp", o.httpAddr)
+	if err != nil {
+		return nil, fmt.Errorf("--http-addr: %w", err)
+	}
+	fmt.Fprintf(errOut, "metrics on http://%s/metrics, also /healthz and /readyz\n", listener.Addr())
+	server := &http.Server{
+		Handler:           a.handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		MaxHeaderBytes:    1 << 16,
+	}
+	return func(ctx context.Context) error {
+		stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+		defer stop()
+		err := server.Serve(listener)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return err
+	}, nil
+}
+
+// connect returns the parts for the flags, and what to do in the end.
+func (o *options) connect(ctx context.Context, out, errOut io.Writer) (with parts, finish func(), err error) {
+	finish = func() {}
+	if o.print {
+		with.sink = newPrinter(out, o.output == "json")
+		with.noRoster = true
+	}
+	switch {
+	case o.fake:
+		with.dial, finish, err = startFake(ctx)
+		fmt.Fprintln(errOut, "A fake runtime, whose containers end in many ways. Ctrl-C ends it.")
+		return with, finish, err
+	case o.print:
+		fmt.Fprintf(errOut, "Ends of containers on %s, from now on. Ctrl-C ends it.\n", o.endpoint)
+		return with, finish, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return with, finish, fmt.Errorf("no way to an API server: %w (--print and --fake need none)", err)
+	}
+	config.QPS = o.qps
+	config.Burst = o.qpsBurst
+	config.UserAgent = "pleg-agent/" + commit
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return with, finish, err
+	}
+	with.sink = events.NewClientSink(client)
+	return with, finish, nil
+}

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/evented-pleg/evented-pleg/exits"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
+)
+
+// TestFakeShowsEndsOfEveryKind: within a minute a newcomer sees what the agent is for.
+func TestFakeShowsEndsOfEveryKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out, notes bytes.Buffer
+		root := newRoot(&out, &notes)
+		root.SetArgs([]string{"--fake", "--duration", "1m", "--node", "n1", "--output", "json"})
+		testkit.Check(t, root.ExecuteContext(t.Context()))
+		counts := make(map[string]int32)
+		for text := range strings.Lines(out.String()) {
+			var e line
+			testkit.Check(t, json.Unmarshal([]byte(text), &e))
+			key := e.Reason + " " + e.Namespace + "/" + e.Name
+			if e.Count != 1 && e.Count <= counts[key] && e.Name != "cart-0" {
+				t.Errorf("%s: a count of %d after %d", key, e.Count, counts[key])
+			}
+			counts[key] = e.Count
+		}
+		for _, key := range []string{
+			"ContainerFailed shop/worker-5d9f7", "ContainerOOMKilled shop/cart-0", "ContainerCompleted batch/report-28190-x7k2p",
+			"ContainerKilled kube-system/dns-7f6c9", "SandboxDied shop/web-84c7d", "ContainerLost shop/web-84c7d", "ContainerFailed test/short-lived",
+		} {
+			if counts[key] == 0 {
+				t.Errorf("no %s in a minute: %v", key, counts)
+			}
+		}
+		if loop := counts["ContainerFailed shop/worker-5d9f7"]; loop < 4 {
+			t.Errorf("the loop of shop/worker stands as x%d", loop)
+		}
+		for key := range counts {
+			if strings.Contains(key, "ContainerEvent") {
+				t.Errorf("an ordinary end of the agent is told as trouble: %s", key)
+			}
+		}
+		testkit.Says(t, "the summary", notes.String(), "A fake runtime", " ends in ", " Events.")
+	})
+}
+
+// config returns options of a command line.
+func config(t *testing.T, args ...string) (*options, error) {
+	t.Helper()
+	var o options
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.add(flags)
+	testkit.Check(t, flags.Parse(args))
+	if err := o.readConfig(flags); err != nil {
+		return &o, err
+	}
+	return &o, o.validate()
+}
+
+func TestConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	testkit.Check(t, os.WriteFile(path, []byte("kinds: [oom, failed]\nqps: 7\nnode-events: false\nsettle: 1s\nselector: app=db\n"), 0o600))
+	o := testkit.Must(config(t, "--fake", "--config", path, "--qps", "9", "--node", "n"))(t)
+	if !slices.Equal(o.kinds, []string{"oom", "failed"}) || o.qps != 9 || o.nodeEvents || o.settle != time.Second || o.selector != "app=db" {
+		t.Errorf("%+v", o)
+	}
+	bad := map[string]string{
+		"kind: [oom]":       `the key "kind" is no flag`,
+		"kinds: {a: b}":     "kinds: the value is map",
+		"qps: many":         "qps: ",
+		"qps: 1\nqps: 2":    "already set in map",
+		"- a":               "cannot unmarshal",
+		"config: other":     `the key "config" is no flag`,
+		"selector: '=('":    "--selector: ",
+		"kinds: [oomkills]": `no kind of end is named "oomkills"`,
+		"namespaces: [a]\nexcept-namespaces: [a]": `the namespace "a"`,
+		"namespace-rate: -1":                      "--namespace-rate -1",
+		"settle: 0s":                              "--settle 0s",
+	}
+	for text, want := range bad {
+		testkit.Check(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := config(t, "--fake", "--config", path)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: the error is %v, want %q in it", text, err, want)
+		}
+	}
+	for _, args := range [][]string{{"--fake", "--endpoint", "unix:///x"}, {"--endpoint", "tcp://x"}, {"--fake", "--output", "yaml"}} {
+		if _, err := config(t, args...); !cli.IsUsage(err) {
+			t.Errorf("%q: %v is no error of usage", args, err)
+		}
+	}
+}
+
+func TestInstancesFitTheServer(t *testing.T) {
+	long := strings.Repeat("n", 253)
+	if a, b := instance(long), instance(long[:252]); len(a) > 128 || a == b {
+		t.Errorf("%s, %s", a, b)
+	}
+	if instance("n1") != "pleg-agent-n1" {
+		t.Error(instance("n1"))
+	}
+}
+
+// failing is a sink that fails.
+type failing struct{ *printer }
+
+func (failing) Create(context.Context, *eventsv1.Event) (*eventsv1.Event, error) {
+	return nil, errors.New("away")
+}
+
+// TestPages looks at the pages of an agent on a fake runtime, with an API server that is away.
+func TestPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testkit.Must(config(t, "--fake", "--node", "n1", "--state", filepath.Join(t.TempDir(), "reported.json")))(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		dial, stop, err := startFake(ctx)
+		testkit.Check(t, err)
+		defer stop()
+		a := testkit.Must(newAgent(o, parts{sink: failing{newPrinter(new(bytes.Buffer), false)}, dial: dial}))(t)
+		get := func(path string) (int, string) {
+			answer := httptest.NewRecorder()
+			a.handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+			return answer.Code, answer.Body.String()
+		}
+		if code, text := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "not been read") {
+			t.Errorf("before the start: %d %s", code, text)
+		}
+		ended := make(chan error)
+		go func() { ended <- a.run(ctx) }()
+		time.Sleep(time.Minute)
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if code, text := get(path); code != http.StatusOK || text != "ok\n" {
+				t.Errorf("%s: %d %s", path, code, text)
+			}
+		}
+		_, text := get("/metrics")
+		testkit.Says(t, "/metrics", text, `pleg_agent_ends_total{kind="oom",namespace="shop"} `, `pleg_agent_ends_total{kind="oom",namespace="kube-system"} 0`,
+			`pleg_agent_container_restarts_total{namespace="shop"} `, "pleg_agent_end_to_report_seconds_count ", "pleg_agent_containers ",
+			"event_recorder_unsent ", "evented_pleg_stream_state", "evented_pleg_client_calls_total")
+		checkDashboard(t, a.registry)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		kept := testkit.Must(os.ReadFile(o.state))(t)
+		testkit.Says(t, "the state of an agent whose server was away", string(kept), `"unsent":[{`, `"kind":"ContainerOOMKilled"`)
+	})
+}
+
+var metricName = regexp.MustCompile(`(?:pleg_agent|event_recorder)_[a-z_]+`)
+
+// checkDashboard wants each metric of the dashboard and of the alerts in the registry.
+func checkDashboard(t *testing.T, registry *prometheus.Registry) {
+	t.Helper()
+	served := make(map[string]bool)
+	for _, family := range testkit.Must(registry.Gather())(t) {
+		served[family.GetName()] = true
+	}
+	served["pleg_agent_ends_unreported_total"] = true // with its first
+	served["event_recorder_rejections_total"] = true
+	for _, path := range []string{"../../deploy/agent/dashboard.json", "../../docs/alerts/agent.yaml", "../../docs/agent.md"} {
+		text := string(testkit.Must(os.ReadFile(path))(t))
+		names := metricName.FindAllString(text, -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no metric", path)
+		}
+		for _, name := range names {
+			if !served[strings.TrimSuffix(name, "_bucket")] && !strings.HasSuffix(name, "_") {
+				t.Errorf("%s names %s, and the agent does not serve it", path, name)
+			}
+		}
+	}
+}
+
+func TestNamespacesAreBounded(t *testing.T) {
+	m := testkit.Must(newMeter(prometheus.NewRegistry()))(t)
+	for i := range 2 * maxNamespaces {
+		m.observe(exits.End{Kind: exits.Failed, Pod: exits.Ref{Namespace: fmt.Sprint("ns", i)}}, exits.Reported)
+	}
+	values := make(map[string]bool)
+	for i := range 2 * maxNamespaces {
+		values[m.label(fmt.Sprint("ns", i))] = true
+	}
+	if len(values) != maxNamespaces-1 || !values[otherNamespaces] { // and kube-system
+		t.Errorf("%d values of the label namespace, want %d with %s among them", len(values), maxNamespaces-1, otherNamespaces)
+	}
+}

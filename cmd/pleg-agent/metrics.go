@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	eventsv1 "k8s.io/api/events/v1"
+	clientevents "k8s.io/client-go/tools/events"
+
+	"github.com/evented-pleg/evented-pleg/exits"
+)
+
+// meter holds the agent's own metrics. Safe for concurrent use.
+type meter struct {
+	ends       *prometheus.CounterVec
+	unreported *prometheus.CounterVec
+	restarts   *prometheus.CounterVec
+	handed     prometheus.Histogram
+	stored     prometheus.Histogram
+
+	mu         sync.Mutex      // owns namespaces
+	namespaces map[string]bool // with a label of their own
+}
+
+// maxNamespaces bounds the values of the label namespace; beyond, namespaces are counted together
+// as otherNamespaces. The namespace infrastructure always has its own.
+const (
+	maxNamespaces   = 200
+	infrastructure  = "kube-system"
+	otherNamespaces = "(other)"
+)
+
+// latencies are the upper bounds of the histograms, in seconds.
+var latencies = []float64{0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60, 300, 3600}
+
+func newMeter(registry prometheus.Registerer) (*meter, error) {
+	m := &meter{
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pleg_agent_ends_total",
+			Help: "Number of ends of containers, and of sandboxes under running containers, by kind and namespace.",
+		}, []string{"kind", "namespace"}),
+		unreported: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pleg_agent_ends_unreported_total",
+			Help: "Number of ends without an Event of their own: combined by a rate, not chosen, or of a pod without a name.",
+		}, []string{"outcome"}),
+		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pleg_agent_container_restarts_total",
+			Help: "Number of containers made after another one of the same name in their pod, by namespace.",
+		}, []string{"namespace"}),
+		handed: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "pleg_agent_end_to_report_seconds",
+			Help:    "Time in seconds from the end of a container to its report, with the time for the reason to settle.",
+			Buckets: latencies,
+		}),
+		stored: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "pleg_agent_end_to_event_seconds",
+			Help:    "Time in seconds from the end of a container to its new Event at the API server.",
+			Buckets: latencies,
+		}),
+		namespaces: map[string]bool{infrastructure: true},
+	}
+	for _, c := range []prometheus.Collector{m.ends, m.unreported, m.restarts, m.handed, m.stored} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	for _, kind := range exits.Kinds() { // so that the first end of a kind is an increase
+		m.ends.WithLabelValues(kind.Short(), infrastructure)
+	}
+	return m, nil
+}
+
+// label returns the value of the label namespace.
+func (m *meter) label(namespace string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.namespaces[namespace]:
+	case len(m.namespaces) < maxNamespaces-1:
+		m.namespaces[namespace] = true
+	default:
+		return otherNamespaces
+	}
+	return namespace
+}
+
+func (m *meter) observe(e exits.End, outcome exits.Outcome) {
+	m.ends.WithLabelValues(e.Kind.Short(), m.label(e.Pod.Namespace)).Inc()
+	if outcome != exits.Reported {
+		m.unreported.WithLabelValues(string(outcome)).Inc()
+		return
+	}
+	if !e.FinishedAt.IsZero() {
+		m.handed.Observe(time.Since(e.FinishedAt).Seconds())
+	}
+}
+
+func (m *meter) restarted(pod exits.Ref) {
+	m.restarts.WithLabelValues(m.label(pod.Namespace)).Inc()
+}
+
+// reporterStats registers the counts of a reporter.
+func reporterStats(registry prometheus.Registerer, stats func() exits.Stats) error {
+	for _, x := range []struct {
+		name, help string
+		gauge      bool
+		value      func(exits.Stats) float64
+	}{
+		{"pleg_agent_containers", "Number of containers followed.", true,
+			func(s exits.Stats) float64 { return float64(s.Containers) }},
+		{"pleg_agent_ends_settling", "Number of ends that wait for the read that settles their reason.", true,
+			func(s exits.Stats) float64 { return float64(s.Settling) }},
+		{"pleg_agent_ends_unsettled_total", "Number of ends reported as last seen, because the container was removed or unreadable before its reason settled.", false,
+			func(s exits.Stats) float64 { return float64(s.Unsettled) }},
+		{"pleg_agent_reports_repeated_total", "Number of reports of the agent before, made again because the API server had not been sent them.", false,
+			func(s exits.Stats) float64 { return float64(s.Repeated) }},
+		{"pleg_agent_state_errors_total", "Number of failed reads and writes of the file that remembers what was reported.", false,
+			func(s exits.Stats) float64 { return float64(s.LedgerErrors) }},
+	} {
+		value := func() float64 { return x.value(stats()) }
+		var c prometheus.Collector = prometheus.NewCounterFunc(prometheus.CounterOpts{Name: x.name, Help: x.help}, value)
+		if x.gauge {
+			c = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: x.name, Help: x.help}, value)
+		}
+		if err := registry.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timedSink measures the time from an end to its stored Event.
+type timedSink struct {
+	clientevents.EventSink
+	stored prometheus.Observer
+}
+
+// Create stores a new event.
+func (s *timedSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	stored, err := s.EventSink.Create(ctx, e)
+	if err == nil {
+		ended, parseErr := time.Parse(time.RFC3339Nano, e.Annotations[exits.AnnotationFinishedAt])
+		if parseErr == nil {
+			s.stored.Observe(time.Since(ended).Seconds())
+		}
+	}
+	return stored, err
+}

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/exits"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
+)
+
+// options are the flags.
+type options struct {
+	config     string
+	endpoint   string
+	kubeconfig string
+	node       string
+	state      string
+	httpAddr   string
+
+	kinds            []string
+	namespaces       []string
+	exceptNamespaces []string
+	selector         string
+
+	settle         time.Duration
+	namespaceRate  float64
+	namespaceBurst int
+	nodeRate       float64
+	nodeBurst      int
+	qps            float32
+	qpsBurst       int
+	nodeEvents     bool
+
+	fake    bool
+	print   bool
+	output  string
+	lasting time.Duration
+	verbose int
+}
+
+// newRoot returns the command line.
+func newRoot(out, errOut io.Writer) *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use:   "pleg-agent",
+		Short: "Record the end of each container of a node as a Kubernetes Event about its pod",
+		Long: `pleg-agent answers why a container died. It follows the container runtime of
+its node, and records the end of each container as an Event about the pod: exit
+code, signal, OOM kill, how long the container ran, and which attempt it was. The
+ends of a container that restarts in a loop are one Event with an exact count.
+
+It needs the runtime's socket, and a role that may create and patch Events. It
+lists no pods: names and UIDs come from the runtime.`,
+		Example: `  # see it work, without a runtime and without a cluster
+  pleg-agent --fake
+  # what ends on this node, printed instead of recorded
+  pleg-agent --print
+  # only OOM kills and failures, not those of tests
+  pleg-agent --kinds oom,failed --selector 'tier!=test'
+  # on every node of a cluster
+  kubectl apply -k https://github.com/evented-pleg/evented-pleg/deploy/agent/base`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.readConfig(cmd.Flags()); err != nil {
+				return cli.Usage(err)
+			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			logger := cli.SetLogger(errOut, []slog.Level{slog.LevelWarn, -2, -10}[min(o.verbose, 2)])
+			grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) // its errors come back with the calls
+			return o.run(klog.NewContext(cmd.Context(), logger), out, errOut)
+		},
+	}
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cli.Prepare(root, commit)
+	o.add(root.Flags())
+	return root
+}
+
+// add adds the flags.
+func (o *options) add(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.BoolVar(&o.fake, "fake", false, "a fake runtime whose containers end in many ways; Events are printed")
+	flags.BoolVar(&o.print, "print", false, "print Events instead of sending them to the API server")
+	flags.StringVarP(&o.output, "output", "o", "text", "form of printed Events: text, or json for a line of JSON each")
+	flags.DurationVar(&o.lasting, "duration", 0, "end after this time (default: with Ctrl-C or SIGTERM)")
+	flags.StringVar(&o.endpoint, "endpoint", "", "the runtime's socket (default $"+endpointVariable+", then the usual sockets)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: the pod's account, else $KUBECONFIG or ~/.kube/config)")
+	flags.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "name of the node (default $NODE_NAME, then the host name)")
+	flags.StringVar(&o.state, "state", "", "file that remembers what was reported, so that a restart neither repeats nor loses reports")
+	flags.StringVar(&o.httpAddr, "http-addr", "", "address for /metrics, /healthz and /readyz, such as :9465")
+	flags.StringSliceVar(&o.kinds, "kinds", nil, "kinds of ends to report: "+kindNames(exits.Kinds())+" (default "+kindNames(exits.DefaultKinds())+")")
+	flags.StringSliceVar(&o.namespaces, "namespaces", nil, "report about these namespaces only")
+	flags.StringSliceVar(&o.exceptNamespaces, "except-namespaces", nil, "do not report about these namespaces")
+	flags.StringVarP(&o.selector, "selector", "l", "", "report about pods with these labels only, such as app=db,tier!=test")
+	flags.DurationVar(&o.settle, "settle", 500*time.Millisecond, "time for a runtime to settle the reason of an end")
+	flags.Float64Var(&o.namespaceRate, "namespace-rate", 1, "ends a second reported one by one for each namespace; others are counted together")
+	flags.IntVar(&o.namespaceBurst, "namespace-burst", 100, "likewise, at once")
+	flags.Float64Var(&o.nodeRate, "node-rate", 5, "ends a second reported one by one for the node")
+	flags.IntVar(&o.nodeBurst, "node-burst", 500, "likewise, at once")
+	flags.Float32Var(&o.qps, "qps", 20, "calls a second to the API server")
+	flags.IntVar(&o.qpsBurst, "qps-burst", 100, "likewise, at once")
+	flags.BoolVar(&o.nodeEvents, "node-events", true, "also report about the node when the runtime's events are lost, missed or restored")
+	flags.StringVar(&o.config, "config", "", "YAML file with flags by their names, for those not given here")
+	flags.CountVarP(&o.verbose, "verbose", "v", "log more to standard error; twice for everything")
+}
+
+func kindNames(kinds []exits.Kind) string {
+	names := make([]string, len(kinds))
+	for i, kind := range kinds {
+		names[i] = kind.Short()
+	}
+	return strings.Join(names, ", ")
+}
+
+// validate checks and completes the flags.
+func (o *options) validate() error {
+	switch {
+	case o.output != "text" && o.output != "json":
+		return cli.Usagef("--output %s: use text or json", o.output)
+	case o.fake && (o.endpoint != "" || o.kubeconfig != ""):
+		return cli.Usagef("--fake has a runtime of its own and prints: leave --endpoint and --kubeconfig out")
+	case o.lasting < 0:
+		return cli.Usagef("--duration %v: use a time that is not negative", o.lasting)
+	case !(o.qps > 0) || o.qpsBurst <= 0:
+		return cli.Usagef("--qps %v, --qps-burst %d: use numbers above 0", o.qps, o.qpsBurst)
+	case o.settle <= 0:
+		return cli.Usagef("--settle %v: use a time above 0, such as 500ms", o.settle)
+	}
+	for _, rate := range []struct {
+		name  string
+		rate  float64
+		burst int
+	}{{"namespace", o.namespaceRate, o.namespaceBurst}, {"node", o.nodeRate, o.nodeBurst}} {
+		if !(rate.rate >= 0) || rate.burst <= 0 {
+			return cli.Usagef("--%s-rate %v, --%s-burst %d: use a rate of at least 0 and a burst above 0", rate.name, rate.rate, rate.name, rate.burst)
+		}
+	}
+	if _, err := o.choice(); err != nil {
+		return err
+	}
+	if o.node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return cli.Usagef("--node is missing, and the host has no name: %w", err)
+		}
+		o.node = host
+	}
+	if o.fake {
+		o.print = true
+		return nil
+	}
+	return o.findEndpoint()
+}
+
+// choice returns the choice of ends.
+func (o *options) choice() (exits.Choice, error) {
+	c := exits.Choice{Namespaces: o.namespaces, ExceptNamespaces: o.exceptNamespaces, Labels: o.selector}
+	for _, name := range o.kinds {
+		kind, err := exits.ParseKind(name)
+		if err != nil {
+			return c, cli.Usagef("--kinds: %w", err)
+		}
+		c.Kinds = append(c.Kinds, kind)
+	}
+	if err := c.Validate(); err != nil {
+		return c, cli.Usagef("--namespaces, --except-namespaces, --selector: %w", err)
+	}
+	return c, nil
+}
+
+// endpointVariable names the runtime's socket, for crictl as well.
+const endpointVariable = "CONTAINER_RUNTIME_ENDPOINT"
+
+// usualSockets are the sockets tried without a flag.
+var usualSockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"}
+
+func (o *options) findEndpoint() error {
+	o.endpoint = cmp.Or(o.endpoint, os.Getenv(endpointVariable))
+	for _, path := range usualSockets {
+		info, err := os.Stat(path)
+		if o.endpoint == "" && err == nil && info.Mode().Type() == fs.ModeSocket {
+			o.endpoint = "unix://" + path
+		}
+	}
+	if o.endpoint == "" {
+		return cli.Usagef("--endpoint is missing, %s is not set, and none of the usual sockets exists (%s): name the runtime's socket, or see --fake",
+			endpointVariable, strings.Join(usualSockets, ", "))
+	}
+	client, err := cri.New(cri.Config{Endpoint: o.endpoint})
+	if err != nil {
+		return cli.Usagef("--endpoint: %w", err)
+	}
+	return client.Close()
+}

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/doctor"
+)
+
+// Bounds of an examination, and where the line of --check is cut: the node problem detector keeps
+// 80 columns by default.
+const (
+	shortestExam = 2 * time.Second
+	longestExam  = 10 * time.Minute
+	checkColumns = 80
+)
+
+// usualMetrics are where runtimes serve their metrics.
+var usualMetrics = []string{"http://127.0.0.1:1338/v1/metrics", "http://127.0.0.1:9090/metrics"}
+
+func newDoctor(s streams) *cobra.Command {
+	var (
+		endpoint, healthz, metrics string
+		within                     time.Duration
+		check, noEvents            bool
+		output                     cli.Output
+	)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong with the container runtime of this node",
+		Long: `doctor examines the container runtime of a node that is not well, read-only and
+in ten seconds. Does the runtime answer, and how fast beside what is usual?
+Which container or shim hangs? What cannot be read, what was left over, is a
+disk full, are the clocks right? Does the event stream tell of what changes, who
+else calls, and what burns the CPU of a quiet node? Each finding is a sentence
+with its evidence and the command or line that changes it.
+
+It exits with 1 if something is wrong. With --check it prints one line, and
+exits with 0 if all is well, 1 if something is wrong, and 2 if that could not be
+found out: a plugin for the node problem detector.
+
+It needs root for the socket, and sees shims and disks only in the node's own
+namespaces: in a pod with hostPID.`,
+		Example: `  pleg-bench doctor
+  pleg-bench doctor --endpoint unix:///run/crio/crio.sock
+  pleg-bench doctor --check --within 4s
+  pleg-bench doctor -o json
+  pleg-bench doctor --out examined`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if within < shortestExam || within > longestExam {
+				return cli.Usagef("--within %v: use %v to %v", within, shortestExam, longestExam)
+			}
+			err := output.Check(doctor.Report{}, nil)
+			if err != nil {
+				return err
+			}
+			endpoint, err = findEndpoint(endpoint)
+			if err != nil {
+				return err
+			}
+			socket := strings.TrimPrefix(endpoint, "unix://")
+			supervisor := reader.NewSupervisor(socket, readerCommand)
+			defer supervisor.Close()
+			addresses := usualMetrics
+			if metrics != "" {
+				addresses = []string{metrics}
+			}
+			began := time.Now()
+			found := doctor.Examine(cmd.Context(), doctor.Options{
+				Endpoint: "unix://" + socket,
+				Dial: func(ctx context.Context) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, "unix", socket)
+				},
+				DialStream: supervisor.Dial,
+				Own:        supervisor.Why,
+				Within:     within,
+				NoEvents:   noEvents,
+				Host:       &doctor.Machine{Socket: socket, Kubelet: healthz},
+				Metrics:    doctor.ListRates(addresses...),
+			})
+			if check {
+				_, err = fmt.Fprintln(s.out, found.Line(checkColumns))
+				return errors.Join(verdictOf(found), err)
+			}
+			saved := report.Saved{
+				Kind:   "doctor",
+				Began:  began,
+				Setup:  cli.Setup(cmd),
+				Result: found,
+			}
+			return output.Write(cmd, saved, found.Worth != doctor.Sick, unknownOf(found))
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&endpoint, "endpoint", "", endpointHelp)
+	flags.DurationVar(&within, "within", 10*time.Second, "how long the examination takes")
+	flags.BoolVar(&check, "check", false, "print one line, and exit with 0, 1 or 2: well, wrong, unknown")
+	flags.BoolVar(&noEvents, "no-events", false, "do not subscribe to the runtime's events")
+	flags.StringVar(&healthz, "kubelet-healthz", "http://127.0.0.1:10248/healthz", "the kubelet's health, asked once; empty to leave it alone")
+	flags.StringVar(&metrics, "runtime-metrics", "", "the runtime's metrics, read twice for the lists a minute (default: where containerd and CRI-O serve them)")
+	output.AddFlags(flags, "text or json", "running>=1")
+	return cmd
+}
+
+// verdictOf is the error for the exit status of --check.
+func verdictOf(r doctor.Report) error {
+	switch r.Worth {
+	case doctor.Well:
+		return nil
+	case doctor.Sick:
+		return cli.ErrBad
+	}
+	return cli.ErrUnknown
+}
+
+// unknownOf is the error of a report without an examination.
+func unknownOf(r doctor.Report) error {
+	if r.Worth == doctor.Unknown {
+		return errors.New("the runtime could not be examined")
+	}
+	return nil
+}

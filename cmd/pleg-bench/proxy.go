@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/criproxy"
+	"github.com/evented-pleg/evented-pleg/internal/criproxy/disturb"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
+)
+
+// longestProxy is the longest time for which a proxy disturbs.
+const longestProxy = 24 * time.Hour
+
+// proxyOptions are those of the command proxy.
+type proxyOptions struct {
+	// endpoint is the runtime's socket, socket the proxy's.
+	endpoint, socket string
+	rules            []string
+	duration         time.Duration
+	seed             uint64
+	output           string
+}
+
+func newProxy(s streams) *cobra.Command {
+	var (
+		o         proxyOptions
+		listRules bool
+	)
+	cmd := &cobra.Command{
+		Use:   "proxy --socket PATH --rule RULE",
+		Short: "Disturb the calls between a runtime and a kubelet or agent",
+		Long: `proxy listens on a socket of its own, passes every call to a runtime, and
+disturbs some by rules: it drops events, delays and stalls replies, cuts
+connections, hangs the calls of a method or a container, refuses lists. Point a
+kubelet or an agent of a test node at its socket, and see what they make of it.
+
+A rule may end with the time in which it is in force, since the begin: @FROM or
+@FROM-TO, as in stall=events@10s-40s. --list-rules explains all of them.
+
+It is not made to stay. After --duration, and at Ctrl-C, all rules end, what was
+held is delivered, and it prints what it has done, kind by kind. From then on it
+passes everything through, so that nobody loses the runtime, until the last
+client has gone; a second Ctrl-C ends it at once. It never takes the place of a
+runtime's usual socket.`,
+		Example: `  pleg-bench proxy --socket /tmp/proxy.sock --rule drop=STOPPED:0.2
+  pleg-bench proxy --endpoint unix:///run/own/containerd.sock \
+      --socket /tmp/proxy.sock --rule delay=lists:3s --rule stall=events@30s-60s
+  pleg-bench proxy --socket /tmp/proxy.sock --rule hang=3f2a91c0 --duration 2m
+  # in another terminal
+  pleg-bench watch --endpoint /tmp/proxy.sock
+  pleg-bench proxy --list-rules`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if listRules {
+				return writeRules(s.out)
+			}
+			if !cmd.Flags().Changed("seed") {
+				o.seed = rand.Uint64()
+			}
+			plan, err := o.check()
+			if err != nil {
+				return err
+			}
+			return runProxy(cmd.Context(), s, o, plan)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.endpoint, "endpoint", "", endpointHelp)
+	flags.StringVar(&o.socket, "socket", "", "the proxy's own socket, a path or unix://path")
+	flags.StringArrayVar(&o.rules, "rule", nil, "disturb so, as drop=STOPPED:0.2; may be repeated (see --list-rules)")
+	flags.DurationVar(&o.duration, "duration", 10*time.Minute, "disturb for that time, at most 24h")
+	flags.Uint64Var(&o.seed, "seed", 0, "decides which events and calls a share takes")
+	flags.Lookup("seed").DefValue = "another each time"
+	flags.StringVarP(&o.output, "output", "o", "text", "the last report as text or json")
+	flags.BoolVar(&listRules, "list-rules", false, "explain all rules and exit")
+	return cmd
+}
+
+// check completes the options, and returns the plan.
+func (o *proxyOptions) check() (plan disturb.Plan, err error) {
+	if o.output != "text" && o.output != "json" {
+		return nil, cli.Usagef("--output %s: use text or json", o.output)
+	}
+	if o.duration <= 0 || o.duration > longestProxy {
+		return nil, cli.Usagef("--duration %v: use a time above 0 and at most %v: a proxy is not made to stay", o.duration, longestProxy)
+	}
+	plan, err = disturb.Parse(o.rules...)
+	if err != nil {
+		return nil, cli.Usagef("--rule: %w", err)
+	}
+	if o.socket == "" {
+		return nil, cli.Usagef("--socket is missing: name the proxy's own socket, such as --socket /tmp/proxy.sock")
+	}
+	o.socket, err = filepath.Abs(strings.TrimPrefix(o.socket, "unix://"))
+	if err != nil {
+		return nil, cli.Usagef("--socket: %w", err)
+	}
+	if slices.Contains(usualSockets, o.socket) {
+		return nil, cli.Usagef("--socket %s is where a runtime's own socket belongs: choose another path", o.socket)
+	}
+	o.endpoint, err = findEndpoint(o.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	o.endpoint = strings.TrimPrefix(o.endpoint, "unix://")
+	if o.endpoint == o.socket {
+		return nil, cli.Usagef("--socket and --endpoint are both %s: the proxy needs a socket of its own", o.socket)
+	}
+	return plan, nil
+}
+
+// runProxy disturbs, reports, and passes calls through until the last client has gone.
+func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan) error {
+	client, err := cri.Dial(ctx, cri.Config{Endpoint: o.endpoint})
+	if err != nil {
+		return err
+	}
+	version, err := client.Version(ctx)
+	err = errors.Join(err, client.Close())
+	if err != nil {
+		return err
+	}
+	err = freePath(o.socket)
+	if err != nil {
+		return err
+	}
+	before := syscall.Umask(0o077) // whoever reaches the socket is root on the node
+	proxy, err := criproxy.Start(o.socket, o.endpoint)
+	syscall.Umask(before)
+	if err != nil {
+		return err
+	}
+	defer proxy.Close()
+	disturber := disturb.New(proxy, plan, o.seed)
+	fmt.Fprintf(s.err, "between unix://%s and %s on unix://%s, with seed %d; it disturbs for %v, or until Ctrl-C, and passes everything through then.\n",
+		o.socket, printable.Text(version.String()), o.endpoint, o.seed, o.duration)
+	for _, r := range plan {
+		fmt.Fprintf(s.err, "  %s\n", r.Text)
+	}
+	began := time.Now()
+	disturbing, cancel := context.WithTimeout(ctx, o.duration)
+	defer cancel()
+	disturber.Run(disturbing)
+	<-disturbing.Done()
+	report := proxyReport{
+		Schema:  proxySchema,
+		Runtime: version.String(),
+		Seconds: time.Since(began).Seconds(),
+		Seed:    o.seed,
+		Rules:   o.rules,
+		Tally:   disturber.Tally(),
+	}
+	err = report.write(s.out, o.output)
+	passThrough(s.err, proxy, o.endpoint)
+	return errors.Join(err, context.Cause(ctx))
+}
+
+// remindEvery is how often a proxy that only passes calls through says so.
+const remindEvery = time.Minute
+
+// passThrough returns when no client is connected. Nobody loses the runtime by the proxy's end.
+func passThrough(w io.Writer, proxy *criproxy.Proxy, endpoint string) {
+	const lookEvery = 200 * time.Millisecond
+	for next := time.Now(); proxy.Clients() > 0; time.Sleep(lookEvery) {
+		if time.Now().Before(next) {
+			continue
+		}
+		next = time.Now().Add(remindEvery)
+		fmt.Fprintf(w, "all rules have ended, and the calls of %s pass through: point them at unix://%s again. Ctrl-C cuts them off.\n",
+			bench.Count(proxy.Clients(), "client"), endpoint)
+	}
+}
+
+// freePath removes a socket that nobody listens on from a path.
+func freePath(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--socket: %w", err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("--socket: %s is in the way and not a socket: remove it, or choose another path", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("--socket: something listens on %s already: stop it, or choose another path", path)
+	}
+	err = os.Remove(path)
+	if err != nil {
+		return fmt.Errorf("--socket: cannot remove the socket left behind: %w", err)
+	}
+	return nil
+}
+
+// proxySchema is the version of the report's JSON.
+const proxySchema = "evented-pleg.io/proxy/v1"
+
+// proxyReport is what a proxy has done. docs/json.md documents its JSON.
+type proxyReport struct {
+	// Schema is evented-pleg.io/proxy/v1.
+	Schema string `json:"schema"`
+	// Runtime is name and version, as the runtime says.
+	Runtime string `json:"runtime"`
+	// Seconds is how long the proxy disturbed.
+	Seconds float64 `json:"seconds"`
+	// Seed is --seed.
+	Seed uint64 `json:"seed"`
+	// Rules are those of --rule.
+	Rules []string `json:"rules"`
+	disturb.Tally
+}
+
+func (r proxyReport) write(w io.Writer, form string) error {
+	if form == "json" {
+		return printable.WriteJSON(w, r, "  ")
+	}
+	return r.document().WriteText(w, cli.Columns(w))
+}
+
+// document is the report for people.
+func (r proxyReport) document() bench.Document {
+	dropped, received := r.Dropped()
+	d := bench.Document{
+		Title:   fmt.Sprintf("%s, disturbed for %s with seed %d", r.Runtime, bench.Seconds(r.Seconds), r.Seed),
+		Lines:   []string{"rules: " + strings.Join(r.Rules, " ")},
+		Verdict: fmt.Sprintf("dropped %d of %s; cut clients' connections %s.", dropped, bench.Count(received, "event"), bench.Count(r.Cuts, "time")),
+	}
+	if len(r.Rules) == 0 {
+		d.Lines = []string{"no rules: everything passed through"}
+	}
+	events := bench.Table{Title: "events", Columns: []string{"received", "passed", "dropped", "delayed", "stalled"}}
+	for _, kind := range r.Kinds() {
+		c := r.Events[kind]
+		events.Add(kind, "", cells(c.Received, c.Received-c.Dropped, c.Dropped, c.Delayed, c.Stalled)...)
+	}
+	calls := bench.Table{Title: "calls", Columns: []string{"begun", "refused", "hung", "delayed", "stalled", "failed"}}
+	for _, method := range r.Methods() {
+		c := r.Calls[method]
+		calls.Add(method, "", cells(c.Begun, c.Refused, c.Hung, c.Delayed, c.Stalled, c.Failed)...)
+	}
+	for _, t := range []bench.Table{events, calls} {
+		if len(t.Rows) > 0 {
+			d.Tables = append(d.Tables, t)
+		}
+	}
+	return d
+}
+
+func cells(counts ...int) (list []string) {
+	for _, n := range counts {
+		list = append(list, fmt.Sprint(n))
+	}
+	return list
+}
+
+func writeRules(w io.Writer) error {
+	for _, r := range disturb.Words() {
+		text := fmt.Sprintf("%s=%s\n    %s\n    as in --rule %s\n", r.Name, r.Form, cli.Columns(w).Fold(r.Help, 4), r.Example)
+		if _, err := io.WriteString(w, text); err != nil {
+			return fmt.Errorf("write the rules: %w", err)
+		}
+	}
+	return nil
+}

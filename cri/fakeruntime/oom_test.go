@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeruntime
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTheReasonOfAnOOMKillComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := must(New(Config{}))(t)
+		defer rt.Close()
+		sandbox := must(rt.AddPod(PodSpec{UID: "u"}))(t)
+		id := must(rt.AddContainer(sandbox, ContainerSpec{}))(t)
+		if err := rt.OOMKill(id, 0); !errors.Is(err, ErrState) {
+			t.Errorf("a container before its start: %v", err)
+		}
+		for _, err := range []error{rt.Start(id), rt.OOMKill(id, 20*time.Millisecond)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		shown := func() TruthContainer {
+			pod, _ := rt.PodTruth("u")
+			return pod.Sandboxes[0].Containers[0]
+		}
+		if c := shown(); c.State != StateExited || c.ExitCode != 137 || c.Reason != "Error" {
+			t.Errorf("at first: %+v", c)
+		}
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+		if c := shown(); c.Reason != "OOMKilled" {
+			t.Errorf("later: %+v", c)
+		}
+	})
+}

@@ -1,0 +1,316 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+// The calls of one read of a pod's statuses, from the first begun to the last answered or given up:
+// an item that hangs must not keep what the others say from the reader.
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// callsPerRead bounds the status calls under way at once for one read of a pod, those given up
+	// left out. How many pods are read at once is the generator's to say: a client has no queue of its
+	// own.
+	callsPerRead = 4
+	// leastPatience is how long a call is waited for at the least after another of the same read has
+	// been answered.
+	leastPatience = 100 * time.Millisecond
+	// patienceFactor is how many times as long as the slowest answer of the read a call may take, on a
+	// runtime that is slow with everything.
+	patienceFactor = 4
+	// stuckAfter is how long the first calls of a read are waited for at the least before the
+	// containers are asked for one by one: some runtimes lock each container for the answer about a
+	// sandbox.
+	stuckAfter = time.Second
+	// longestCall bounds a call given up by a read without a deadline.
+	longestCall = 2 * time.Minute
+)
+
+// itemCall is a status call of a read. Do runs in a goroutine of its own and returns what is to be
+// done with the answer, by the goroutine that waits in gathering.wait.
+type itemCall struct {
+	id string // of the item; empty for a call about the whole pod
+	do func(ctx context.Context) (accept func(), err error)
+}
+
+// outcome is the end of a call.
+type outcome struct {
+	call   int
+	accept func()
+	err    error
+}
+
+// gathering is a read's calls. The goroutine of the read owns it; calls hand their outcomes over by
+// the channel.
+type gathering struct {
+	ctx    context.Context
+	client *Client
+	calls  []itemCall
+	// state holds the progress of each call.
+	state []callState
+	// next is the first call not begun; underWay counts those begun, not ended, and not given up.
+	next, underWay int
+	// ended receives the outcome of each call begun. It has room for all of them, so that a call given
+	// up never waits for a reader.
+	ended chan outcome
+	// longest is the longest time of an answered call, lastEnd when one was answered last; zero if
+	// none was.
+	longest time.Duration
+	lastEnd time.Time
+}
+
+// callState is the progress of a call.
+type callState struct {
+	begun  time.Time
+	cancel context.CancelCauseFunc
+	late   *lateCall
+	over   bool  // ended, or given up
+	err    error // why the item is not read; nil once answered
+}
+
+// newGathering returns a read's calls, of which there will be at most the given number.
+func (c *Client) newGathering(ctx context.Context, most int) *gathering {
+	return &gathering{ctx: ctx, client: c, ended: make(chan outcome, most)}
+}
+
+// add adds a call, to be made in turn by wait.
+func (g *gathering) add(call itemCall) {
+	g.calls = append(g.calls, call)
+	g.state = append(g.state, callState{})
+}
+
+// wait makes the calls added and returns when each has ended or was given up: once a call of the
+// read has been answered, each other is waited for only as long as it may reasonably take. Wait
+// returns false if, instead, nothing at all was answered for a while (at least stuck, if that is
+// not 0); the calls go on, and another wait, perhaps with more calls, continues.
+func (g *gathering) wait(stuck time.Duration) bool {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	begun := time.Now()
+	for {
+		for g.next < len(g.calls) && g.underWay < callsPerRead {
+			g.begin()
+		}
+		if g.underWay == 0 {
+			return true
+		}
+		timer.Reset(time.Until(g.nextLook(begun, stuck)))
+		select {
+		case o := <-g.ended:
+			g.end(o)
+		case <-timer.C:
+			if stuck > 0 && g.lastEnd.IsZero() {
+				return false
+			}
+			g.giveUpLate(time.Now())
+		case <-g.ctx.Done():
+			g.abort()
+			return true
+		}
+	}
+}
+
+// begin makes the next call. An item whose call of an earlier read has not ended yet is not asked
+// for once more: a shim that hangs would collect calls.
+func (g *gathering) begin() {
+	i := g.next
+	call := g.calls[i]
+	state := &g.state[i]
+	g.next++
+	state.begun = time.Now()
+	if since, waiting := g.client.late.waitingSince(call.id); waiting {
+		state.over = true
+		state.err = fmt.Errorf("cri: the status of %s on %s was asked for %v ago, and the runtime has not answered",
+			call.id, g.client.endpoint, time.Since(since).Round(time.Millisecond))
+		return
+	}
+	ctx, cancel := g.detached()
+	state.cancel = cancel
+	late := &lateCall{id: call.id, begun: state.begun}
+	state.late = late
+	g.underWay++
+	go func() {
+		defer cancel(nil)
+		accept, err := call.do(ctx)
+		g.client.late.end(late, err == nil)
+		g.ended <- outcome{call: i, accept: accept, err: err}
+	}()
+}
+
+// detached returns a context with the values and the deadline of the read's, and an end of its own:
+// a call that is given up goes on.
+func (g *gathering) detached() (context.Context, context.CancelCauseFunc) {
+	deadline, ok := g.ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(longestCall)
+	}
+	ctx, stop := context.WithDeadline(context.WithoutCancel(g.ctx), deadline)
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, func(cause error) {
+		cancel(cause)
+		stop()
+	}
+}
+
+// end takes the outcome of a call.
+func (g *gathering) end(o outcome) {
+	state := &g.state[o.call]
+	if state.over {
+		return // given up, and of no use: the answer would come too late for its reader
+	}
+	state.over = true
+	state.err = o.err
+	g.underWay--
+	if o.err != nil {
+		return
+	}
+	g.lastEnd = time.Now()
+	g.longest = max(g.longest, g.lastEnd.Sub(state.begun))
+	o.accept()
+}
+
+// lateAt returns when a call under way is given up; the zero time while none was answered.
+func (g *gathering) lateAt(i int) time.Time {
+	if g.lastEnd.IsZero() {
+		return time.Time{}
+	}
+	from := g.state[i].begun
+	if g.lastEnd.After(from) {
+		from = g.lastEnd
+	}
+	patience := max(leastPatience, patienceFactor*g.longest, g.client.late.patience(g.calls[i].id))
+	return from.Add(patience)
+}
+
+// nextLook returns when wait has to look at the calls without the end of one.
+func (g *gathering) nextLook(begun time.Time, stuck time.Duration) time.Time {
+	look := time.Now().Add(time.Hour)
+	if g.lastEnd.IsZero() {
+		if stuck > 0 {
+			look = begun.Add(stuck)
+		}
+		return look
+	}
+	for i := range g.next {
+		if at := g.lateAt(i); !g.state[i].over && at.Before(look) {
+			look = at
+		}
+	}
+	return look
+}
+
+// giveUpLate gives up the calls that are late. Their goroutines go on until the runtime answers,
+// the read's deadline passes or the client is closed, so that the client learns whether an item is
+// slow or hangs.
+func (g *gathering) giveUpLate(now time.Time) {
+	for i := range g.next {
+		state := &g.state[i]
+		if state.over || g.lateAt(i).After(now) {
+			continue
+		}
+		state.over = true
+		state.err = fmt.Errorf("cri: the status of %s on %s has not been answered for %v, and other items of the pod have",
+			g.calls[i].id, g.client.endpoint, now.Sub(state.begun).Round(time.Millisecond))
+		g.underWay--
+		g.client.late.giveUp(state.late)
+	}
+}
+
+// abort ends the calls under way, because the read's context has ended, and waits for them.
+func (g *gathering) abort() {
+	for i := range g.next {
+		if !g.state[i].over {
+			g.state[i].cancel(context.Cause(g.ctx))
+		}
+	}
+	for g.underWay > 0 {
+		g.end(<-g.ended)
+	}
+	for i := g.next; i < len(g.calls); i++ {
+		g.state[i].over = true
+		g.state[i].err = fmt.Errorf("cri: the status of %s on %s: %w", g.calls[i].id, g.client.endpoint, context.Cause(g.ctx))
+	}
+	g.next = len(g.calls)
+}
+
+// lateCall is a status call on its way. The fields after begun belong to the holder of
+// lateItems.mu.
+type lateCall struct {
+	id    string
+	begun time.Time
+	// ended: the runtime has answered, or the call has failed. givenUp: its read waits no longer.
+	ended, givenUp bool
+}
+
+// lateItems remembers the items that are late: asked for by a call that its read has given up, or
+// answered only after that. Its methods may be called from any goroutine.
+type lateItems struct {
+	mu sync.Mutex // guards the fields below
+	// waiting holds the call that was given up and has not ended, by ID of its item: one each.
+	waiting map[string]*lateCall
+	// took holds how long the last answer took about an item that was late, by ID.
+	took map[string]time.Duration
+}
+
+// maxLateItems bounds the IDs remembered as slow; the map is emptied when full.
+const maxLateItems = 4096
+
+// waitingSince returns when the unanswered call about an item was begun, if there is one.
+func (l *lateItems) waitingSince(id string) (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	call := l.waiting[id]
+	if call == nil {
+		return time.Time{}, false
+	}
+	return call.begun, true
+}
+
+// patience returns how long a call about an item may take, by what the last one took.
+func (l *lateItems) patience(id string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return 2 * l.took[id]
+}
+
+// giveUp notes that the read of a call waits no longer.
+func (l *lateItems) giveUp(call *lateCall) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if call.ended || call.id == "" {
+		return
+	}
+	if l.waiting == nil {
+		l.waiting = make(map[string]*lateCall)
+	}
+	call.givenUp = true
+	l.waiting[call.id] = call
+}
+
+// end notes the end of a call, and whether the runtime has answered.
+func (l *lateItems) end(call *lateCall, answered bool) {
+	took := time.Since(call.begun)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	call.ended = true
+	if l.waiting[call.id] == call {
+		delete(l.waiting, call.id)
+	}
+	_, known := l.took[call.id]
+	switch {
+	case !answered || !known && !call.givenUp:
+	case took <= leastPatience:
+		delete(l.took, call.id)
+	default:
+		if l.took == nil || len(l.took) >= maxLateItems {
+			l.took = make(map[string]time.Duration)
+		}
+		l.took[call.id] = took
+	}
+}

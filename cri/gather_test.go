@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// slowRuntime answers status calls after a time for each ID; those with none hang until released.
+type slowRuntime struct {
+	*stub
+	mu      sync.Mutex
+	takes   map[string]time.Duration
+	hangs   map[string]bool
+	release chan struct{}
+	calls   map[string]int
+}
+
+func newSlowRuntime(containers ...string) *slowRuntime {
+	has := make(map[string]runtimeapi.ContainerState)
+	for _, id := range containers {
+		has[id] = running
+	}
+	r := &slowRuntime{
+		stub:    statuses(0, nil, has),
+		takes:   make(map[string]time.Duration),
+		hangs:   make(map[string]bool),
+		release: make(chan struct{}),
+		calls:   make(map[string]int),
+	}
+	ofSandbox, ofContainer := r.podSandboxStatus, r.containerStatus
+	r.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+		r.wait(id)
+		return ofSandbox(id)
+	}
+	r.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+		r.wait(id)
+		return ofContainer(id)
+	}
+	return r
+}
+
+func (r *slowRuntime) wait(id string) {
+	r.mu.Lock()
+	takes, hangs := r.takes[id], r.hangs[id]
+	r.calls[id]++
+	r.mu.Unlock()
+	if hangs {
+		<-r.release
+	}
+	time.Sleep(takes)
+}
+
+func (r *slowRuntime) asked(id string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[id]
+}
+
+// slowPod is a pod of one sandbox and the given containers, all running.
+func slowPod(containers ...string) pleg.Pod {
+	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}}}
+	for _, id := range containers {
+		pod.Items = append(pod.Items, pleg.Item{ID: id, Phase: pleg.PhaseRunning})
+	}
+	return pod
+}
+
+// TestHungItemHoldsUpNoOther: a container whose status hangs is unread soon after the others have
+// answered, is not asked for again while it hangs, and is read once the runtime answers.
+func TestHungItemHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c1", "c2")
+		r.hangs["c2"] = true
+		c := serve(t, r.stub, Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		pod := slowPod("c1", "c2")
+		for range 3 {
+			begun := time.Now()
+			in, err := c.Inspect(ctx, pod)
+			if took := time.Since(begun); took > 2*leastPatience {
+				t.Errorf("the read took %v", took)
+			}
+			wantPartial(t, in, "s:Running c1:Running c2:Running", "c2")
+			if err == nil || !strings.Contains(err.Error(), "c2") {
+				t.Errorf("error %v", err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := r.asked("c2"); n != 1 {
+			t.Errorf("the item that hangs was asked for %d times", n)
+		}
+		close(r.release)
+		synctest.Wait()
+		in, err := c.Inspect(ctx, pod)
+		if err != nil || len(in.Unread) > 0 {
+			t.Errorf("after the hang: %v, %v", in, err)
+		}
+		if n := len(c.late.waiting); n != 0 {
+			t.Errorf("%d calls are remembered as hanging", n)
+		}
+	})
+}
+
+// TestManyHungItems: sixteen hung containers cost a healthy pod nothing, and their own pod little.
+func TestManyHungItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hung []string
+		for i := range 16 {
+			hung = append(hung, fmt.Sprint("hung", i))
+		}
+		r := newSlowRuntime(append(hung, "well")...)
+		for _, id := range hung {
+			r.hangs[id] = true
+		}
+		c := serve(t, r.stub, Config{})
+		defer close(r.release)
+		begun := time.Now()
+		in, _ := c.Inspect(t.Context(), slowPod(append(hung, "well")...))
+		if took := time.Since(begun); took > 6*leastPatience {
+			t.Errorf("the read took %v", took)
+		}
+		if len(in.Unread) != len(hung) || len(in.Status.Containers()) != 1 {
+			t.Errorf("%d unread, status %v", len(in.Unread), in.Status)
+		}
+		begun = time.Now()
+		if in, err := c.Inspect(t.Context(), slowPod("well")); err != nil || len(in.Unread) > 0 {
+			t.Errorf("a healthy pod: %v, %v", in, err)
+		}
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("a healthy pod took %v", took)
+		}
+	})
+}
+
+// TestSlowIsNotHung: a runtime that answers has no unread item, however slow it is with all items;
+// and an item that alone is slow is read once its time is known.
+func TestSlowIsNotHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c1", "c2", "c3")
+		c := serve(t, r.stub, Config{})
+		pod := slowPod("c1", "c2", "c3")
+		for _, takes := range []time.Duration{time.Second, 20 * time.Second} {
+			r.takes = map[string]time.Duration{"s": takes, "c1": takes / 3, "c2": takes, "c3": takes * 2}
+			if in, err := c.Inspect(t.Context(), pod); err != nil || len(in.Unread) > 0 {
+				t.Errorf("at %v a call: %v, %v", takes, in.Unread, err)
+			}
+		}
+		r.takes = map[string]time.Duration{"c3": 4 * time.Second}
+		in, _ := c.Inspect(t.Context(), pod)
+		wantPartial(t, in, "s:Running c1:Running c2:Running c3:Running", "c3")
+		time.Sleep(5 * time.Second)
+		for range 2 {
+			if in, err := c.Inspect(t.Context(), pod); err != nil || len(in.Unread) > 0 {
+				t.Errorf("once the time is known: %v, %v", in.Unread, err)
+			}
+		}
+		r.takes = nil
+		for range 2 {
+			if _, err := c.Inspect(t.Context(), pod); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(c.late.took); n != 0 {
+			t.Errorf("%d items are remembered as slow", n)
+		}
+	})
+}
+
+// TestHungSandbox: containers are asked for one by one when the answer about their sandbox, which
+// some runtimes make of the containers' statuses, does not come.
+func TestHungSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c1", "c2")
+		r.hangs["s"] = true
+		r.hangs["c2"] = true
+		c := serve(t, r.stub, Config{})
+		defer close(r.release)
+		begun := time.Now()
+		in, err := c.Inspect(t.Context(), slowPod("c1", "c2"))
+		if took := time.Since(begun); took > stuckAfter+2*leastPatience {
+			t.Errorf("the read took %v", took)
+		}
+		wantPartial(t, in, "s:Running c1:Running c2:Running", "s", "c2")
+		if err == nil || !strings.Contains(err.Error(), "and 1 more") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// TestReadEndsWithItsContext: the calls of a read of which nothing is answered end with the read.
+func TestReadEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c1", "c2")
+		for _, id := range []string{"s", "c1", "c2"} {
+			r.hangs[id] = true
+		}
+		c := serve(t, r.stub, Config{})
+		defer close(r.release)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		in, err := c.Inspect(ctx, slowPod("c1", "c2"))
+		if err == nil || in.Status != nil {
+			t.Errorf("of nothing answered: %v, %v", in, err)
+		}
+		if len(c.late.waiting) > 0 {
+			t.Error("calls go on")
+		}
+	})
+}

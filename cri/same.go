@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+// The comparison of two statuses by content, as encoded.
+
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// SameStatus reports whether two statuses of a pod hold the same sandboxes and containers with the
+// same fields, for the Same of a pleg.Config. Order says nothing, neither of messages nor of the
+// fields in a message: runtimes encode maps at random. Fields unknown to the CRI are ignored.
+// Nothing is decoded. A reported difference is certain; sameness is certain up to a collision of
+// digests of 64 bits.
+func SameStatus(a, b *PodStatus) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	var none encodedStatus
+	x := a.encoded
+	y := b.encoded
+	if x == nil {
+		x = &none
+	}
+	if y == nil {
+		y = &none
+	}
+	return sameMessages(x.sandboxes, y.sandboxes, shapeOfSandboxStatus()) &&
+		sameMessages(x.containers, y.containers, shapeOfContainerStatus())
+}
+
+// sameMessages reports whether two lists hold the same messages of a shape in any order.
+func sameMessages(a, b [][]byte, of *shape) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if slices.EqualFunc(a, b, bytes.Equal) {
+		return true // nearly always
+	}
+	var x, y uint64
+	for i := range a {
+		x += scrambled(of.digest(a[i]))
+		y += scrambled(of.digest(b[i]))
+	}
+	return x == y
+}
+
+var digestSeed = maphash.MakeSeed()
+
+// digest returns a digest of the known fields of a message, and of the messages in them, that does
+// not depend on the order of fields.
+func (s *shape) digest(raw []byte) uint64 {
+	var sum uint64
+	f := fields{rest: raw}
+	for before := raw; f.next(); before = f.rest {
+		k := s.field(&f)
+		switch {
+		case !k.known:
+		case k.message != nil:
+			sum += scrambled(uint64(f.num) + scrambled(k.message.digest(f.data)))
+		case f.wire == protowire.VarintType && f.varint == 0, f.wire == protowire.BytesType && len(f.data) == 0:
+			// as if absent
+		default:
+			sum += scrambled(maphash.Bytes(digestSeed, before[:len(before)-len(f.rest)]))
+		}
+	}
+	return sum
+}
+
+// scrambled spreads the bits of a digest, so that sums of digests do not cancel.
+func scrambled(x uint64) uint64 {
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	return x ^ x>>32
+}

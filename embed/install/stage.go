@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// patches are the patches of a tree, in their order. An installation keeps them in into, so that an
+// upgrade or a removal takes back what was applied and not what is applied today.
+var patches = []string{"kubelet.patch", "lists.patch"}
+
+// stage is a copy of the files of a tree that the patches change. A change is made in the stage
+// first; the tree is touched only once the whole change is known to work.
+type stage struct {
+	tree string
+	dir  string
+	was  map[string][]byte // the tree's files, by their paths
+}
+
+// newStage returns a stage with nothing in it. Close removes it.
+func newStage(tree string) (*stage, error) {
+	dir, err := os.MkdirTemp(filepath.Join(tree, path.Dir(into)), ".evented-")
+	if err != nil {
+		return nil, err
+	}
+	return &stage{tree: tree, dir: dir, was: make(map[string][]byte)}, nil
+}
+
+// prepare returns the files for a tree, and a stage of the tree.
+func prepare(tree string) (files map[string]source, s *stage, err error) {
+	minor, err := minorOf(tree)
+	if err != nil {
+		return nil, nil, err
+	}
+	files, err = sources(minor, boilerplate(tree))
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err = newStage(tree)
+	return files, s, err
+}
+
+func (s *stage) close() { _ = os.RemoveAll(s.dir) }
+
+// patched returns the files that a patch changes.
+func patched(patch []byte) (files []string) {
+	for line := range bytes.Lines(patch) {
+		if file, ok := changedBy(line); ok {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// changedBy returns the file that the lines of a patch after this one change, if the line names it.
+func changedBy(line []byte) (file string, ok bool) {
+	name, ok := bytes.CutPrefix(line, []byte("+++ b/"))
+	return string(bytes.TrimSpace(name)), ok
+}
+
+// apply applies a patch to the stage, or takes it back.
+func (s *stage) apply(ctx context.Context, patch []byte, flags ...string) error {
+	for _, file := range patched(patch) {
+		if _, ok := s.was[file]; ok {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(s.tree, file))
+		if err != nil {
+			return err
+		}
+		copied := filepath.Join(s.dir, "files", file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(copied), 0o755), os.WriteFile(copied, text, 0o644)); err != nil {
+			return err
+		}
+		s.was[file] = text
+	}
+	return gitApply(ctx, filepath.Join(s.dir, "files"), patch, flags...)
+}
+
+// applyAll applies the patches among the files.
+func (s *stage) applyAll(ctx context.Context, files map[string]source) error {
+	for _, name := range patches {
+		if err := s.apply(ctx, files[name].text); err != nil {
+			return fmt.Errorf("%s does not fit the tree, which stays as it is: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// takeBack takes back the patches of the installed PLEG, the last first.
+func (s *stage) takeBack(ctx context.Context) error {
+	for _, name := range slices.Backward(patches) {
+		patch, err := os.ReadFile(filepath.Join(s.tree, into, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // of an older version
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.apply(ctx, patch, "-R"); err != nil {
+			return fmt.Errorf("the patched lines have been changed since; take back %s by hand and remove %s: %w",
+				path.Join(into, name), into, err)
+		}
+	}
+	return nil
+}
+
+// folder is the folder of the stage for the files of into.
+func (s *stage) folder() string { return filepath.Join(s.dir, "new") }
+
+// write writes a file of into.
+func (s *stage) write(name string, text []byte) error {
+	file := filepath.Join(s.folder(), name)
+	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o644))
+}
+
+// commit makes the stage the tree. If that fails halfway, the tree is as it was.
+func (s *stage) commit() (err error) {
+	target := filepath.Join(s.tree, into)
+	old := filepath.Join(s.dir, "old")
+	had := exists(target)
+	has := exists(s.folder())
+	defer func() {
+		if err == nil {
+			return
+		}
+		for file, text := range s.was {
+			err = errors.Join(err, os.WriteFile(filepath.Join(s.tree, file), text, 0o644))
+		}
+		if exists(old) {
+			err = errors.Join(err, os.RemoveAll(target), os.Rename(old, target))
+		} else if !had {
+			err = errors.Join(err, os.RemoveAll(target))
+		}
+	}()
+	if had {
+		if err := os.Rename(target, old); err != nil {
+			return err
+		}
+	}
+	if has {
+		if err := os.Rename(s.folder(), target); err != nil {
+			return err
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(s.was)) {
+		text, err := os.ReadFile(filepath.Join(s.dir, "files", file))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(s.tree, file), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func exists(file string) bool {
+	_, err := os.Lstat(file)
+	return err == nil
+}
+
+// install installs or upgrades.
+func install(ctx context.Context, tree string) error {
+	files, s, err := prepare(tree)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	switch target := filepath.Join(tree, into); {
+	case exists(filepath.Join(target, patches[0])):
+		if err := s.takeBack(ctx); err != nil {
+			return err
+		}
+	case exists(target):
+		return fmt.Errorf("%s is there, and has no %s: it is not from here; remove it first", target, patches[0])
+	}
+	if err := s.applyAll(ctx, files); err != nil {
+		return err
+	}
+	for name, file := range files {
+		if err := s.write(name, file.text); err != nil {
+			return err
+		}
+	}
+	return s.commit()
+}
+
+// uninstall takes back the applied patches and removes the packages.
+func uninstall(ctx context.Context, tree string) error {
+	if !exists(filepath.Join(tree, into, patches[0])) {
+		return fmt.Errorf("%s has no PLEG from here: %s is missing", tree, path.Join(into, patches[0]))
+	}
+	s, err := newStage(tree)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.takeBack(ctx); err != nil {
+		return err
+	}
+	return s.commit()
+}
+
+// gitApply applies a patch without tolerance for other lines, which GNU patch has.
+func gitApply(ctx context.Context, dir string, patch []byte, flags ...string) error {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "git", append([]string{"apply", "-p1"}, append(flags, "-")...)...)
+	cmd.Dir = abs
+	cmd.Stdin = bytes.NewReader(patch)
+	cmd.Env = append(os.Environ(), "GIT_DIR=/dev/null") // else the paths are taken for those of a repository around the tree
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("git apply: %w\n%s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

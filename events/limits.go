@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"maps"
+	"strings"
+	"time"
+)
+
+// maxNotes is the number of series with different notes under a reason and object, and the number
+// of combined series with different beginnings.
+const maxNotes = 10
+
+// limits decide whether an event may begin a series, and in which series it is counted otherwise.
+// The rule is to count into something rather than to drop. Guarded by the broadcaster's lock.
+type limits struct {
+	perObject int
+	tokens    limiter
+	// series counts those in memory for each pair of objects, and for each key but the note, by
+	// hash.
+	series map[uint64]int
+	// combined is the number of combined series in memory.
+	combined int
+}
+
+func newLimits(o *Options) limits {
+	return limits{
+		perObject: o.MaxPerObject,
+		tokens: limiter{
+			burst: o.Burst,
+			size:  4 * o.MaxSeries,
+			full:  map[uint64]time.Time{},
+		},
+		series: map[uint64]int{},
+	}
+}
+
+// count books a series' entry into memory (+1) or removal (-1).
+func (l *limits) count(s *series, n int) {
+	if s.key.combined() {
+		l.combined += n
+	}
+	for _, k := range [...]uint64{s.pair, s.notes} {
+		l.series[k] += n
+		if l.series[k] == 0 {
+			delete(l.series, k)
+		}
+	}
+}
+
+// full reports whether a pair of objects has all the series that it may have.
+func (l *limits) full(pair uint64) bool { return l.perObject > 0 && l.series[pair] >= l.perObject }
+
+// bucketKey identifies a token bucket for new series: a pair of objects and a reason.
+type bucketKey struct {
+	pair   uint64
+	reason string
+}
+
+func (k *seriesKey) bucket() uint64 { return hash(bucketKey{k.pair(), k.reason}) }
+
+// choose returns the key under which an event that continues nothing begins a series: its own while
+// there are tokens and, where notes count, room for another note; or that of a combined series. A
+// combined series without a token is one of a bounded number for the object and reason.
+func (l *limits) choose(k seriesKey, note string, now time.Time) (chosen seriesKey, token bool) {
+	if !l.tokens.has(k.bucket(), now) {
+		return l.room(k.combinations(note, false)), false
+	}
+	if k.note == "" || l.series[k.notes()] < maxNotes {
+		return k, true
+	}
+	return l.room(k.combinations(note, true)), true
+}
+
+// room returns the first of combined keys with room for another beginning of notes, or the last.
+func (l *limits) room(keys []seriesKey) seriesKey {
+	for _, k := range keys {
+		if l.series[k.notes()] < maxNotes {
+			return k
+		}
+	}
+	return keys[len(keys)-1]
+}
+
+// combined reports whether the series of a key counts different events.
+func (k *seriesKey) combined() bool { return strings.HasPrefix(k.note, combinedMark) }
+
+// combinations returns the keys of the combined series for an event, the closest first: of its part
+// of the object (a container), or of the whole object. Where notes count, those that begin alike
+// come before all together.
+func (k seriesKey) combinations(note string, part bool) (keys []seriesKey) {
+	byNote := k.note != ""
+	if !part {
+		k.regarding.FieldPath = ""
+		k.related.FieldPath = ""
+		k.action = k.reason
+	}
+	if byNote {
+		k.note = combinedKey(note)
+		keys = append(keys, k)
+	}
+	k.note = combinedMark
+	return append(keys, k)
+}
+
+// refill is the time after which a bucket has another token.
+const refill = 5 * time.Minute
+
+// limiter is a token bucket per hash: burst tokens, and another token every refill. A bucket is
+// stored as the time of being full again.
+type limiter struct {
+	burst int // < 0: no limit
+	size  int
+	full  map[uint64]time.Time
+}
+
+func (l *limiter) has(key uint64, now time.Time) bool {
+	return l.burst < 0 || l.full[key].Sub(now)+refill <= time.Duration(l.burst)*refill
+}
+
+// allow takes a token, if available.
+func (l *limiter) allow(key uint64, now time.Time) bool {
+	if l.burst < 0 || !l.has(key, now) {
+		return l.burst < 0
+	}
+	at := l.full[key]
+	if at.Before(now) {
+		at = now
+	}
+	if len(l.full) >= l.size { // full buckets are removed, then all if too few were full
+		maps.DeleteFunc(l.full, func(_ uint64, at time.Time) bool { return !at.After(now) })
+		if len(l.full) >= l.size/2 {
+			clear(l.full)
+		}
+	}
+	l.full[key] = at.Add(refill)
+	return true
+}

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"time"
+)
+
+// blamed is what a failure was blamed on.
+type blamed struct {
+	// scope is object, namespace or server.
+	scope string
+	// failures are those of the scope in a row.
+	failures int
+	// news: the scope was healthy before.
+	news bool
+}
+
+// succeeded books a successful write: the scopes around it are healthy.
+func (q *queue) succeeded(p place, now time.Time) {
+	q.answered(p)
+	q.server.becomeHealthy()
+	for _, n := range q.around(p) {
+		n.becomeHealthy()
+		q.schedule(n)
+	}
+	q.prove(now)
+	q.rejoin(p)
+}
+
+// heard books an answer other than a successful write: the server answers, and writes may be tried.
+func (q *queue) heard(p place, now time.Time) {
+	q.answered(p)
+	q.retry(p, now)
+	q.prove(now)
+	q.rejoin(p)
+}
+
+// refused books an answer that refuses this one event.
+func (q *queue) refused(p place, now time.Time) {
+	q.answered(p)
+	q.retry(p, now)
+	q.server.becomeHealthy()
+	o := q.object(p.object)
+	o.becomeHealthy()
+	q.schedule(&o.node)
+	q.prove(now)
+	q.rejoin(p)
+}
+
+// stopped books a call that the recorder itself broke off, or did not make.
+func (q *queue) stopped(p place, now time.Time) {
+	q.land(p)
+	q.retry(p, now)
+	q.rejoin(p)
+}
+
+// failed books a failed call, and returns the scope blamed.
+func (q *queue) failed(p place, f failure) blamed {
+	f.number = q.land(p).number
+	f.begun = q.begun
+	ns := q.space(p.namespace)
+	defer q.rejoin(p)
+	q.release(p)
+	switch {
+	case q.server.failing() && f.number <= q.server.closedAt:
+		return blamed{"server", q.server.failures, false} // the call began before that was known
+	case f.everywhere, q.server.failing():
+		news := !q.server.failing()
+		q.nobody = f.everywhere
+		q.closeServer(f, 1)
+		return blamed{"server", q.server.failures, news}
+	case ns.failing() && f.number <= ns.closedAt:
+		return blamed{"namespace", ns.failures, false}
+	case ns.failing():
+		q.closeScope(&ns.node, f, 1)
+		return blamed{"namespace", ns.failures, false}
+	}
+	return q.failedIn(ns, q.object(p.object), f)
+}
+
+// failedIn books a failed call of an object of a healthy namespace.
+func (q *queue) failedIn(ns *namespace, o *object, f failure) blamed {
+	news := !o.failing()
+	q.closeScope(&o.node, f, 1)
+	if !news {
+		return blamed{"object", o.failures, false}
+	}
+	q.server.news++
+	ns.news++
+	first := len(ns.suspects) == 0
+	wide := ns.becomeSuspected(o.key.String()) >= badObjects+q.server.tolerates()
+	if wide {
+		q.closeScope(&ns.node, f, badObjects)
+	}
+	suspects := 0
+	if first {
+		suspects = q.server.becomeSuspected(ns.name)
+	}
+	switch {
+	case suspects >= badNamespaces+q.server.tolerates():
+		level := badNamespaces
+		for _, n := range q.unproven {
+			level = max(level, n.failures)
+		}
+		q.nobody = false
+		q.closeServer(f, level)
+		return blamed{"server", q.server.failures, true}
+	case wide:
+		return blamed{"namespace", ns.failures, true}
+	}
+	return blamed{"object", o.failures, true}
+}
+
+// held books an answer that closes a kind of calls in a namespace.
+func (q *queue) held(p place, f failure) {
+	q.answered(p)
+	q.retry(p, f.now)
+	q.closeScope(&q.lane(p).node, f, 1)
+	q.rejoin(p)
+}
+
+// holding returns since when a kind of calls in a namespace is closed, the zero time for open.
+func (q *queue) holding(p place) time.Time { return q.lane(p).since }
+
+// unhold opens a kind of calls in a namespace.
+func (q *queue) unhold(p place) {
+	l := q.lane(p)
+	l.becomeHealthy()
+	q.refresh(l)
+}
+
+// answered books the end of a call that got an answer: later calls are no longer hidden by those
+// before.
+func (q *queue) answered(p place) {
+	landed := q.land(p)
+	for i := range q.flights {
+		f := &q.flights[i]
+		f.overtaken = f.overtaken || f.number < landed.number
+	}
+	q.answers++
+}
+
+// rejoin brings the places of a call in line with their scopes.
+func (q *queue) rejoin(p place) {
+	ns := q.space(p.namespace)
+	for i := range ns.lanes {
+		q.refresh(&ns.lanes[i])
+	}
+	q.settle(q.object(p.object))
+	q.forget(ns)
+}
+
+// retry lets the scopes of a place be tried at once.
+func (q *queue) retry(p place, now time.Time) {
+	q.server.becomeTriable(now)
+	for _, n := range q.around(p) {
+		n.becomeTriable(now)
+		q.schedule(n)
+	}
+}
+
+// prove lets scopes be tried at once that began to fail while nothing was answered: perhaps the
+// trouble was the server's, and is over.
+func (q *queue) prove(now time.Time) {
+	for _, n := range q.unproven {
+		if n.failing() && !n.trying {
+			n.becomeTriable(now)
+		}
+		n.proven = true
+		q.schedule(n)
+	}
+	q.unproven = q.unproven[:0]
+}
+
+// closeScope books a failure of a namespace, a lane or an object.
+func (q *queue) closeScope(n *node, f failure, failures int) {
+	if !n.failing() && n.lane == nil {
+		q.unproven = append(q.unproven, n)
+	}
+	n.becomeClosed(f, failures, func(failures int) time.Duration {
+		if n.lane != nil {
+			return q.pace.delay(failures) // a role is tried often enough for heldFor
+		}
+		return q.pace.patient(failures, q.luckOf(n))
+	})
+	q.schedule(n)
+}
+
+// luckOf returns how many failures in a row of a scope are luck: the server answers others, and
+// refuses a part of these too.
+func (q *queue) luckOf(n *node) int {
+	switch {
+	case !n.proven:
+		return 0
+	case n.obj == nil:
+		return lucky(q.server.refusing())
+	}
+	share := q.server.refusing()
+	ns := q.namespaces[n.obj.key.namespace]
+	if ns != nil {
+		share = max(share, ns.refusing())
+	}
+	return max(luck, lucky(share))
+}
+
+func (q *queue) closeServer(f failure, failures int) {
+	q.server.becomeClosed(f, failures, func(failures int) time.Duration {
+		return q.pace.delay(failures)
+	})
+}
+
+// release ends the tries of a call that failed: the scopes not blamed may be tried as before.
+func (q *queue) release(p place) {
+	for _, n := range q.around(p) {
+		n.trying = false
+		q.schedule(n)
+	}
+}

@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"math/rand/v2"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// maxFaults bounds a call's failures while the server answers others; then, and not before
+	// giveUpAfter, its series is given up.
+	maxFaults = 12
+	// giveUpAfter is how long the server keeps an event.
+	giveUpAfter = time.Hour
+	// heldFor is how long a 403 is held for a call allowed before: the authorizer may fail, or the
+	// role may be under replacement. Likewise after trouble until a call is accepted: a
+	// kube-apiserver refuses every call until its roles are loaded.
+	heldFor = 5 * time.Minute
+)
+
+// reply is a judged answer with what it came with.
+type reply struct {
+	judged
+	stored *eventsv1.Event
+	err    error
+	now    time.Time
+}
+
+// answered books the answer to the call of a series.
+func (c *core) answered(j job, a reply) {
+	s := j.series
+	s.inflight = false
+	a.verdict = c.reconsider(j, a)
+	switch a.verdict {
+	case verdictOK:
+		c.succeeded(j, a)
+	case verdictMissing:
+		c.queue.heard(j.place, a.now)
+		c.missing(s, a.now)
+	case verdictConflict:
+		c.queue.heard(j.place, a.now)
+		s.st.becomeUnread()
+		c.count.Retries[a.reason]++
+	case verdictRefused:
+		c.queue.refused(j.place, a.now)
+		c.refused(j, a)
+	case verdictStopped:
+		c.queue.stopped(j.place, a.now)
+		s.st.doubtful(j.call)
+	case verdictHeld:
+		c.held(j.place, a)
+	default:
+		if a.perhaps {
+			s.st.doubtful(j.call)
+		}
+		c.failed(j.place, a)
+	}
+	c.settle(s, a.now)
+	c.evict(a.now)
+	c.wake()
+}
+
+// succeeded books a call that was carried out.
+func (c *core) succeeded(j job, a reply) {
+	s := j.series
+	c.lastErr = nil
+	if len(c.granted) < 2*c.opts.MaxSeries {
+		c.granted[grant{j.place.namespace, j.place.kind}] = true
+	}
+	if j.call.kind == callRead {
+		c.queue.heard(j.place, a.now)
+		c.hasRead(s, a.stored, a.now)
+		return
+	}
+	if c.queue.server.failing() {
+		c.note(func(l klog.Logger) { l.Info("Event recording resumed") })
+	}
+	c.queue.succeeded(j.place, a.now)
+	c.queue.renew(&s.ticket)
+	c.hasWritten(j, a)
+}
+
+// hasWritten books a create or patch.
+func (c *core) hasWritten(j job, a reply) {
+	s := j.series
+	r := c.rosters[s.key.source]
+	before := s.st.stored
+	bucket := hash(objectOf(&s.key.regarding))
+	if max(j.call.count, before) > 1 { // tokens for the writes of loops
+		c.limits.tokens.allow(bucket, a.now)
+		if before <= 1 {
+			c.limits.tokens.allow(bucket, a.now) // and the create
+		}
+	}
+	c.acknowledge(s.st.done(written{
+		call:    j.call,
+		version: a.stored.ResourceVersion,
+		now:     a.now,
+		jitter:  rand.Float64(),
+		tokens:  c.limits.tokens.has(bucket, a.now),
+	}, c.opts))
+	if s.st.stored > 1 && before <= 1 && !s.left {
+		r.add(s, a.now)
+	}
+	if s.st.hurried() {
+		c.table.hurry(s)
+	}
+	s.trouble = nil
+	s.seen = r.shared
+}
+
+// hasRead books the content of an object unknown before.
+func (c *core) hasRead(s *series, e *eventsv1.Event, now time.Time) {
+	r := c.rosters[s.key.source]
+	switch {
+	case !r.same(e, s): // another's object has the name
+		c.rename(s, now)
+		return
+	case s.st.untouched():
+		c.restored(s, look(e), now)
+		return
+	}
+	f := look(e)
+	if s.st.sent == 0 && s.st.version != f.version {
+		r.shared++
+		s.st.writes = max(s.st.writes, firstWrites) // two processes need not hurry
+	}
+	s.seen = r.shared
+	c.acknowledge(s.st.merge(f, now))
+}
+
+func (c *core) acknowledge(n int64) {
+	c.count.Acknowledged += n
+	c.count.Unsent -= n
+}
+
+// refused books that the server never takes this call.
+func (c *core) refused(j job, a reply) {
+	s := j.series
+	if j.call.kind == callRead && s.st.untouched() { // of an earlier process
+		c.rename(s, a.now)
+		return
+	}
+	lost := s.st.refused(a.now, c.opts)
+	c.count.Unsent -= lost
+	c.count.drop(DropRejected, lost)
+	c.count.Rejected[a.reason]++
+	s.trouble = nil
+	c.queue.renew(&s.ticket)
+	c.complain(j.event, a)
+}
+
+// reconsider corrects a verdict by knowledge beyond the answer.
+func (c *core) reconsider(j job, a reply) verdict {
+	s := j.series
+	role := grant{j.place.namespace, j.place.kind}
+	holding := c.queue.holding(j.place)
+	switch {
+	case a.verdict == verdictMissing && j.call.kind == callCreate:
+		return verdictRefused
+	case a.verdict == verdictRefused && a.reason == string(metav1.StatusReasonForbidden):
+		young := !holding.IsZero() && a.now.Sub(holding) < heldFor
+		if young || holding.IsZero() && (c.granted[role] || c.queue.server.failing()) {
+			return verdictHeld
+		}
+		delete(c.granted, role)
+		c.queue.unhold(j.place)
+	case a.verdict == verdictConflict:
+		return c.conflict(j, a)
+	case a.verdict == verdictFault:
+		t := s.fail(a.now, c.queue.answers)
+		if t.blamed >= maxFaults && a.now.Sub(t.since) >= giveUpAfter {
+			return verdictRefused // the server fails at this series repeatedly and takes others
+		}
+	}
+	return a.verdict
+}
+
+// conflict returns the reaction to an answer of 409: the object is read at once, the first time.
+func (c *core) conflict(j job, a reply) verdict {
+	t := j.series.fail(a.now, c.queue.answers)
+	again := t.failures > 1
+	patch := j.call.kind == callPatch && (again || !c.queue.holding(j.place).IsZero())
+	switch {
+	case t.blamed >= maxFaults:
+		return verdictRefused
+	case j.call.kind == callRead || patch:
+		j.series.st.becomeUnread()
+		return verdictHeld
+	case again:
+		j.series.st.becomeUnread()
+		return verdictFault
+	}
+	return verdictConflict
+}
+
+// failed books a call to be made again, and logs the first failure of a scope.
+func (c *core) failed(at place, a reply) {
+	c.lastErr = a.err
+	c.count.Retries[a.reason]++
+	on := c.queue.failed(at, failure{now: a.now, after: a.after, everywhere: a.everywhere})
+	c.note(func(l klog.Logger) {
+		if !on.news || on.scope == "object" {
+			l = l.V(4)
+		}
+		l.Info("Event recording paused", "scope", on.scope, "namespace", at.namespace,
+			"object", at.object.name, "why", a.reason, "failures", on.failures, "err", a.err)
+	})
+}
+
+// held books that a kind of calls in a namespace waits.
+func (c *core) held(at place, a reply) {
+	c.lastErr = a.err
+	c.count.Retries[a.reason]++
+	first := c.queue.holding(at).IsZero()
+	c.queue.held(at, failure{now: a.now, after: a.after})
+	c.note(func(l klog.Logger) {
+		if !first {
+			l = l.V(4)
+		}
+		l.Info("Event recording paused", "scope", "call", "namespace", at.namespace,
+			"call", at.kind, "why", a.reason, "err", a.err)
+	})
+}
+
+// missing books that a series has no object.
+func (c *core) missing(s *series, now time.Time) {
+	before := s.st.stored
+	fresh := s.st.untouched()
+	s.st.becomeAbsent()
+	switch {
+	case s.left, fresh: // named by a roster
+		c.rename(s, now)
+	case before > 0:
+		c.count.Transitions["renewed"]++
+	}
+}
+
+// rename lets a series begin an object of its own: that of its name is another's, or gone.
+func (c *core) rename(s *series, now time.Time) {
+	if s.left {
+		s.st.becomeDone()
+		return
+	}
+	s.st.becomeAbsent()
+	s.name = c.newName(s, now)
+}
+
+// complain logs the server's refusals at default verbosity, for each reason once in a while: a
+// missing verb in a role must show in the log.
+func (c *core) complain(e *eventsv1.Event, a reply) {
+	const every = 10 * time.Minute
+	if !a.now.After(c.silent[a.reason]) {
+		return
+	}
+	c.silent[a.reason] = a.now.Add(every)
+	c.note(func(l klog.Logger) {
+		l.Error(a.err, "The server refuses events; they are lost, and counted as dropped",
+			"why", a.reason, "event", klog.KObj(e), "reason", e.Reason, "nextMessageIn", every)
+	})
+}
+
+// note keeps a message until the lock is free: a logger is code of others.
+func (c *core) note(log func(klog.Logger)) { c.notes = append(c.notes, log) }

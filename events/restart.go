@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// This file has what a restart does: the series of an earlier process go on, or end.
+
+// nextRoster returns the call of a roster. Without a call, wait is the time until the next; blocked
+// means that an answer must come before any event is sent.
+func (c *core) nextRoster(now time.Time) (j job, blocked bool, wait time.Duration) {
+	wait = forever
+	if c.opts.NoRoster {
+		return j, false, wait
+	}
+	for _, r := range c.rosters {
+		at := r.next.Sub(now)
+		if r.next.IsZero() {
+			at = forever
+		}
+		if r.first() {
+			at = 0
+			blocked = true
+		}
+		switch {
+		case c.stage != stageOpen && c.final(r):
+			at = 0
+		case c.stage != stageOpen && !r.first():
+			at = forever
+		}
+		if r.busy || at > 0 {
+			if !r.busy {
+				wait = min(wait, at)
+			}
+			continue
+		}
+		ok, admission := c.queue.admit(r.place(c.opts.RosterNamespace), now)
+		if ok {
+			return c.rosterJob(r, now), true, 0
+		}
+		wait = min(wait, admission)
+	}
+	return j, blocked, wait
+}
+
+// final reports whether the last write of a roster is due: every series has had its own.
+func (c *core) final(r *roster) bool {
+	ended := len(c.queue.flights) == 0 && c.queue.waiting == 0
+	due := !r.next.IsZero()
+	return ended && due && r.phase != rosterUnread && (r.entries || len(c.goingOn(r)) > 0)
+}
+
+// rosterJob returns the call of a roster: its first read, or a write.
+func (c *core) rosterJob(r *roster, now time.Time) job {
+	j := job{
+		roster: r,
+		place:  r.place(c.opts.RosterNamespace),
+		older:  r.src.byNote,
+		event:  r.event(c.opts.RosterNamespace, now),
+		call:   call{kind: callPatch},
+	}
+	r.busy = true
+	r.next = time.Time{}
+	switch r.phase {
+	case rosterUnread:
+		j.call.kind = callRead
+		c.count.Calls["read"]++
+		return j
+	case rosterAbsent:
+		j.call.kind = callCreate
+	}
+	r.rest = now.Add(rosterEvery)
+	j.write = r.write(c.stage == stageDraining, func() []string { return c.lines(r) })
+	c.count.Calls["roster"]++
+	return j
+}
+
+// lines returns all lines of a roster, the latest series first.
+func (c *core) lines(r *roster) (lines []string) {
+	for _, s := range c.goingOn(r) {
+		s.listed = true
+		lines = append(lines, s.line())
+	}
+	for _, l := range r.left {
+		lines = append(lines, l.line())
+	}
+	return lines
+}
+
+// goingOn returns the stored series of a source for a restart to continue, the latest first.
+func (c *core) goingOn(r *roster) (out []*series) {
+	for el := c.table.aged.Back(); el != nil; el = el.Prev() {
+		s := el.Value.(*series)
+		if s.key.source == r.index && s.st.continuing() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// renewal returns when a roster with names is written again, lest it expire.
+func (c *core) renewal(now time.Time) time.Time { return now.Add(c.opts.Heartbeat * 9 / 10) }
+
+// rosterAnswered books the answer to a read or write of a roster.
+func (c *core) rosterAnswered(j job, a reply) {
+	defer c.wake()
+	r := j.roster
+	r.busy = false
+	r.rest = a.now
+	trouble := a.verdict >= verdictTrouble
+	roles := a.verdict == verdictRefused && a.reason == "Forbidden" && c.queue.server.failing()
+	switch {
+	case a.verdict == verdictStopped:
+		c.queue.stopped(j.place, a.now)
+		r.tag = ""
+		r.want(a.now)
+		return
+	case trouble || roles:
+		c.failed(j.place, a)
+		c.rosterFailed(r, j, a)
+		return
+	case a.verdict == verdictOK && j.call.kind != callRead:
+		c.queue.succeeded(j.place, a.now)
+	default:
+		c.queue.refused(j.place, a.now)
+	}
+	r.attempts = 0
+	switch {
+	case j.call.kind == callRead:
+		c.rosterRead(r, a)
+	case a.verdict == verdictOK:
+		r.wrote(j.write, a.stored)
+		r.rest = a.now.Add(rosterEvery)
+		if r.entries && c.stage == stageOpen {
+			r.want(c.renewal(a.now))
+		}
+	default:
+		c.rosterRefused(r, j, a)
+	}
+}
+
+// rosterFailed books a call that is made again.
+func (c *core) rosterFailed(r *roster, j job, a reply) {
+	r.tag = ""         // what the object holds is in doubt
+	if !a.everywhere { // else nothing gets through
+		r.attempts++
+		r.rest = a.now.Add(rosterEvery)
+	}
+	if j.call.kind == callRead && r.attempts >= maxFaults {
+		r.becomeStored()
+	}
+	r.want(a.now)
+}
+
+// rosterRead books the names read. A roster that is refused or absent is to be created.
+func (c *core) rosterRead(r *roster, a reply) {
+	r.becomeStored()
+	if a.err != nil {
+		r.becomeAbsent()
+	}
+	if len(c.goingOn(r)) > 0 { // begun after so many failures
+		r.want(a.now.Add(rosterSoon))
+	}
+	if a.err != nil || a.stored.ReportingInstance != r.src.instance {
+		return
+	}
+	r.take(a.stored, a.now)
+	if len(r.left) > 0 {
+		r.want(c.renewal(a.now)) // with those that go on
+	}
+	for _, s := range c.table.byKey {
+		if s.key.source == r.index {
+			c.claim(r, s, a.now)
+		}
+	}
+}
+
+// rosterRefused books a write that was not accepted.
+func (c *core) rosterRefused(r *roster, j job, a reply) {
+	r.tag = ""
+	switch {
+	case a.verdict == verdictConflict && r.phase == rosterAbsent:
+		r.becomeStored()
+		r.want(a.now)
+	case a.verdict == verdictMissing && r.phase == rosterStored:
+		r.becomeAbsent()
+		r.changes = 0
+		r.want(a.now)
+	default:
+		r.becomeAbsent()
+		r.rest = a.now.Add(c.opts.Heartbeat)
+		c.note(func(l klog.Logger) {
+			l.Info("Event series will not be continued after a restart: their roster cannot be stored", "err", a.err)
+		})
+		if c.stage == stageOpen {
+			r.want(a.now)
+		}
+	}
+}
+
+// claim lets a new series continue the object of an earlier process, if there is one. What a
+// process that ended in order has left is known; else a read comes first.
+func (c *core) claim(r *roster, s *series, now time.Time) {
+	l, ok := r.claim(s)
+	if !ok {
+		return
+	}
+	known := r.exact && l.count > 0
+	l.state = stateUnknown
+	goOn, _ := l.continues(s.st.begun, c.opts)
+	if known && !goOn {
+		return // that series is over
+	}
+	_, s.name, _ = strings.Cut(l.path, "/")
+	if known {
+		s.st.adopt(l.found, false, now)
+		s.seen = r.shared
+		c.count.Transitions["adopted"]++
+		r.add(s, now)
+	} else {
+		s.st.becomeUnread()
+	}
+	c.queue.move(&s.ticket)
+}
+
+// endLeft takes an object into the table that no series has continued within the threshold, and
+// returns the time until the next.
+func (c *core) endLeft(now time.Time) (wait time.Duration) {
+	wait = forever
+	if c.stage != stageOpen {
+		return wait
+	}
+	for _, r := range c.rosters {
+		for {
+			l, until := r.nextLeft(now, c.opts.FinishAfter)
+			if until > 0 {
+				wait = min(wait, until)
+				break
+			}
+			c.endOf(r, l, now)
+		}
+	}
+	return wait
+}
+
+// endOf takes an object of an earlier process into the table for the call that ends its series, if
+// there is one to make.
+func (c *core) endOf(r *roster, l leftover, now time.Time) {
+	switch {
+	case l.count == 0 || l.count == 1 && !r.exact: // read it: it may be more by now
+		st := begin(r.readAt)
+		st.count = 0
+		st.becomeFinished()
+		st.becomeUnread()
+		c.end(r, l.path, st, now)
+	case l.count == 1: // as it is
+	default:
+		l.state = stateOngoing
+		if r.exact {
+			l.state = stateUnknown
+		} else {
+			l.version = "" // it has counted on
+			c.count.Transitions["abandoned"]++
+		}
+		goOn, _ := l.continues(r.readAt, c.opts)
+		st := l.closed(goOn, !r.exact, now)
+		st.mark = true
+		c.end(r, l.path, st, now)
+	}
+}
+
+// end takes an object into the table for the calls that end its series.
+func (c *core) end(r *roster, path string, st state, now time.Time) {
+	s := &series{
+		key:  seriesKey{source: r.index},
+		st:   st,
+		seen: r.shared,
+		left: true,
+	}
+	s.ticket.owner = s
+	s.content.namespace, s.name, _ = strings.Cut(path, "/")
+	s.key.regarding.Name = path // stands in for the object, which nothing here knows
+	c.enter(s)
+	c.settle(s, now)
+}
+
+// restored books the first read of an object of an earlier process: its series goes on, or ends.
+func (c *core) restored(s *series, f found, now time.Time) {
+	r := c.rosters[s.key.source]
+	goOn, killed := f.continues(s.st.begun, c.opts)
+	if killed && (!goOn || s.left) {
+		c.count.Transitions["abandoned"]++
+	}
+	s.seen = r.shared
+	switch {
+	case s.left:
+		s.st = f.closed(goOn, killed, now)
+	case goOn:
+		s.st.adopt(f, killed, now)
+		c.count.Transitions["adopted"]++
+		if s.st.stored > 1 {
+			r.add(s, now)
+		}
+	default:
+		c.end(r, s.path(), f.closed(goOn, killed, now), now)
+		c.rename(s, now)
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+// shares holds the series of a bounded part of the table, by namespace. Namespaces share the room:
+// a single one may use all of it, and where all is used, one with less gets a place of the one with
+// the most. Guarded by the broadcaster's lock.
+type shares struct {
+	by    map[string]*share
+	n     int
+	spare *share // to be used again, nil for none
+}
+
+// share is a list of the series of a namespace, the latest last.
+type share struct {
+	first, last *series
+	n           int
+}
+
+func newShares() *shares { return &shares{by: map[string]*share{}} }
+
+// hold puts a series into its share, or moves it there from another part; nil takes it out.
+func (s *series) hold(in *shares) {
+	if s.in == in {
+		return
+	}
+	if s.in != nil {
+		s.in.remove(s)
+	}
+	s.in = in
+	if in != nil {
+		in.add(s)
+	}
+}
+
+func (h *shares) add(s *series) {
+	namespace := s.content.namespace
+	l := h.by[namespace]
+	if l == nil {
+		l = h.spare
+		h.spare = nil
+		if l == nil {
+			l = &share{}
+		}
+		h.by[namespace] = l
+	}
+	s.before = l.last
+	if l.last == nil {
+		l.first = s
+	} else {
+		l.last.after = s
+	}
+	l.last = s
+	l.n++
+	h.n++
+}
+
+func (h *shares) remove(s *series) {
+	namespace := s.content.namespace
+	l := h.by[namespace]
+	if s.before == nil {
+		l.first = s.after
+	} else {
+		s.before.after = s.after
+	}
+	if s.after == nil {
+		l.last = s.before
+	} else {
+		s.after.before = s.before
+	}
+	s.before = nil
+	s.after = nil
+	l.n--
+	h.n--
+	if l.n == 0 {
+		delete(h.by, namespace)
+		h.spare = l
+	}
+}
+
+// of returns how many series of a namespace are held.
+func (h *shares) of(namespace string) int {
+	l := h.by[namespace]
+	if l == nil {
+		return 0
+	}
+	return l.n
+}
+
+// largest returns the share with the most series, an empty one for none.
+func (h *shares) largest() (most share) {
+	for _, l := range h.by {
+		if l.n > most.n {
+			most = *l
+		}
+	}
+	return most
+}
+
+// sought is how many series are looked at for one without a call of unknown effect.
+const sought = 64
+
+// candidate returns the series that may be given up for one of the given namespace, nil for none:
+// no other namespace has more. It is the latest one, of those without a call of unknown effect.
+func (h *shares) candidate(namespace string) (found *series) {
+	own := h.of(namespace) + 1
+	if 2*own > h.n+1 {
+		return nil
+	}
+	most := h.largest()
+	if own >= most.n {
+		return nil
+	}
+	s := most.last
+	for range min(sought, most.n) {
+		switch {
+		case s.inflight:
+		case s.st.certain():
+			return s
+		case found == nil:
+			found = s
+		}
+		s = s.before
+	}
+	return found
+}

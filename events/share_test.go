@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+)
+
+// in emits an event about a pod of a namespace.
+func (r *rig) in(namespace, name string) {
+	r.rec.Eventf(podIn(namespace, name), nil, corev1.EventTypeWarning, "BackOff", "Restart", "back-off")
+}
+
+// storedIn returns the number of events stored in the namespaces with a prefix.
+func (r *rig) storedIn(prefix string) (n int) {
+	for _, e := range r.server.Events() {
+		if strings.HasPrefix(e.Namespace, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestShareOfTheQueue: where a tenant's events fill the queue, those of other namespaces get in, up
+// to an equal share, whichever comes first; a tenant alone may fill all of it.
+func TestShareOfTheQueue(t *testing.T) {
+	const room = 100
+	flood := func(r *rig) {
+		for i := range 10 * room {
+			r.in("flood", fmt.Sprint("f", i))
+		}
+	}
+	others := func(r *rig) {
+		for i := range 3 {
+			for ns := range 10 {
+				r.in(fmt.Sprint("other-", ns), fmt.Sprint("o", i))
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name          string
+		emit          []func(*rig)
+		flood, others int
+	}{
+		{"alone", []func(*rig){flood}, room, 0},
+		{"first", []func(*rig){flood, others}, room - 30, 30},
+		{"last", []func(*rig){others, flood}, room - 30, 30},
+		{"both", []func(*rig){flood, others, flood, others}, room - 30, 30},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(o *Options) { o.MaxQueue = room }, func(t *testing.T, r *rig) {
+				r.server.SetFault(during(time.Minute, errAway))
+				r.in("warm", "up") // nobody answers
+				pass(time.Second)
+				for _, emit := range tc.emit {
+					emit(r)
+				}
+				emitted := r.Stats().Emitted
+				pass(2 * time.Minute)
+				if f, o := r.storedIn("flood"), r.storedIn("other-"); f < tc.flood-1 || f > tc.flood || o != tc.others {
+					t.Errorf("stored %d of the flood and %d others, want %d and %d", f, o, tc.flood, tc.others)
+				}
+				count, _ := stored(r.server)
+				dropped := r.Stats().Dropped
+				if emitted != count+dropped[DropQueueFull] {
+					t.Errorf("emitted %d, stored %d, dropped %v", emitted, count, dropped)
+				}
+				r.wantBooks(dropped[DropQueueFull], 0)
+			})
+		})
+	}
+}
+
+// TestEqualShares: where all namespaces have the same share, what is there stays.
+func TestEqualShares(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxQueue = 6 }, func(t *testing.T, r *rig) {
+		r.server.SetFault(during(time.Minute, errAway))
+		for round := range 2 {
+			for i := range 2 {
+				for _, ns := range []string{"a", "b", "c"} {
+					r.in(ns, fmt.Sprint(ns, round, i))
+				}
+			}
+		}
+		pass(2 * time.Minute)
+		r.wantStored(6)
+		for _, e := range r.server.Events() {
+			if strings.HasPrefix(e.Regarding.Name[1:], "1") {
+				t.Errorf("%s is stored in place of an earlier one", e.Regarding.Name)
+			}
+		}
+		r.wantBooks(6, 0)
+	})
+}
+
+// TestShareOfTheTable: where the last writes of a tenant's series fail, the table is open for the
+// series of other namespaces, and these lose nothing.
+func TestShareOfTheTable(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxSeries, o.MaxQueue = 20, 1000 }, func(t *testing.T, r *rig) {
+		r.server.SetTTL(1000 * time.Hour)
+		fails := where(func(c eventstest.Call) bool {
+			return c.Namespace == "bad" && c.Verb == eventstest.Patch
+		}, always(errReset))
+		r.server.SetFault(fails)
+		var good int64
+		for i := range 200 {
+			for range 2 {
+				r.in("bad", fmt.Sprint("b", i))
+				r.in(fmt.Sprint("good-", i%7), fmt.Sprint("g", i))
+				good++
+				pass(2 * time.Second)
+			}
+		}
+		dropped := r.Stats().Dropped
+		if dropped[DropTableFull] == 0 {
+			t.Error("the table was never full: the test proves nothing")
+		}
+		pass(20 * time.Minute)
+		var count int64
+		for _, e := range r.server.Events() {
+			if strings.HasPrefix(e.Namespace, "good-") {
+				count += look(&e).count
+			}
+		}
+		if count != good {
+			t.Errorf("of %d occurrences in other namespaces, %d are stored; dropped %v", good, count, dropped)
+		}
+		r.server.SetFault(nil)
+		pass(2 * time.Hour)
+		s := r.Stats()
+		r.wantBooks(sum(s.Dropped), 0)
+	})
+}

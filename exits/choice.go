@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Choice selects the ends to report. The zero value chooses all ends of the default kinds. Ends
+// that are not chosen are counted, and never reported later.
+type Choice struct {
+	// Kinds are the kinds to report. Default [DefaultKinds].
+	Kinds []Kind
+	// Namespaces are the namespaces to report about; empty: all. ExceptNamespaces are never reported.
+	Namespaces, ExceptNamespaces []string
+	// Labels selects pods by their labels, in the syntax of kubectl's --selector: "app=db,tier!=test".
+	// Empty: all.
+	Labels string
+}
+
+// chooser is a checked Choice.
+type chooser struct {
+	Choice
+	selector labels.Selector
+}
+
+// Validate returns errors for every unworkable field, as [New] does.
+func (c Choice) Validate() error {
+	_, err := c.checked()
+	return err
+}
+
+// checked returns the choice with its defaults, and errors for every unworkable field.
+func (c Choice) checked() (chooser, error) {
+	var errs []error
+	if len(c.Kinds) == 0 {
+		c.Kinds = DefaultKinds()
+	}
+	for _, kind := range c.Kinds {
+		if !slices.Contains(Kinds(), kind) {
+			errs = append(errs, fmt.Errorf("Choice.Kinds: no kind of end is named %q: see Kinds", kind))
+		}
+	}
+	for _, namespace := range c.Namespaces {
+		if slices.Contains(c.ExceptNamespaces, namespace) {
+			errs = append(errs, fmt.Errorf("Choice: the namespace %q is in Namespaces and in ExceptNamespaces: remove it from one", namespace))
+		}
+	}
+	selector, err := labels.Parse(c.Labels)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("Choice.Labels %q: %w", c.Labels, err))
+	}
+	return chooser{Choice: c, selector: selector}, errors.Join(errs...)
+}
+
+// chooses reports whether an end is to be reported.
+func (c *chooser) chooses(e *End) bool {
+	switch {
+	case !slices.Contains(c.Kinds, e.Kind),
+		len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, e.Pod.Namespace),
+		slices.Contains(c.ExceptNamespaces, e.Pod.Namespace):
+		return false
+	}
+	return c.selector.Empty() || c.selector.Matches(labels.Set(e.Labels))
+}

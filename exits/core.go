@@ -1,0 +1,469 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"container/heap"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// core decides which ends to report, and which statuses to read again. It calls nothing but
+// exitCode, and holds no clock: an input comes with its time, and the effects are data. Its inputs
+// are see (a status, from the cache or from a read) and due (the time has come).
+type core struct {
+	settle time.Duration
+	giveUp time.Duration
+	// exitCode returns the exit code of a removed container. It does not block.
+	exitCode func(id string) (code int32, ok bool)
+
+	// since is when the reporter first started, in an earlier process perhaps.
+	since time.Time
+	// syncedAt is when the cache was first known to hold the whole runtime; zero before.
+	syncedAt time.Time
+	// earlier are the IDs of the ends reported by earlier processes, by their time, until the runtime
+	// shows them.
+	earlier map[string]time.Time
+	// dropped are told IDs that the runtime has removed: their events may be waiting in Watch.
+	dropped memory
+
+	pods  map[cache.UID]*pod
+	looks lookQueue // the pods with a read wanted, the earliest first
+	// containers is the number of records, settling that of ends waiting for their read.
+	containers, settling int
+}
+
+// settings are the parts of Config that the core needs.
+type settings struct {
+	settle, giveUp time.Duration
+	exitCode       func(id string) (code int32, ok bool)
+}
+
+// retryAfter is the pause before a failed read is made again.
+const retryAfter = time.Second
+
+// newCore returns a core that knows what earlier processes have reported.
+func newCore(s settings, since time.Time, earlier map[string]time.Time) *core {
+	return &core{
+		settle:   s.settle,
+		giveUp:   s.giveUp,
+		exitCode: s.exitCode,
+		since:    since,
+		earlier:  earlier,
+		pods:     make(map[cache.UID]*pod),
+	}
+}
+
+// effects are what to do after an input.
+type effects struct {
+	// ends are to be reported, in this order.
+	ends []End
+	// restarted are the pods of containers that were started again, one for each container.
+	restarted []Ref
+}
+
+// see takes a status of a pod.
+func (c *core) see(now time.Time, s sighting) effects {
+	p := c.pods[s.pod.UID]
+	if p == nil {
+		p = newPod(s.pod.Ref)
+		c.pods[s.pod.UID] = p
+	}
+	p.name(&s.pod)
+	if !s.readAfter.IsZero() {
+		p.look.underway = false
+		p.look.due = time.Time{} // what is still wanted is wanted anew below
+	}
+	var out effects
+	shown := make(map[string]bool, len(s.pod.Containers))
+	for i := range s.pod.Containers {
+		x := &s.pod.Containers[i]
+		shown[x.ID] = true
+		c.show(now, p, x, &s, &out)
+	}
+	if s.event.Type == pleg.ContainerDied && s.event.Kind == pleg.Container {
+		c.announced(now, p, &s)
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
+		if !shown[id] {
+			c.absent(now, p, id, &s, &out)
+		}
+	}
+	c.sandboxes(now, p, &s, &out)
+	if !s.readAfter.IsZero() {
+		c.overdue(now, p, &out)
+	}
+	c.schedule(now, p, !s.readAfter.IsZero())
+	return out
+}
+
+// show takes a container in a status.
+func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *effects) {
+	x := p.containers[shown.ID]
+	if x == nil {
+		x = &container{shown: Container{ID: shown.ID, Name: shown.Name, FinishedAt: shown.FinishedAt}}
+		c.add(p, x)
+		if c.known(shown) {
+			c.become(x, stageTold, now)
+		} else if shown.Attempt > 0 && !c.syncedAt.IsZero() {
+			out.restarted = append(out.restarted, p.ref)
+		}
+	}
+	if x.stage == stageTold || shown.Phase == pleg.PhaseUnknown {
+		return
+	}
+	x.shown = *shown
+	switch shown.Phase {
+	case pleg.PhaseRunning:
+		x.ran = true
+		if s.read() {
+			c.become(x, stageAlive, now) // a claim of an end that is not so
+		}
+	case pleg.PhaseExited:
+		if x.stage == stageAlive && !x.ran && c.old(shown) {
+			c.become(x, stageTold, now)
+			return
+		}
+		c.ended(x, now)
+		if s.read() && !s.readAfter.Before(x.seenAt.Add(c.settle)) {
+			c.tell(now, p, x, true, out)
+		}
+	}
+}
+
+// known reports whether an earlier process has reported the end of a container that is shown for
+// the first time.
+func (c *core) known(shown *Container) bool {
+	_, told := c.earlier[shown.ID]
+	delete(c.earlier, shown.ID)
+	return told || c.dropped.has(shown.ID)
+}
+
+// old reports whether an ended container, never seen alive, ended before the reporter first
+// started.
+func (c *core) old(shown *Container) bool {
+	ended := shown.FinishedAt
+	if ended.IsZero() {
+		ended = shown.CreatedAt
+	}
+	return ended.Before(c.since)
+}
+
+// add makes a record.
+func (c *core) add(p *pod, x *container) {
+	p.containers[x.shown.ID] = x
+	c.containers++
+}
+
+// become moves a container to a stage.
+func (c *core) become(x *container, next stage, now time.Time) {
+	if x.stage == next {
+		return
+	}
+	if x.stage == stageSettling {
+		c.settling--
+	}
+	if next == stageSettling {
+		c.settling++
+		x.seenAt = now
+	}
+	x.stage = next
+}
+
+// ended begins the settling of an end that is seen for the first time.
+func (c *core) ended(x *container, now time.Time) {
+	if x.stage == stageAlive {
+		c.become(x, stageSettling, now)
+	}
+}
+
+// announced takes a ContainerDied event. The status may be older than the event, or newer: the
+// container may be removed already.
+func (c *core) announced(now time.Time, p *pod, s *sighting) {
+	id := s.event.ID
+	x := p.containers[id]
+	_, reported := c.earlier[id]
+	if x == nil {
+		if reported || c.dropped.has(id) || c.syncedAt.IsZero() || s.event.Seen.Before(c.syncedAt) {
+			return // told, or from before the first look
+		}
+		x = &container{shown: Container{ID: id, Name: s.event.ContainerName}}
+		c.add(p, x)
+		p.name(&Pod{Ref: Ref{Name: s.event.PodName, Namespace: s.event.Namespace}})
+	}
+	if x.stage == stageAlive {
+		x.ran = true
+		c.ended(x, now)
+	}
+}
+
+// absent takes a known container that a status does not show. Only a proof of its removal ends its
+// record.
+func (c *core) absent(now time.Time, p *pod, id string, s *sighting, out *effects) {
+	x := p.containers[id]
+	if !s.gone(id) {
+		doubtful := s.readAfter.IsZero() && !slices.Contains(s.pod.Unread, id)
+		if x.stage == stageAlive && x.ran && doubtful {
+			p.want(now)
+		}
+		return
+	}
+	if x.stage == stageSettling || x.stage == stageAlive && x.ran {
+		c.ended(x, now)
+		c.tell(now, p, x, false, out)
+	}
+	if x.stage == stageTold {
+		c.dropped.add(id)
+	}
+	c.become(x, stageTold, now)
+	c.containers--
+	p.drop(id)
+}
+
+// overdue tells, after a read, the ends that have waited too long for a read that shows them: the
+// status of the container, or of its pod, cannot be read.
+func (c *core) overdue(now time.Time, p *pod, out *effects) {
+	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
+		x := p.containers[id]
+		if x.stage == stageSettling && now.Sub(x.seenAt) >= c.giveUp {
+			x.unread = true
+			c.tell(now, p, x, false, out)
+		}
+	}
+}
+
+// tell reports the end of a container.
+func (c *core) tell(now time.Time, p *pod, x *container, settled bool, out *effects) {
+	c.become(x, stageTold, now)
+	if x.shown.Phase != pleg.PhaseExited && c.exitCode != nil {
+		code, ok := c.exitCode(x.shown.ID)
+		if ok {
+			x.shown.Phase = pleg.PhaseExited
+			x.shown.ExitCode = code
+		}
+	}
+	e := p.end(x, settled)
+	e.Kind = classify(&e)
+	e.Note = c.note(now, p, &e)
+	out.ends = append(out.ends, e)
+}
+
+// loopPause is the pause between two ends of a container from which on they are no loop: that of
+// the series recorder.
+const loopPause = 6 * time.Minute
+
+// note returns the note of an end: in a loop of equal ends that of the first, because some
+// recorders take ends with different notes for different.
+func (c *core) note(now time.Time, p *pod, e *End) string {
+	last, ok := p.loops[e.Container]
+	note := last.note
+	if !ok || last.kind != e.Kind || last.code != e.ExitCode || now.Sub(last.at) >= loopPause {
+		note = noteOf(e, now)
+	}
+	p.loops[e.Container] = loop{
+		kind: e.Kind,
+		code: e.ExitCode,
+		note: note,
+		at:   now,
+	}
+	return note
+}
+
+// sandboxes takes the sandboxes of a status: one that was ready and is not, while its containers
+// run, is suspected, and a read decides.
+func (c *core) sandboxes(now time.Time, p *pod, s *sighting, out *effects) {
+	if s.unreadable {
+		return
+	}
+	shown := make(map[string]bool, len(s.pod.Sandboxes))
+	for _, b := range s.pod.Sandboxes {
+		shown[b.ID] = true
+		x := p.sandboxes[b.ID]
+		if x == nil {
+			x = &sandbox{}
+			p.sandboxes[b.ID] = x
+		}
+		switch {
+		case b.Ready:
+			*x = sandbox{ready: true}
+		case x.told || !x.ready:
+		case x.suspectedAt.IsZero():
+			x.suspect(now, b.ID, &s.pod)
+		case s.read() && !s.readAfter.Before(x.suspectedAt):
+			c.judge(now, p, b.ID, &s.pod, out)
+		}
+	}
+	maps.DeleteFunc(p.sandboxes, func(id string, x *sandbox) bool {
+		return !shown[id] && (s.pod.empty() || s.read() && !slices.Contains(s.pod.Unread, id))
+	})
+}
+
+// suspect notes the containers that run in a dead sandbox. Without any its end is ordinary.
+func (x *sandbox) suspect(now time.Time, id string, shown *Pod) {
+	x.suspectedAt = now
+	x.suspects = nil
+	for i := range shown.Containers {
+		if runs(&shown.Containers[i], id) {
+			x.suspects = append(x.suspects, shown.Containers[i].ID)
+		}
+	}
+	x.told = len(x.suspects) == 0
+}
+
+// judge decides on a suspected sandbox by a later read: it died if a suspect runs on, or is lost by
+// now. Suspects with an ordinary end were about to be shown as ended.
+func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects) {
+	x := p.sandboxes[id]
+	x.told = true
+	var running []string
+	died := false
+	for i := range shown.Containers {
+		y := &shown.Containers[i]
+		if !slices.Contains(x.suspects, y.ID) {
+			continue
+		}
+		running = append(running, y.Name)
+		died = died || y.Phase != pleg.PhaseExited || y.ExitCode == codeUnknown
+	}
+	if !died {
+		return
+	}
+	e := End{
+		Kind:    SandboxDied,
+		Pod:     p.ref,
+		Labels:  p.labels,
+		ID:      id,
+		Running: sortedNames(running),
+		Settled: true,
+		SeenAt:  x.suspectedAt,
+	}
+	e.Note = noteOf(&e, now)
+	out.ends = append(out.ends, e)
+}
+
+// schedule plans the next read of a pod, and forgets a pod of which nothing is shown.
+func (c *core) schedule(now time.Time, p *pod, afterRead bool) {
+	soon := now
+	if afterRead {
+		soon = now.Add(retryAfter)
+	}
+	for _, x := range p.containers {
+		if x.stage != stageSettling {
+			continue
+		}
+		at := x.seenAt.Add(c.settle)
+		if !at.After(now) {
+			at = soon
+		}
+		p.want(at)
+	}
+	if p.suspected() {
+		p.want(soon)
+	}
+	if len(p.containers)+len(p.sandboxes) == 0 {
+		p.look.due = time.Time{}
+		delete(c.pods, p.ref.UID)
+	}
+	c.queue(p)
+}
+
+// queue puts a pod at its place among the wanted reads.
+func (c *core) queue(p *pod) {
+	wanted := !p.look.due.IsZero() && !p.look.underway
+	queued := p.look.place >= 0
+	switch {
+	case wanted && queued:
+		heap.Fix(&c.looks, p.look.place)
+	case wanted:
+		heap.Push(&c.looks, p)
+	case queued:
+		heap.Remove(&c.looks, p.look.place)
+	}
+}
+
+// due returns the pod whose read is due, and starts the read: its status must be read after now. It
+// returns false if none is.
+func (c *core) due(now time.Time) (cache.UID, bool) {
+	if len(c.looks) == 0 || c.looks[0].look.due.After(now) {
+		return "", false
+	}
+	p := heap.Pop(&c.looks).(*pod)
+	p.look.due = time.Time{}
+	p.look.underway = true
+	return p.ref.UID, true
+}
+
+// next returns the time of the next read, zero for none.
+func (c *core) next() time.Time {
+	if len(c.looks) == 0 {
+		return time.Time{}
+	}
+	return c.looks[0].look.due
+}
+
+// reported returns the IDs of all told containers that the runtime may still show, by the time of
+// their end.
+func (c *core) reported() map[string]time.Time {
+	all := maps.Clone(c.earlier)
+	if all == nil {
+		all = make(map[string]time.Time)
+	}
+	for _, p := range c.pods {
+		for id, x := range p.containers {
+			if x.stage == stageTold {
+				all[id] = x.shown.FinishedAt
+			}
+		}
+	}
+	return all
+}
+
+// lookQueue is a heap of pods by the time of their wanted read.
+type lookQueue []*pod
+
+func (q lookQueue) Len() int           { return len(q) }
+func (q lookQueue) Less(i, j int) bool { return q[i].look.due.Before(q[j].look.due) }
+func (q lookQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].look.place = i
+	q[j].look.place = j
+}
+
+// Push is heap.Interface's.
+func (q *lookQueue) Push(x any) {
+	p := x.(*pod)
+	p.look.place = len(*q)
+	*q = append(*q, p)
+}
+
+// Pop is heap.Interface's.
+func (q *lookQueue) Pop() any {
+	last := len(*q) - 1
+	p := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	p.look.place = -1
+	return p
+}
+
+// memory remembers the latest IDs, at least rememberedIDs of them, in two generations.
+type memory struct {
+	current, previous map[string]bool
+}
+
+const rememberedIDs = 4096
+
+func (m *memory) has(id string) bool { return m.current[id] || m.previous[id] }
+
+func (m *memory) add(id string) {
+	if m.current == nil || len(m.current) >= rememberedIDs {
+		m.previous = m.current
+		m.current = make(map[string]bool)
+	}
+	m.current[id] = true
+}

@@ -1,0 +1,358 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// stand is a core with a clock, for one pod.
+type stand struct {
+	t    *testing.T
+	core *core
+	now  time.Time
+	told []End
+}
+
+var start = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+
+func newStand(t *testing.T, earlier map[string]time.Time) *stand {
+	s := settings{settle: 500 * time.Millisecond, giveUp: 10 * time.Second}
+	s.exitCode = func(id string) (int32, bool) { return 7, id == "known" }
+	c := newCore(s, start, earlier)
+	c.syncedAt = start
+	return &stand{t: t, core: c, now: start.Add(time.Minute)}
+}
+
+// running, exited and others are containers in a status.
+func running(id string) Container {
+	return Container{ID: id, Name: "app", SandboxID: "s", Phase: pleg.PhaseRunning, CreatedAt: start, StartedAt: start}
+}
+
+func exited(id string, code int32, reason string) Container {
+	c := running(id)
+	c.Phase = pleg.PhaseExited
+	c.ExitCode = code
+	c.Reason = reason
+	c.FinishedAt = start.Add(30 * time.Second)
+	return c
+}
+
+func shows(all ...Container) Pod {
+	pod := Pod{Ref: Ref{UID: "u", Namespace: "ns", Name: "p"}, Containers: all}
+	if len(all) > 0 {
+		pod.Sandboxes = []Sandbox{{ID: "s", Ready: true}}
+	}
+	return pod
+}
+
+func (s *stand) take(in sighting) *stand {
+	s.told = append(s.told, s.core.see(s.now, in).ends...)
+	s.checkInvariants()
+	return s
+}
+
+// cached takes a status from the cache, after an event.
+func (s *stand) cached(pod Pod, event pleg.Event) *stand {
+	event.Pod = "u"
+	event.Seen = s.now
+	return s.take(sighting{pod: pod, event: event})
+}
+
+// read waits for the next planned read, and answers it.
+func (s *stand) read(pod Pod, failed bool) *stand {
+	s.t.Helper()
+	at := s.core.next()
+	if at.IsZero() {
+		s.t.Fatal("no read is planned")
+	}
+	if at.After(s.now) {
+		s.now = at
+	}
+	uid, ok := s.core.due(s.now)
+	if !ok || uid != "u" {
+		s.t.Fatalf("the read is not due: %q", uid)
+	}
+	return s.take(sighting{pod: pod, unreadable: failed, readAfter: s.now})
+}
+
+func (s *stand) wants(notes ...string) {
+	s.t.Helper()
+	var got []string
+	for _, e := range s.told {
+		got = append(got, string(e.Kind)+" "+e.Note)
+	}
+	if strings.Join(got, "\n") != strings.Join(notes, "\n") {
+		s.t.Errorf("told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(notes, "\n\t"))
+	}
+}
+
+// checkInvariants compares the counters and the queue with the records.
+func (s *stand) checkInvariants() {
+	s.t.Helper()
+	containers, settling, queued := 0, 0, 0
+	for _, p := range s.core.pods {
+		for _, x := range p.containers {
+			containers++
+			if x.stage == stageSettling {
+				settling++
+			}
+		}
+		if p.look.place >= 0 {
+			queued++
+			if s.core.looks[p.look.place] != p || p.look.underway || p.look.due.IsZero() {
+				s.t.Errorf("the queue and the pod disagree: %+v", p.look)
+			}
+		}
+		if len(p.containers)+len(p.sandboxes) == 0 {
+			s.t.Error("an empty pod is kept")
+		}
+	}
+	if containers != s.core.containers || settling != s.core.settling || queued != len(s.core.looks) {
+		s.t.Errorf("%d containers, %d settling, %d queued; counted %d, %d, %d", containers, settling, queued,
+			s.core.containers, s.core.settling, len(s.core.looks))
+	}
+}
+
+var diedEvent = pleg.Event{Type: pleg.ContainerDied, ID: "a", ContainerName: "app", Namespace: "ns", PodName: "p"}
+
+func TestCore(t *testing.T) {
+	failed := "ContainerFailed Container app failed (exit code 1) after 30s, attempt 0"
+	tests := []struct {
+		name string
+		play func(s *stand)
+		want []string
+	}{
+		{"the reason settles", func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(exited("a", 137, "Error")), diedEvent)
+			s.wants()
+			s.read(shows(exited("a", 137, "OOMKilled")), false)
+		}, []string{"ContainerOOMKilled Container app was killed for lack of memory (OOMKilled, exit code 137, SIGKILL) after 30s, attempt 0"}},
+		{"a read before the settle time decides nothing", func(s *stand) {
+			s.cached(shows(exited("a", 255, "Error")), diedEvent)
+			s.take(sighting{pod: shows(exited("a", 255, "Error")), readAfter: s.now})
+			s.wants()
+			s.read(shows(exited("a", 1, "Error")), false)
+		}, []string{failed}},
+		{"once", func(s *stand) {
+			s.cached(shows(exited("a", 1, "Error")), diedEvent)
+			s.read(shows(exited("a", 1, "Error")), false)
+			s.cached(shows(exited("a", 2, "Error")), diedEvent)
+			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "a"})
+			s.cached(shows(), diedEvent)
+			s.cached(shows(exited("a", 1, "Error")), pleg.Event{Type: pleg.PodSync})
+		}, []string{failed}},
+		{"a claim that a read overrules", func(s *stand) {
+			s.cached(shows(running("a")), diedEvent)
+			s.read(shows(running("a")), false)
+			if !s.core.next().IsZero() {
+				s.t.Error("a read is planned")
+			}
+		}, nil},
+		{"removed before it settles", func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(exited("a", 1, "Error")), diedEvent)
+			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "a"})
+		}, []string{failed}},
+		{"removed unseen, with its code known", func(s *stand) {
+			s.cached(shows(running("known")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "known"})
+		}, []string{"ContainerFailed Container app failed (exit code 7), attempt 0"}},
+		{"removed unseen", func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(), pleg.Event{Type: pleg.PodSync})
+		}, []string{"ContainerLost Container app ended and was removed before its exit code could be read, attempt 0"}},
+		{"never in a status", func(s *stand) {
+			s.cached(shows(), diedEvent)
+		}, []string{"ContainerLost Container app ended and was removed before its exit code could be read, attempt 0"}},
+		{"absence is confirmed by a read", func(s *stand) {
+			s.cached(shows(running("a"), running("b")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(running("b")), pleg.Event{Type: pleg.PodSync})
+			s.read(shows(running("a"), running("b")), false)
+		}, nil},
+		{"unreadable", func(s *stand) {
+			s.cached(shows(exited("a", 1, "Error")), diedEvent)
+			for range 10 {
+				s.read(shows(exited("a", 1, "Error")), true)
+				s.wants()
+			}
+			s.read(shows(exited("a", 1, "Error")), true)
+		}, []string{failed}},
+		{"an unread container is no removed one", func(s *stand) {
+			s.cached(shows(running("a"), running("b")), pleg.Event{Type: pleg.ContainerStarted})
+			partial := shows(exited("b", 1, "Error"))
+			partial.Unread = []string{"a"}
+			s.cached(partial, pleg.Event{Type: pleg.ContainerDied, ID: "b"})
+			s.read(partial, false)
+			s.cached(shows(running("a"), exited("b", 1, "Error")), pleg.Event{Type: pleg.PodSync})
+		}, []string{failed}},
+		{"an end whose status cannot be read", func(s *stand) {
+			s.cached(shows(running("a"), running("b")), pleg.Event{Type: pleg.ContainerStarted})
+			partial := shows(running("b"))
+			partial.Unread = []string{"a"}
+			s.cached(partial, diedEvent)
+			for range 10 {
+				s.read(partial, false).wants()
+			}
+			s.read(partial, false)
+		}, []string{"ContainerLost Container app ended, and its status cannot be read, attempt 0"}},
+		{"an unknown state is read again once a second", func(s *stand) {
+			unknown := running("a")
+			unknown.Phase = pleg.PhaseUnknown
+			s.cached(shows(running("a")), diedEvent)
+			s.read(shows(unknown), false)
+			if pause := s.core.next().Sub(s.now); pause != time.Second {
+				s.t.Errorf("the next read is in %v", pause)
+			}
+			s.read(shows(exited("a", 1, "Error")), false)
+		}, []string{failed}},
+		{"older than the reporter", func(s *stand) {
+			old := exited("a", 1, "Error")
+			old.FinishedAt = start.Add(-time.Second)
+			s.cached(shows(old), diedEvent)
+			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "a"})
+		}, nil},
+		{"a stamp of a clock that was set back", func(s *stand) {
+			old := exited("a", 1, "Error")
+			old.StartedAt = time.Time{}.Add(time.Hour)
+			old.FinishedAt = start.Add(-time.Second)
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(old), diedEvent)
+			s.read(shows(old), false)
+			s.told[0].Note = ""
+		}, []string{"ContainerFailed "}},
+		{"reported by an earlier process", func(s *stand) {
+			died := diedEvent
+			died.ID = "told"
+			s.cached(shows(exited("told", 1, "Error")), died)
+			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "told"})
+			s.cached(shows(), died)
+		}, nil},
+		{"the notes of a loop are equal", func(s *stand) {
+			s.cached(shows(exited("a", 1, "Error")), diedEvent).read(shows(exited("a", 1, "Error")), false)
+			second := exited("b", 1, "Error")
+			second.Attempt = 1
+			s.cached(shows(second, exited("a", 1, "Error")), pleg.Event{Type: pleg.PodSync})
+			s.read(shows(second, exited("a", 1, "Error")), false)
+			third := exited("c", 3, "Error")
+			third.Attempt = 2
+			s.cached(shows(third, second), pleg.Event{Type: pleg.PodSync}).read(shows(third, second), false)
+		}, []string{failed, failed, "ContainerFailed Container app failed (exit code 3) after 30s, attempt 2"}},
+		{"ends six minutes apart are no loop", func(s *stand) {
+			s.cached(shows(exited("a", 1, "Error")), diedEvent).read(shows(exited("a", 1, "Error")), false)
+			s.now = s.now.Add(loopPause)
+			second := exited("b", 1, "Error")
+			second.Attempt = 1
+			second.StartedAt = s.now.Add(-4 * time.Second)
+			second.FinishedAt = s.now
+			s.cached(shows(second, exited("a", 1, "Error")), pleg.Event{Type: pleg.PodSync})
+			s.read(shows(second, exited("a", 1, "Error")), false)
+		}, []string{failed, "ContainerFailed Container app failed (exit code 1) after 4s, attempt 1"}},
+		{"late", func(s *stand) {
+			s.now = start.Add(time.Hour)
+			s.cached(shows(exited("a", 1, "Error")), diedEvent).read(shows(exited("a", 1, "Error")), false)
+		}, []string{failed + ", at 2026-11-25T12:00:30Z"}},
+		{"a sandbox dies under its containers", func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			dead := shows(running("a"))
+			dead.Sandboxes[0].Ready = false
+			s.cached(dead, pleg.Event{Type: pleg.ContainerDied, ID: "s", Kind: pleg.Sandbox})
+			s.read(dead, false)
+			s.cached(dead, pleg.Event{Type: pleg.PodSync})
+		}, []string{"SandboxDied The pod's sandbox ended under its running containers: app"}},
+		{"a sandbox is stopped with its containers", func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			dead := shows(running("a"))
+			dead.Sandboxes[0].Ready = false
+			s.cached(dead, pleg.Event{Type: pleg.ContainerDied, ID: "s", Kind: pleg.Sandbox})
+			dead = shows(exited("a", 0, "Completed"))
+			dead.Sandboxes[0].Ready = false
+			s.read(dead, false).read(dead, false)
+		}, []string{"ContainerCompleted Container app completed (exit code 0) after 30s, attempt 0"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStand(t, map[string]time.Time{"told": start})
+			test.play(s)
+			s.wants(test.want...)
+			s.now = s.now.Add(time.Hour)
+			s.told = nil
+			s.cached(shows(), pleg.Event{Type: pleg.PodSync})
+			if s.core.containers != 0 || len(s.core.pods) != 0 || len(s.core.looks) != 0 {
+				t.Errorf("something is left of a pod that has gone: %+v", s.core)
+			}
+		})
+	}
+}
+
+// FuzzCore gives a core any statuses, events and answers: no end is told twice, no container that
+// runs is told, and nothing is left when the runtime is empty.
+func FuzzCore(f *testing.F) {
+	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz"))
+	f.Add([]byte{1, 2, 3, 250, 251, 252, 7, 7, 7, 7, 80, 90, 130, 140, 200, 210, 220})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		s := newStand(t, nil)
+		told := make(map[string]bool)
+		for len(script) >= 3 {
+			a, b, c := script[0], script[1], script[2]
+			script = script[3:]
+			s.now = s.now.Add(time.Duration(c%8) * 400 * time.Millisecond)
+			in := sighting{pod: fuzzedPod(cache.UID(fmt.Sprint(a%3)), b), unreadable: c&8 != 0}
+			if c&16 != 0 {
+				in.event = pleg.Event{Type: pleg.ContainerDied, ID: fmt.Sprint(a%3, "c", a>>2%4), Seen: s.now}
+			}
+			uid, due := s.core.due(s.now)
+			if due {
+				in.pod.UID = uid
+				in.readAfter = s.now
+			}
+			for _, e := range s.core.see(s.now, in).ends {
+				if e.Kind != SandboxDied && told[e.ID] {
+					t.Fatalf("%s is told twice", e.ID)
+				}
+				told[e.ID] = e.Kind != SandboxDied
+			}
+			s.checkInvariants()
+			if next := s.core.next(); due && !next.IsZero() && s.core.looks[0].ref.UID == uid && next.Equal(s.now) && !in.unreadable && b == 0 {
+				t.Fatal("a read is planned at once after a read that shows nothing")
+			}
+		}
+		for uid := range 3 {
+			s.core.see(s.now, sighting{pod: Pod{Ref: Ref{UID: cache.UID(fmt.Sprint(uid))}}})
+		}
+		if s.core.containers != 0 || s.core.settling != 0 || len(s.core.pods) != 0 || len(s.core.looks) != 0 {
+			t.Fatalf("something is left: %d containers, %d settling, %d pods", s.core.containers, s.core.settling, len(s.core.pods))
+		}
+	})
+}
+
+// fuzzedPod returns a pod of four containers in the phases given by the bits of b, and a sandbox.
+func fuzzedPod(uid cache.UID, b byte) Pod {
+	pod := Pod{Ref: Ref{UID: uid, Namespace: "ns", Name: "p"}}
+	for i := range 4 {
+		phase := pleg.Phase(b >> (2 * i) % 4)
+		if phase == pleg.PhaseUnknown {
+			continue // not shown
+		}
+		id := fmt.Sprint(uid, "c", i)
+		c := running(id)
+		c.Phase = phase
+		c.Name = fmt.Sprint("n", i%2)
+		if phase == pleg.PhaseExited {
+			c.FinishedAt = start.Add(time.Second)
+		}
+		pod.Containers = append(pod.Containers, c)
+	}
+	if b != 0 {
+		pod.Sandboxes = []Sandbox{{ID: string("s" + uid), Ready: b&1 == 0}}
+	}
+	return pod
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kind is the kind of an end, and the reason of its Event.
+type Kind string
+
+// The kinds of ends, in the order of [Kinds].
+const (
+	// OOMKilled: the kernel killed a process of the container for lack of memory.
+	OOMKilled Kind = "ContainerOOMKilled"
+	// Failed: the container exited with a code other than 0, of its own accord.
+	Failed Kind = "ContainerFailed"
+	// Killed: a signal other than SIGTERM ended the container.
+	Killed Kind = "ContainerKilled"
+	// Lost: the runtime did not see the end, or the container was removed before its exit code could
+	// be read.
+	Lost Kind = "ContainerLost"
+	// SandboxDied: the sandbox ended while containers of the pod ran.
+	SandboxDied Kind = "SandboxDied"
+	// Completed: the container exited with code 0.
+	Completed Kind = "ContainerCompleted"
+	// Stopped: SIGTERM ended the container. A kubelet that stops a container says so itself (Killing).
+	Stopped Kind = "ContainerStopped"
+	// NotStarted: the container could not be started. A kubelet says so itself (Failed).
+	NotStarted Kind = "ContainerNotStarted"
+)
+
+// kinds holds, of each kind, its short name in configurations, whether it is a Warning, and whether
+// it is reported by default: by default nothing is that the kubelet reports itself.
+var kinds = []struct {
+	kind    Kind
+	short   string
+	warning bool
+	chosen  bool
+}{
+	{OOMKilled, "oom", true, true},
+	{Failed, "failed", true, true},
+	{Killed, "killed", true, true},
+	{Lost, "lost", true, true},
+	{SandboxDied, "sandbox", true, true},
+	{Completed, "completed", false, true},
+	{Stopped, "stopped", false, false},
+	{NotStarted, "not-started", true, false},
+}
+
+// Kinds returns all kinds.
+func Kinds() []Kind {
+	all := make([]Kind, len(kinds))
+	for i, k := range kinds {
+		all[i] = k.kind
+	}
+	return all
+}
+
+// DefaultKinds returns the kinds of a [Choice] without kinds: all that a kubelet does not report
+// itself.
+func DefaultKinds() []Kind {
+	var chosen []Kind
+	for _, k := range kinds {
+		if k.chosen {
+			chosen = append(chosen, k.kind)
+		}
+	}
+	return chosen
+}
+
+// ParseKind returns the kind of a short name (oom, failed, killed, lost, sandbox, completed,
+// stopped, not-started) or of a full one.
+func ParseKind(name string) (Kind, error) {
+	var short []string
+	for _, k := range kinds {
+		if name == k.short || name == string(k.kind) {
+			return k.kind, nil
+		}
+		short = append(short, k.short)
+	}
+	return "", fmt.Errorf("exits: no kind of end is named %q: use %s", name, strings.Join(short, ", "))
+}
+
+// Short returns the short name of a kind, as configurations and metrics have it.
+func (k Kind) Short() string {
+	for _, known := range kinds {
+		if k == known.kind {
+			return known.short
+		}
+	}
+	return "other"
+}
+
+// Warning reports whether the Event is a Warning, otherwise Normal.
+func (k Kind) Warning() bool {
+	for _, known := range kinds {
+		if k == known.kind {
+			return known.warning
+		}
+	}
+	return true
+}
+
+// End is an end of a container, or of a sandbox under running containers.
+type End struct {
+	Kind Kind `json:"kind"`
+	Pod  Ref  `json:"pod"`
+	// Labels are the pod's.
+	Labels map[string]string `json:"-"`
+	// ID is the container, or the sandbox for SandboxDied.
+	ID string `json:"id"`
+	// Container is the container's name, empty for SandboxDied.
+	Container string `json:"container,omitempty"`
+	Attempt   uint32 `json:"attempt,omitempty"`
+	// ExitCode holds if CodeKnown.
+	ExitCode  int32 `json:"exitCode,omitempty"`
+	CodeKnown bool  `json:"codeKnown,omitempty"`
+	// Reason and Message are the runtime's, without what is not printable.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// StartedAt and FinishedAt are the runtime's stamps; zero if unknown.
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// MemoryLimit is the container's, in bytes; 0: none, or unknown.
+	MemoryLimit int64 `json:"memoryLimit,omitempty"`
+	// Running are the names of the containers that ran, for SandboxDied.
+	Running []string `json:"running,omitempty"`
+	// Settled reports whether the status was read Config.Settle after the end, as it should be.
+	// Otherwise the container was removed before, or could not be read.
+	Settled bool `json:"settled,omitempty"`
+	// Unread reports whether the container is still there, and its status could not be read.
+	Unread bool `json:"unread,omitempty"`
+	// SeenAt is when the end was first seen, with a monotonic reading.
+	SeenAt time.Time `json:"-"`
+	// Note is the text of the Event.
+	Note string `json:"note"`
+}
+
+// Exit codes with a meaning that all runtimes share.
+const (
+	codeStart   = 128 // the start failed, with a reason that says so
+	codeSignal  = 128 // and the signal's number
+	codeUnknown = 255 // with the reason "Unknown"
+	sigKill     = 9
+	sigTerm     = 15
+	lastSignal  = 64
+)
+
+// Signal returns the number of the signal that ended the container, 0 for none.
+func (e *End) Signal() int {
+	signal := int(e.ExitCode) - codeSignal
+	if !e.CodeKnown || signal <= 0 || signal > lastSignal {
+		return 0
+	}
+	return signal
+}
+
+// Ran returns how long the container ran, 0 if unknown.
+func (e *End) Ran() time.Duration {
+	if e.StartedAt.IsZero() || e.FinishedAt.IsZero() {
+		return 0
+	}
+	return max(0, e.FinishedAt.Sub(e.StartedAt))
+}
+
+// startReasons are the reasons of containers that could not be started: containerd's, CRI-O's and
+// dockershim's.
+var startReasons = []string{"StartError", "ContainerCannotRun", "RunContainerError"}
+
+// classify returns the kind of the end of a container.
+func classify(e *End) Kind {
+	switch {
+	case e.Reason == "OOMKilled":
+		return OOMKilled
+	case slices.Contains(startReasons, e.Reason), e.StartedAt.IsZero() && !e.FinishedAt.IsZero():
+		return NotStarted
+	case !e.CodeKnown, e.ExitCode == codeUnknown && e.Reason == "Unknown", e.ExitCode < 0:
+		return Lost
+	case e.ExitCode == 0:
+		return Completed
+	case e.Signal() == sigTerm:
+		return Stopped
+	case e.Signal() != 0:
+		return Killed
+	}
+	return Failed
+}

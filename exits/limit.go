@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import "time"
+
+// Rate bounds the Events about single containers: Burst at once, and PerSecond in the long run.
+type Rate struct {
+	PerSecond float64
+	Burst     int
+}
+
+// bucket holds the tokens of a rate.
+type bucket struct {
+	tokens float64
+	at     time.Time // when tokens was true
+}
+
+// fill adds the tokens that have come since.
+func (b *bucket) fill(now time.Time, r Rate) {
+	b.tokens = min(float64(r.Burst), b.tokens+now.Sub(b.at).Seconds()*r.PerSecond)
+	b.at = now
+}
+
+// limiter admits Events about single containers, by namespace and as a whole. A namespace above its
+// rate takes nothing from others.
+type limiter struct {
+	namespace, node Rate
+	whole           bucket
+	namespaces      map[string]*bucket // without those that are full again, but for a few
+}
+
+func newLimiter(now time.Time, namespace, node Rate) *limiter {
+	return &limiter{
+		namespace:  namespace,
+		node:       node,
+		whole:      bucket{tokens: float64(node.Burst), at: now},
+		namespaces: make(map[string]*bucket),
+	}
+}
+
+// keptBuckets is the number of buckets from which on full ones are dropped.
+const keptBuckets = 256
+
+// admit reports whether an Event may be made, and takes a token of each rate then.
+func (l *limiter) admit(now time.Time, namespace string) bool {
+	b := l.namespaces[namespace]
+	if b == nil {
+		if len(l.namespaces) >= keptBuckets {
+			l.prune(now)
+		}
+		b = &bucket{tokens: float64(l.namespace.Burst), at: now}
+		l.namespaces[namespace] = b
+	}
+	b.fill(now, l.namespace)
+	l.whole.fill(now, l.node)
+	if b.tokens < 1 || l.whole.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	l.whole.tokens--
+	return true
+}
+
+// prune drops full buckets.
+func (l *limiter) prune(now time.Time) {
+	for namespace, b := range l.namespaces {
+		b.fill(now, l.namespace)
+		if b.tokens >= float64(l.namespace.Burst) {
+			delete(l.namespaces, namespace)
+		}
+	}
+}

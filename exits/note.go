@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of text from the runtime, in bytes, so that a note stays below the API server's 1024.
+const (
+	maxName    = 128
+	maxReason  = 64
+	maxMessage = 256
+	maxListed  = 5 // containers named in a note
+)
+
+// printable returns untrusted text in one line, at most limit bytes long: what is not printable,
+// and invalid UTF-8, becomes an escape.
+func printable(text string, limit int) string {
+	plain := len(text) <= limit
+	for _, r := range text {
+		plain = plain && r != utf8.RuneError && r != '\\' && unicode.IsPrint(r)
+	}
+	if plain {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		part := text[:size]
+		if r == utf8.RuneError && size == 1 || r == '\\' || !unicode.IsPrint(r) {
+			quoted := strconv.Quote(part)
+			part = quoted[1 : len(quoted)-1]
+		}
+		if b.Len()+len(part) > limit-len("…") {
+			b.WriteString("…")
+			break
+		}
+		b.WriteString(part)
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// signals are the names of the signals that end containers.
+var signals = map[int]string{
+	1:  "SIGHUP",
+	2:  "SIGINT",
+	3:  "SIGQUIT",
+	4:  "SIGILL",
+	5:  "SIGTRAP",
+	6:  "SIGABRT",
+	7:  "SIGBUS",
+	8:  "SIGFPE",
+	9:  "SIGKILL",
+	10: "SIGUSR1",
+	11: "SIGSEGV",
+	12: "SIGUSR2",
+	13: "SIGPIPE",
+	14: "SIGALRM",
+	15: "SIGTERM",
+}
+
+// SignalName returns the name of a signal, such as SIGKILL.
+func SignalName(signal int) string {
+	return cmp.Or(signals[signal], "signal "+strconv.Itoa(signal))
+}
+
+// lateAfter is the age of an end from which on its note has its time: the time of the Event is
+// another.
+const lateAfter = time.Minute
+
+// noteOf returns the text of the Event of an end.
+func noteOf(e *End, now time.Time) string {
+	if e.Kind == SandboxDied {
+		return sandboxNote(e)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Container %s %s", printable(e.Container, maxName), deed(e))
+	if ran := e.Ran(); ran > 0 {
+		fmt.Fprintf(&b, " after %s", roughly(ran))
+	}
+	fmt.Fprintf(&b, ", attempt %d", e.Attempt)
+	if !e.FinishedAt.IsZero() && now.Sub(e.FinishedAt) > lateAfter {
+		fmt.Fprintf(&b, ", at %s", e.FinishedAt.UTC().Format(time.RFC3339))
+	}
+	if e.Message != "" {
+		fmt.Fprintf(&b, ": %s", e.Message)
+	}
+	return b.String()
+}
+
+// deed says what happened to the container.
+func deed(e *End) string {
+	code := fmt.Sprintf("exit code %d", e.ExitCode)
+	if s := e.Signal(); s != 0 {
+		code += ", " + SignalName(s)
+	}
+	switch e.Kind {
+	case OOMKilled:
+		limit := ""
+		if e.MemoryLimit > 0 {
+			limit = " at its limit of " + bytesText(e.MemoryLimit)
+		}
+		return fmt.Sprintf("was killed for lack of memory%s (OOMKilled, %s)", limit, code)
+	case Completed:
+		return "completed (exit code 0)"
+	case Killed, Stopped:
+		return fmt.Sprintf("was ended by %s (exit code %d)", SignalName(e.Signal()), e.ExitCode)
+	case NotStarted:
+		return fmt.Sprintf("could not be started (%s)", withReason(code, e.Reason))
+	case Lost:
+		if !e.CodeKnown && e.Unread {
+			return "ended, and its status cannot be read"
+		}
+		if !e.CodeKnown {
+			return "ended and was removed before its exit code could be read"
+		}
+		return fmt.Sprintf("ended unseen by the container runtime (%s)", withReason(code, e.Reason))
+	}
+	return fmt.Sprintf("failed (%s)", withReason(code, e.Reason))
+}
+
+// withReason adds the runtime's reason to an exit code, unless it says nothing.
+func withReason(code, reason string) string {
+	if reason == "" || reason == "Error" || reason == "Completed" {
+		return code
+	}
+	return code + ", " + reason
+}
+
+func sandboxNote(e *End) string {
+	listed := e.Running
+	more := ""
+	if len(listed) > maxListed {
+		more = fmt.Sprintf(" and %d more", len(listed)-maxListed)
+		listed = listed[:maxListed]
+	}
+	names := make([]string, len(listed))
+	for i, name := range listed {
+		names[i] = printable(name, maxName)
+	}
+	return fmt.Sprintf("The pod's sandbox ended under its running containers: %s%s", strings.Join(names, ", "), more)
+}
+
+// roughly returns a duration in two units at most, such as 2.3s, 4m10s or 3d2h.
+func roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return max(d.Round(time.Millisecond), time.Millisecond).String()
+}
+
+// bytesText returns a number of bytes in the largest binary unit that divides it, as Kubernetes
+// writes it.
+func bytesText(n int64) string {
+	unit := 0
+	for unit < 4 && n >= 1024 && n%1024 == 0 {
+		n /= 1024
+		unit++
+	}
+	return strconv.FormatInt(n, 10) + []string{"", "Ki", "Mi", "Gi", "Ti"}[unit]
+}
+
+// AnnotationFinishedAt is the annotation of an Event with the time of the end, in RFC 3339.
+const AnnotationFinishedAt = annotationPrefix + "finished-at"
+
+// annotationPrefix is the prefix of the annotations of an Event.
+const annotationPrefix = "exits.evented-pleg.io/"
+
+// annotationsOf returns the exact values behind a note, for programs.
+func annotationsOf(e *End) map[string]string {
+	all := map[string]string{"id": printable(e.ID, maxName)}
+	if e.Kind == SandboxDied {
+		return prefixed(all)
+	}
+	all["attempt"] = strconv.FormatUint(uint64(e.Attempt), 10)
+	if e.CodeKnown {
+		all["exit-code"] = strconv.Itoa(int(e.ExitCode))
+	}
+	if e.Reason != "" {
+		all["reason"] = e.Reason
+	}
+	if !e.StartedAt.IsZero() {
+		all["started-at"] = e.StartedAt.UTC().Format(time.RFC3339Nano)
+	}
+	if !e.FinishedAt.IsZero() {
+		all["finished-at"] = e.FinishedAt.UTC().Format(time.RFC3339Nano)
+	}
+	return prefixed(all)
+}
+
+func prefixed(all map[string]string) map[string]string {
+	full := make(map[string]string, len(all))
+	for name, value := range all {
+		full[annotationPrefix+name] = value
+	}
+	return full
+}
+
+// actionOf returns the action of the Event of an end: with the container and the kind the identity
+// of a series, so that a count is one of equal exit codes.
+func actionOf(e *End) string {
+	if !e.CodeKnown {
+		return "End"
+	}
+	return "ExitWithCode" + strconv.Itoa(int(e.ExitCode))
+}
+
+// sortedNames returns names in order, each once.
+func sortedNames(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestKindsAndNotes(t *testing.T) {
+	ended := func(code int32, reason string) End {
+		return End{Container: "app", Attempt: 3, ExitCode: code, CodeKnown: true, Reason: reason, StartedAt: start, FinishedAt: start.Add(2300 * time.Millisecond)}
+	}
+	oom := ended(137, "OOMKilled")
+	oom.MemoryLimit = 20 << 20
+	unborn := ended(128, "StartError")
+	unborn.Message = `exec: "nope": not found`
+	unstarted := ended(2, "Error")
+	unstarted.StartedAt = time.Time{}
+	lost := ended(0, "")
+	lost.CodeKnown = false
+	long := ended(1, "Error")
+	long.FinishedAt = start.Add(51*time.Hour + 10*time.Minute)
+	tests := []struct {
+		end  End
+		kind Kind
+		note string
+	}{
+		{ended(0, "Completed"), Completed, "Container app completed (exit code 0) after 2.3s, attempt 3"},
+		{ended(1, "Error"), Failed, "Container app failed (exit code 1) after 2.3s, attempt 3"},
+		{ended(128, "Error"), Failed, "Container app failed (exit code 128) after 2.3s, attempt 3"},
+		{ended(255, "Error"), Failed, "Container app failed (exit code 255) after 2.3s, attempt 3"},
+		{long, Failed, "Container app failed (exit code 1) after 2d3h, attempt 3"},
+		{oom, OOMKilled, "Container app was killed for lack of memory at its limit of 20Mi (OOMKilled, exit code 137, SIGKILL) after 2.3s, attempt 3"},
+		{ended(137, "Error"), Killed, "Container app was ended by SIGKILL (exit code 137) after 2.3s, attempt 3"},
+		{ended(139, "Error"), Killed, "Container app was ended by SIGSEGV (exit code 139) after 2.3s, attempt 3"},
+		{ended(170, "Error"), Killed, "Container app was ended by signal 42 (exit code 170) after 2.3s, attempt 3"},
+		{ended(143, "Error"), Stopped, "Container app was ended by SIGTERM (exit code 143) after 2.3s, attempt 3"},
+		{ended(255, "Unknown"), Lost, "Container app ended unseen by the container runtime (exit code 255, Unknown) after 2.3s, attempt 3"},
+		{lost, Lost, "Container app ended and was removed before its exit code could be read after 2.3s, attempt 3"},
+		{unborn, NotStarted, `Container app could not be started (exit code 128, StartError) after 2.3s, attempt 3: exec: "nope": not found`},
+		{unstarted, NotStarted, "Container app could not be started (exit code 2), attempt 3"},
+	}
+	for _, test := range tests {
+		e := test.end
+		e.Kind = classify(&e)
+		if e.Kind != test.kind {
+			t.Errorf("code %d, %s: %s, want %s", e.ExitCode, e.Reason, e.Kind, test.kind)
+		}
+		if note := noteOf(&e, start); note != test.note {
+			t.Errorf("note\n\t%s\nwant\n\t%s", note, test.note)
+		}
+	}
+	sandbox := End{Kind: SandboxDied, Running: []string{"a", "b", "c", "d", "e", "f", "g"}}
+	if note := noteOf(&sandbox, start); note != "The pod's sandbox ended under its running containers: a, b, c, d, e and 2 more" {
+		t.Error(note)
+	}
+}
+
+// FuzzNote: whatever a runtime sends, a note is one line of printable text within the API's limit.
+func FuzzNote(f *testing.F) {
+	f.Add("app", "Error", "line\nline\x1b[31m", int32(1))
+	f.Add(strings.Repeat("é", 500), strings.Repeat("\u202e", 500), strings.Repeat("\xff", 5000), int32(-5))
+	f.Fuzz(func(t *testing.T, name, reason, message string, code int32) {
+		e := End{Container: printable(name, maxName), Reason: printable(reason, maxReason), Message: printable(message, maxMessage), ExitCode: code, CodeKnown: true}
+		e.Kind = classify(&e)
+		e.Running = []string{name, reason, message, name, name, name}
+		for range 2 {
+			note := noteOf(&e, start)
+			if len(note) > 1024 || !utf8.ValidString(note) || strings.IndexFunc(note, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
+				t.Errorf("%d bytes: %q", len(note), note)
+			}
+			for key, value := range annotationsOf(&e) {
+				if !strings.HasPrefix(key, annotationPrefix) || !utf8.ValidString(value) {
+					t.Errorf("annotation %q: %q", key, value)
+				}
+			}
+			e.Kind = SandboxDied
+		}
+	})
+}
+
+func TestParseKind(t *testing.T) {
+	for _, kind := range Kinds() {
+		for _, name := range []string{kind.Short(), string(kind)} {
+			got, err := ParseKind(name)
+			if err != nil || got != kind {
+				t.Errorf("%s: %s, %v", name, got, err)
+			}
+		}
+	}
+	_, err := ParseKind("oomkilled")
+	if err == nil || !strings.Contains(err.Error(), `"oomkilled": use oom, failed, killed, lost, sandbox, completed, stopped, not-started`) {
+		t.Error(err)
+	}
+}
+
+func TestChoice(t *testing.T) {
+	end := func(kind Kind, namespace, app string) *End {
+		return &End{Kind: kind, Pod: Ref{Namespace: namespace}, Labels: map[string]string{"app": app}}
+	}
+	tests := []struct {
+		choice Choice
+		end    *End
+		want   bool
+	}{
+		{Choice{}, end(OOMKilled, "a", "db"), true},
+		{Choice{}, end(Stopped, "a", "db"), false},
+		{Choice{Kinds: []Kind{Stopped}}, end(Stopped, "a", "db"), true},
+		{Choice{Kinds: []Kind{Stopped}}, end(OOMKilled, "a", "db"), false},
+		{Choice{Namespaces: []string{"a"}}, end(OOMKilled, "a", "db"), true},
+		{Choice{Namespaces: []string{"a"}}, end(OOMKilled, "b", "db"), false},
+		{Choice{ExceptNamespaces: []string{"a"}}, end(OOMKilled, "a", "db"), false},
+		{Choice{Labels: "app=db"}, end(OOMKilled, "a", "db"), true},
+		{Choice{Labels: "app!=db"}, end(OOMKilled, "a", "db"), false},
+	}
+	for _, test := range tests {
+		c := must(test.choice.checked())(t)
+		if got := c.chooses(test.end); got != test.want {
+			t.Errorf("%+v chooses %+v: %v", test.choice, test.end, got)
+		}
+	}
+	bad := Choice{Kinds: []Kind{"x"}, Namespaces: []string{"a"}, ExceptNamespaces: []string{"a"}, Labels: "=("}
+	_, err := bad.checked()
+	for _, part := range []string{`"x"`, `the namespace "a" is in`, `Choice.Labels "=("`} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error lacks %s: %v", part, err)
+		}
+	}
+}
+
+func TestLimiter(t *testing.T) {
+	l := newLimiter(start, Rate{PerSecond: 1, Burst: 10}, Rate{PerSecond: 5, Burst: 1000})
+	admitted := map[string]int{}
+	for second := range 600 {
+		now := start.Add(time.Duration(second) * time.Second)
+		for range 500 {
+			if l.admit(now, "storm") {
+				admitted["storm"]++
+			}
+		}
+		if l.admit(now, "quiet") {
+			admitted["quiet"]++
+		}
+	}
+	if admitted["storm"] != 10+599 || admitted["quiet"] != 600 {
+		t.Errorf("admitted %v, want 609 of the storm and all 600 of the quiet namespace", admitted)
+	}
+	for i := range 10000 {
+		l.admit(start.Add(time.Hour+time.Duration(i)*time.Minute), strings.Repeat("x", i%1000))
+	}
+	if len(l.namespaces) > keptBuckets+1 {
+		t.Errorf("%d buckets are kept", len(l.namespaces))
+	}
+}
+
+// TestLimiterOfTheNode: many namespaces below their own rates are bound by that of the node.
+func TestLimiterOfTheNode(t *testing.T) {
+	l := newLimiter(start, Rate{PerSecond: 1, Burst: 10}, Rate{PerSecond: 5, Burst: 50})
+	admitted := 0
+	for second := range 100 {
+		for i := range 20 {
+			if l.admit(start.Add(time.Duration(second)*time.Second), string(rune('a'+i))) {
+				admitted++
+			}
+		}
+	}
+	if want := 50 + 99*5; admitted != want {
+		t.Errorf("admitted %d of 20 namespaces, want %d", admitted, want)
+	}
+}
+
+func TestLedger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "reported.json")
+	r := must(loadLedger(path, start))(t)
+	if !r.Since.Equal(start) || len(r.Reported) != 0 {
+		t.Errorf("without a file: %+v", r)
+	}
+	r.Reported = map[string]time.Time{"id": start}
+	r.Unsent = []End{{Kind: Failed, ID: "x", Container: "app", ExitCode: 3, CodeKnown: true}}
+	check(t, saveLedger(path, &r))
+	again := must(loadLedger(path, start.Add(time.Hour)))(t)
+	if !again.Since.Equal(start) || !again.Reported["id"].Equal(start) || len(again.Unsent) != 1 || again.Unsent[0].ExitCode != 3 {
+		t.Errorf("read again: %+v", again)
+	}
+	back := must(loadLedger(path, start.Add(-time.Hour)))(t)
+	if !back.Since.Equal(start.Add(-time.Hour)) {
+		t.Errorf("after a clock that was set back, ends before %v would be no news", back.Since)
+	}
+	for _, content := range []string{"", "{", `{"version":2,"since":"2026-01-01T00:00:00Z"}`, `{"version":1}`, "\x00\x00"} {
+		check(t, os.WriteFile(path, []byte(content), 0o600))
+		r, err := loadLedger(path, start)
+		if err == nil || !strings.Contains(err.Error(), path+".bad") || !r.Since.Equal(start) {
+			t.Errorf("%q: %+v, %v", content, r, err)
+		}
+		if _, err := os.Stat(path + ".bad"); err != nil {
+			t.Error(err)
+		}
+		check(t, os.Remove(path+".bad"))
+	}
+	if err := saveLedger(filepath.Join(path, "no", "folder"), &r); err == nil {
+		t.Error("a ledger in no folder is written")
+	}
+}
+
+func TestDelivery(t *testing.T) {
+	var d delivery
+	for i := range maxUnsent + 10 {
+		d.add(start.Add(time.Duration(i)*time.Millisecond), &End{Attempt: uint32(i)})
+	}
+	d.sent(1 << 40)
+	if len(d.reports) != maxUnsent || d.first != 10 {
+		t.Errorf("%d reports from %d", len(d.reports), d.first)
+	}
+	d.sent(3)
+	left := d.unsent(start.Add(time.Hour))
+	if len(left) != 3 || left[0].Attempt != maxUnsent+7 {
+		t.Errorf("left %+v, want the last three", left)
+	}
+	if early := d.unsent(start); len(early) != 0 {
+		t.Errorf("reports of less than a tick ago are kept: %+v", early)
+	}
+	d.sent(-1)
+	if len(d.reports) != 0 {
+		t.Errorf("%d reports are left", len(d.reports))
+	}
+}

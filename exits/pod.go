@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// pod is the record of a pod in the runtime. The core owns it.
+type pod struct {
+	ref    Ref
+	labels map[string]string
+	// containers and sandboxes are those shown, until their absence is proved.
+	containers map[string]*container
+	sandboxes  map[string]*sandbox
+	// loops holds the last reported end by the container's name, while a container of the name is
+	// shown: the notes of equal ends in a row are equal.
+	loops map[string]loop
+	// look is the next read of the pod's status.
+	look look
+}
+
+// container is the record of a container.
+type container struct {
+	shown Container // as the last status showed it
+	// ran: the container was seen running, or its end was announced, in this run of the reporter.
+	ran   bool
+	stage stage
+	// seenAt is when the end was first seen. It holds from stageSettling on.
+	seenAt time.Time
+	unread bool // the end is told without a status that shows it, which could not be read
+}
+
+// stage is how far the report of a container's end has come. A read that shows a settling container
+// running makes it alive again; otherwise the stage only advances.
+type stage uint8
+
+const (
+	stageAlive    stage = iota // not known to have ended
+	stageSettling              // ended; its status is read again after the settle time
+	stageTold                  // reported, or not news
+)
+
+// sandbox is the record of a sandbox.
+type sandbox struct {
+	ready bool // it was seen ready
+	told  bool // its death is reported, or was ordinary
+	// suspectedAt is when the sandbox was first shown dead under the running containers suspects;
+	// zero: not so.
+	suspectedAt time.Time
+	suspects    []string // container IDs
+}
+
+// loop is the last reported end of a container name.
+type loop struct {
+	kind Kind
+	code int32
+	note string
+	at   time.Time
+}
+
+// look is a read of a pod's status: none is wanted, or one at due, or one is under way.
+type look struct {
+	due      time.Time // zero: none
+	underway bool
+	place    int // in the core's heap; -1 outside
+}
+
+// sighting is a status as an input of the core.
+type sighting struct {
+	pod Pod
+	// unreadable: the last read failed, and the status is an older one. A status with unread IDs is
+	// not unreadable: what it shows was read.
+	unreadable bool
+	// event is the event of Watch that caused the look into the cache; zero for a read.
+	event pleg.Event
+	// readAfter is the time after which the read behind the status began; zero: unknown, the status is
+	// from the cache. A read that failed has a time, too.
+	readAfter time.Time
+}
+
+// read reports whether the status was read for this sighting, with success.
+func (s *sighting) read() bool { return !s.readAfter.IsZero() && !s.unreadable }
+
+// gone reports whether the absence of a container from the status proves that the runtime has
+// removed it.
+func (s *sighting) gone(id string) bool {
+	named := s.event.Type == pleg.ContainerRemoved && s.event.ID == id
+	absent := s.pod.empty() || s.read() && !slices.Contains(s.pod.Unread, id)
+	return named || !s.unreadable && absent
+}
+
+func newPod(ref Ref) *pod {
+	return &pod{
+		ref:        ref,
+		containers: make(map[string]*container),
+		sandboxes:  make(map[string]*sandbox),
+		loops:      make(map[string]loop),
+		look:       look{place: -1},
+	}
+}
+
+// name completes the pod's names and labels.
+func (p *pod) name(shown *Pod) {
+	if shown.Name != "" {
+		p.ref.Name = shown.Name
+		p.ref.Namespace = shown.Namespace
+	}
+	if shown.Labels != nil {
+		p.labels = shown.Labels
+	}
+}
+
+// want wants a read of the pod at a time, if none is wanted earlier.
+func (p *pod) want(at time.Time) {
+	if p.look.due.IsZero() || at.Before(p.look.due) {
+		p.look.due = at
+	}
+}
+
+// end returns the end of a container, without its note.
+func (p *pod) end(x *container, settled bool) End {
+	c := &x.shown
+	e := End{
+		Pod:         p.ref,
+		Labels:      p.labels,
+		ID:          c.ID,
+		Container:   printable(c.Name, maxName),
+		Attempt:     c.Attempt,
+		ExitCode:    c.ExitCode,
+		CodeKnown:   c.Phase == pleg.PhaseExited,
+		Reason:      printable(c.Reason, maxReason),
+		Message:     printable(c.Message, maxMessage),
+		StartedAt:   c.StartedAt,
+		FinishedAt:  c.FinishedAt,
+		MemoryLimit: c.MemoryLimit,
+		Settled:     settled,
+		SeenAt:      x.seenAt,
+		Unread:      x.unread,
+	}
+	if !e.CodeKnown {
+		e.Reason = ""
+		e.Message = ""
+		e.FinishedAt = time.Time{}
+	}
+	return e
+}
+
+// suspected reports whether a read must decide on a sandbox.
+func (p *pod) suspected() bool {
+	for _, x := range p.sandboxes {
+		if !x.told && !x.suspectedAt.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// runs reports whether a container of the sandbox is shown running.
+func runs(c *Container, sandboxID string) bool {
+	return c.Phase == pleg.PhaseRunning && (c.SandboxID == sandboxID || c.SandboxID == "")
+}
+
+// drop forgets a container, and the loop of its name if no other container has the name.
+func (p *pod) drop(id string) {
+	name := p.containers[id].shown.Name
+	delete(p.containers, id)
+	for _, x := range p.containers {
+		if x.shown.Name == name {
+			return
+		}
+	}
+	delete(p.loops, name)
+}

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Generator is the part of a *pleg.Generator that a reporter needs.
+type Generator interface {
+	// Watch returns the events; the reporter is their only reader.
+	Watch() <-chan pleg.Event
+	// HasSynced reports whether the cache holds the whole runtime.
+	HasSynced() bool
+	// RequestReinspect requests a read of a pod's statuses.
+	RequestReinspect(uid cache.UID)
+}
+
+// Recorder records Events, such as the *events.Recorder of this project. It must not block.
+type Recorder interface {
+	AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string,
+		eventtype, reason, action, note string, args ...any)
+}
+
+// Config configures a Reporter. Generator, Statuses, View and Recorder are required; the zero value
+// of every other field is its default.
+type Config[S any] struct {
+	Generator Generator
+	// Statuses is the generator's cache.
+	Statuses *cache.Cache[S]
+	// View returns the content of a status, such as [FromCRI]. It is called from one goroutine, with
+	// statuses that are never nil.
+	View     func(*S) Pod
+	Recorder Recorder
+
+	// ExitCode returns the exit code of a container that is removed, such as the method of a
+	// *cri.Client. It must not block.
+	ExitCode func(id string) (code int32, ok bool)
+	// Unsent returns the number of Events that the API server does not know yet, 0 if no call waits:
+	// of a Broadcaster, Stats().Unsent while Stats().Queue is not 0. Nil: every Event counts as sent.
+	Unsent func() int64
+	// Path is the file of the ledger, in a folder that exists. Empty: the reporter remembers nothing
+	// over restarts, and ends from before its start are not news.
+	Path string
+	// Choice selects the ends to report.
+	Choice Choice
+	// Settle is the time from the first sight of an end to the read that settles its reason and code.
+	// Default 500ms.
+	Settle time.Duration
+	// GiveUp is how long that read may take or fail before the end is reported as last seen. Default
+	// 10s.
+	GiveUp time.Duration
+	// Readers bounds the pods whose statuses are awaited at once. Default 64.
+	Readers int
+	// NamespaceRate bounds the Events about single containers of each namespace, NodeRate those of
+	// all. Defaults: one a second and 100 at once; five a second and 500 at once.
+	NamespaceRate, NodeRate Rate
+	// Observe, when set, is called with every end and what became of it, in their order, from the
+	// goroutine of Run. It must not block.
+	Observe func(e End, outcome Outcome)
+	// Restarted, when set, is called for every container made after another one of the same name,
+	// likewise.
+	Restarted func(pod Ref)
+}
+
+// Outcome is what became of an end.
+type Outcome string
+
+const (
+	// Reported: it is an Event about the container, or counted in one.
+	Reported Outcome = "reported"
+	// Combined: it is counted in the Event about its namespace, because of a rate.
+	Combined Outcome = "combined"
+	// NotChosen: Choice leaves it out.
+	NotChosen Outcome = "not_chosen"
+	// Unnamed: the pod has no name or namespace, as pods that no kubelet made.
+	Unnamed Outcome = "unnamed"
+)
+
+// Stats are counts since New.
+type Stats struct {
+	Ends         map[Kind]uint64    // by kind
+	Outcomes     map[Outcome]uint64 // the same ends by outcome
+	Unsettled    uint64             // of them, reported as last seen, without the read that settles them
+	Repeated     uint64             // reports of the process before, made again
+	LedgerErrors uint64             // failed reads and writes of the ledger
+	Containers   int                // followed now
+	Settling     int                // ends that wait for their read now
+}
+
+// ErrAlreadyRun is returned by every Run but the first.
+var ErrAlreadyRun = errors.New("exits: the reporter has run already: make a new one")
+
+// Reporter reports the ends of containers. Make one with New.
+type Reporter[S any] struct {
+	config Config[S]
+	choice chooser
+
+	mu    sync.Mutex // owns the fields below
+	began bool
+	ended *run[S] // the finished run
+	stats Stats
+}
+
+// New checks the configuration and returns a reporter for Run; errors name every unworkable field.
+func New[S any](config Config[S]) (*Reporter[S], error) {
+	var errs []error
+	bad := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf("Config."+format, args...))
+		}
+	}
+	bad(config.Generator == nil, "Generator is nil: pass the generator")
+	bad(config.Statuses == nil, "Statuses is nil: pass the generator's cache")
+	bad(config.View == nil, "View is nil: pass a function that reads a status, such as FromCRI")
+	bad(config.Recorder == nil, "Recorder is nil: pass a recorder of Events")
+	bad(config.Settle < 0, "Settle is %v: use a time that is not negative", config.Settle)
+	bad(config.GiveUp < 0, "GiveUp is %v: use a time that is not negative", config.GiveUp)
+	bad(config.Readers < 0, "Readers is %d: use a number that is not negative", config.Readers)
+	for name, rate := range map[string]Rate{"NamespaceRate": config.NamespaceRate, "NodeRate": config.NodeRate} {
+		bad(rate != Rate{} && !(rate.PerSecond >= 0 && rate.Burst > 0),
+			"%s is %v a second and %d at once: use numbers above 0", name, rate.PerSecond, rate.Burst)
+	}
+	choice, err := config.Choice.checked()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("exits: %w", err)
+	}
+	fill(&config.Settle, 500*time.Millisecond)
+	fill(&config.GiveUp, 10*time.Second)
+	fill(&config.Readers, 64)
+	fill(&config.NamespaceRate, Rate{PerSecond: 1, Burst: 100})
+	fill(&config.NodeRate, Rate{PerSecond: 5, Burst: 500})
+	r := &Reporter[S]{config: config, choice: choice}
+	r.stats.Ends = make(map[Kind]uint64)
+	r.stats.Outcomes = make(map[Outcome]uint64)
+	return r, nil
+}
+
+// fill sets a field without a value to its default.
+func fill[T comparable](field *T, standard T) {
+	var zero T
+	if *field == zero {
+		*field = standard
+	}
+}
+
+// Run reports ends until ctx ends or Watch is closed, writes the ledger, and returns nil once
+// everything it started has ended. A reporter runs once; a second call returns ErrAlreadyRun.
+func (r *Reporter[S]) Run(ctx context.Context) error {
+	r.mu.Lock()
+	again := r.began
+	r.began = true
+	r.mu.Unlock()
+	if again {
+		return ErrAlreadyRun
+	}
+	run := newRun(ctx, r)
+	run.loop()
+	r.mu.Lock()
+	r.ended = run
+	r.mu.Unlock()
+	return nil
+}
+
+// Save writes the ledger once more, after Run has returned and the recorder was shut down: unsent
+// is the number of Events that the shutdown could not send, of an *events.UnsentError its
+// Occurrences. The next process makes them again. Before the end of Run, Save does nothing.
+func (r *Reporter[S]) Save(unsent int64) error {
+	r.mu.Lock()
+	run := r.ended
+	r.mu.Unlock()
+	if run == nil {
+		return nil
+	}
+	return run.saveFinally(unsent)
+}
+
+// Stats returns a snapshot. Safe for concurrent use.
+func (r *Reporter[S]) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	stats := r.stats
+	stats.Ends = clone(stats.Ends)
+	stats.Outcomes = clone(stats.Outcomes)
+	return stats
+}
+
+func (r *Reporter[S]) count(change func(*Stats)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.stats)
+}
+
+func clone[K comparable](counts map[K]uint64) map[K]uint64 {
+	all := make(map[K]uint64, len(counts))
+	maps.Copy(all, counts)
+	return all
+}

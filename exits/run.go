@@ -1,0 +1,389 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// run is the loop of a reporter: it carries out the effects of the core. The goroutine in loop owns
+// all fields; children send their results.
+type run[S any] struct {
+	*Reporter[S]
+	ctx    context.Context // of the children; ended by cancel
+	cancel context.CancelFunc
+	logger klog.Logger
+
+	core    *core
+	limit   *limiter
+	sending delivery
+	since   time.Time
+
+	// reading is the number of reads under way, at most Config.Readers; results has room for all.
+	reading int
+	results chan result[S]
+
+	// batch are ends to be handed to the recorder after the next write of the ledger; saving are those
+	// of the write under way.
+	batch, saving []End
+	// writing: a write is under way; written has room for its result.
+	writing bool
+	written chan error
+	// retryAt is when a failed write is made again; zero: none failed.
+	retryAt time.Time
+	// inFile identifies the unsent reports in the ledger.
+	inFile unsentKey
+	// tickedAt is the time of the last tick.
+	tickedAt time.Time
+
+	children sync.WaitGroup
+}
+
+// unsentKey identifies a list of unsent reports: the number of its first, and its length.
+type unsentKey struct{ first, length int }
+
+// result is the answer to a read.
+type result[S any] struct {
+	uid    cache.UID
+	began  time.Time
+	status *S
+	err    error
+	late   bool // the status is not newer: the wait for one has ended
+}
+
+const (
+	// tick is the pause between two looks at what the API server knows, and at HasSynced. A report
+	// unsent for so long is kept in the ledger.
+	tick = time.Second
+	// ledgerRetry is the pause before a failed write of the ledger is made again.
+	ledgerRetry = 5 * time.Second
+	// earlierFor is how long after the first sync an ID in the ledger waits for the runtime to show it:
+	// a pod may be unreadable.
+	earlierFor = time.Hour
+)
+
+func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
+	now := time.Now()
+	logger := klog.FromContext(ctx).WithName("exits")
+	record, err := loadLedger(r.config.Path, now)
+	if err != nil {
+		logger.Error(err, "What was reported before is not known")
+		r.count(func(s *Stats) { s.LedgerErrors++ })
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	config := settings{settle: r.config.Settle, giveUp: r.config.GiveUp, exitCode: r.config.ExitCode}
+	w := &run[S]{
+		Reporter: r,
+		ctx:      ctx,
+		cancel:   cancel,
+		logger:   logger,
+		core:     newCore(config, record.Since, record.Reported),
+		limit:    newLimiter(now, r.config.NamespaceRate, r.config.NodeRate),
+		since:    record.Since,
+		results:  make(chan result[S], r.config.Readers),
+		written:  make(chan error, 1),
+		retryAt:  now, // the first write
+	}
+	for i := range record.Unsent {
+		w.repeat(now, &record.Unsent[i])
+	}
+	return w
+}
+
+// repeat hands a report of the process before over again.
+func (w *run[S]) repeat(now time.Time, e *End) {
+	e.SeenAt = now
+	e.Note = noteOf(e, now)
+	w.hand(now, e)
+	w.count(func(s *Stats) { s.Repeated++ })
+}
+
+// loop works until the context or Watch ends, and returns when all children have ended.
+func (w *run[S]) loop() {
+	defer w.finish()
+	watch := w.config.Generator.Watch()
+	for {
+		now := time.Now()
+		w.startReads(now)
+		w.startWrite(now)
+		timer := w.timer(now)
+		select {
+		case <-w.ctx.Done():
+			return
+		case event, ok := <-watch:
+			if !ok {
+				return
+			}
+			w.event(event)
+		case answer := <-w.results:
+			w.reading--
+			w.answer(answer)
+		case err := <-w.written:
+			w.wrote(time.Now(), err)
+		case <-timer:
+		}
+		w.tick(time.Now())
+	}
+}
+
+// timer returns a channel for the time of the next work, nil if none is planned.
+func (w *run[S]) timer(now time.Time) <-chan time.Time {
+	var next time.Time
+	plan := func(at time.Time) {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	if w.reading < w.config.Readers {
+		plan(w.core.next())
+	}
+	if !w.writing {
+		plan(w.retryAt)
+	}
+	if w.core.syncedAt.IsZero() || len(w.sending.reports)+w.inFile.length > 0 {
+		plan(later(now, w.tickedAt.Add(tick)))
+	}
+	if next.IsZero() {
+		return nil
+	}
+	return time.After(next.Sub(now))
+}
+
+// event takes an event of Watch. The cache shows the change already.
+func (w *run[S]) event(event pleg.Event) {
+	status, err := w.config.Statuses.Get(event.Pod)
+	s := sighting{pod: w.view(event.Pod, status), event: event}
+	s.unreadable = err != nil && len(s.pod.Unread) == 0
+	w.apply(time.Now(), w.core.see(time.Now(), s))
+}
+
+// view returns the content of a status, under the pod's UID.
+func (w *run[S]) view(uid cache.UID, status *S) Pod {
+	pod := w.config.View(status)
+	pod.UID = uid
+	return pod
+}
+
+// answer takes the answer to a read.
+func (w *run[S]) answer(a result[S]) {
+	s := sighting{pod: w.view(a.uid, a.status), readAfter: a.began}
+	s.unreadable = a.late || a.err != nil && len(s.pod.Unread) == 0
+	w.apply(time.Now(), w.core.see(time.Now(), s))
+}
+
+// apply carries out the effects of the core.
+func (w *run[S]) apply(now time.Time, out effects) {
+	w.batch = append(w.batch, out.ends...)
+	if w.config.Restarted != nil {
+		for _, pod := range out.restarted {
+			w.config.Restarted(pod)
+		}
+	}
+	w.count(func(s *Stats) {
+		s.Containers = w.core.containers
+		s.Settling = w.core.settling
+	})
+}
+
+// startReads starts the reads that are due.
+func (w *run[S]) startReads(now time.Time) {
+	for w.reading < w.config.Readers {
+		uid, ok := w.core.due(now)
+		if !ok {
+			return
+		}
+		w.reading++
+		w.children.Go(func() { w.results <- w.read(uid) })
+	}
+}
+
+// read returns a status read from now on. The request makes the read one of statuses, where the
+// wait alone could end with a look at phases.
+func (w *run[S]) read(uid cache.UID) result[S] {
+	ctx, cancel := context.WithTimeout(w.ctx, w.config.GiveUp)
+	defer cancel()
+	began := time.Now()
+	w.config.Generator.RequestReinspect(uid)
+	status, err := w.config.Statuses.GetNewerThan(ctx, uid, began)
+	return result[S]{
+		uid:    uid,
+		began:  began,
+		status: status,
+		err:    err,
+		late:   ctx.Err() != nil,
+	}
+}
+
+// startWrite starts a write of the ledger if something has to be remembered and no write is under
+// way. The ends of the batch are in it, and handed to the recorder afterwards.
+func (w *run[S]) startWrite(now time.Time) {
+	due := !w.retryAt.IsZero() && !now.Before(w.retryAt)
+	if w.writing || len(w.batch) == 0 && !due {
+		return
+	}
+	w.writing = true
+	w.retryAt = time.Time{}
+	w.saving = w.batch
+	w.batch = nil
+	record := w.record(now)
+	w.children.Go(func() { w.written <- saveLedger(w.config.Path, record) })
+}
+
+// record returns the content of the ledger. Reports handed over less than a tick ago count as sent.
+func (w *run[S]) record(now time.Time) *record {
+	r := &record{
+		Version: ledgerVersion,
+		Since:   w.since,
+		Unsent:  w.sending.unsent(now.Add(-tick)),
+	}
+	if w.config.Path != "" { // in a storm, most of the work
+		r.Reported = w.core.reported()
+	}
+	w.inFile = unsentKey{w.sending.first, len(r.Unsent)}
+	return r
+}
+
+// wrote takes the result of a write, and hands the ends in it to the recorder.
+func (w *run[S]) wrote(now time.Time, err error) {
+	w.writing = false
+	if err != nil {
+		w.count(func(s *Stats) { s.LedgerErrors++ })
+		w.logger.Error(err, "The next process will repeat reports")
+		w.retryAt = now.Add(ledgerRetry)
+	}
+	for i := range w.saving {
+		w.deliver(now, &w.saving[i])
+	}
+	w.saving = nil
+}
+
+// tick looks, once in a while, at what the API server knows by now.
+func (w *run[S]) tick(now time.Time) {
+	if now.Sub(w.tickedAt) < tick {
+		return
+	}
+	w.tickedAt = now
+	w.sync(now)
+	if w.config.Unsent != nil {
+		w.sending.sent(w.config.Unsent())
+	}
+	if w.inFile != (unsentKey{w.sending.first, len(w.sending.unsent(now.Add(-tick)))}) {
+		w.retryAt = now
+	}
+}
+
+// sync notes the first time at which the cache holds the whole runtime, and forgets IDs of the
+// ledger that the runtime has not shown for long.
+func (w *run[S]) sync(now time.Time) {
+	switch {
+	case w.core.syncedAt.IsZero() && w.config.Generator.HasSynced():
+		w.core.syncedAt = now
+	case !w.core.syncedAt.IsZero() && now.Sub(w.core.syncedAt) > earlierFor:
+		clear(w.core.earlier)
+	}
+}
+
+// deliver reports an end, or counts it.
+func (w *run[S]) deliver(now time.Time, e *End) {
+	outcome := Reported
+	switch {
+	case !w.choice.chooses(e):
+		outcome = NotChosen
+	case e.Pod.Name == "" || e.Pod.Namespace == "":
+		outcome = Unnamed
+	case !w.limit.admit(now, e.Pod.Namespace):
+		outcome = Combined
+		w.combine(e)
+	default:
+		w.hand(now, e)
+	}
+	w.count(func(s *Stats) {
+		s.Ends[e.Kind]++
+		s.Outcomes[outcome]++
+		if !e.Settled {
+			s.Unsettled++
+		}
+	})
+	if w.config.Observe != nil {
+		w.config.Observe(*e, outcome)
+	}
+}
+
+// hand makes the Event about a container, or about its pod.
+func (w *run[S]) hand(now time.Time, e *End) {
+	about := &corev1.ObjectReference{
+		Kind:       "Pod",
+		APIVersion: "v1",
+		Namespace:  e.Pod.Namespace,
+		Name:       e.Pod.Name,
+		UID:        types.UID(e.Pod.UID),
+	}
+	action := "LoseSandbox"
+	if e.Kind != SandboxDied {
+		about.FieldPath = "spec.containers{" + e.Container + "}"
+		action = actionOf(e)
+	}
+	w.config.Recorder.AnnotatedEventf(about, nil, annotationsOf(e), eventType(e.Kind), string(e.Kind), action, "%s", e.Note)
+	if w.config.Unsent != nil {
+		w.sending.add(now, e)
+	}
+}
+
+// combine counts an end in the Event about its namespace.
+func (w *run[S]) combine(e *End) {
+	about := &corev1.ObjectReference{
+		Kind:       "Namespace",
+		APIVersion: "v1",
+		Namespace:  e.Pod.Namespace,
+		Name:       e.Pod.Namespace,
+	}
+	const note = "More containers of this namespace end on this node than are reported one by one; " +
+		"this Event counts the others"
+	w.config.Recorder.AnnotatedEventf(about, nil, nil, eventType(e.Kind), string(e.Kind), "Combine", "%s", note)
+}
+
+func eventType(kind Kind) string {
+	if kind.Warning() {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
+
+// finish ends the run: the children end with the context, and ends that are told but not handed
+// over are handed over after a last write.
+func (w *run[S]) finish() {
+	w.cancel()
+	w.children.Wait()
+	if w.writing {
+		w.wrote(time.Now(), <-w.written)
+	}
+	now := time.Now()
+	err := saveLedger(w.config.Path, w.record(now))
+	w.saving = w.batch
+	w.batch = nil
+	w.wrote(now, err)
+}
+
+// saveFinally writes the ledger after the recorder's shutdown. All unsent reports are kept, the
+// latest included.
+func (w *run[S]) saveFinally(unsent int64) error {
+	w.sending.sent(unsent)
+	return saveLedger(w.config.Path, w.record(time.Now().Add(2*tick)))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

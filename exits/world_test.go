@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	clientevents "k8s.io/client-go/tools/events"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/test/bufconn"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/events"
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// world is a node and its API server, in a bubble of virtual time. It outlives the agents on it.
+type world struct {
+	t       testing.TB
+	runtime *fakeruntime.Runtime
+	listen  *bufconn.Listener
+	server  *eventstest.Server
+	away    atomic.Bool // the API server
+	ledger  string
+}
+
+func newWorld(t testing.TB, config fakeruntime.Config) *world {
+	w := &world{
+		t:       t,
+		runtime: must(fakeruntime.New(config))(t),
+		listen:  bufconn.Listen(1 << 16),
+		server:  eventstest.NewServer(),
+		ledger:  filepath.Join(t.TempDir(), "reported.json"),
+	}
+	w.server.SetTTL(1000 * time.Hour)
+	ctx, cancel := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	served.Go(func() { _ = w.runtime.Serve(ctx, w.listen) })
+	t.Cleanup(func() {
+		cancel()
+		w.runtime.Close()
+		served.Wait()
+	})
+	return w
+}
+
+// report is an end as the agents of a world handed it to their recorder, or left it out.
+type report struct {
+	End
+	outcome Outcome
+	at      time.Time
+}
+
+// agent is a process on the node: client, generator, recorder and reporter.
+type agent struct {
+	w           *world
+	client      *cri.Client
+	generator   *pleg.Generator[cri.PodStatus]
+	broadcaster *events.Broadcaster
+	reporter    *Reporter[cri.PodStatus]
+	reports     []report // owned by the reporter's goroutine while it runs
+	dead        atomic.Bool
+	cancel      context.CancelFunc
+	running     sync.WaitGroup
+}
+
+var errAway = errors.New("the API server is away")
+
+// sink is the API server for one agent: a killed agent reaches nothing.
+type sink struct {
+	*eventstest.Sink[eventsv1.Event]
+	a *agent
+}
+
+func (s *sink) gate() error {
+	if s.a.dead.Load() || s.a.w.away.Load() {
+		return errAway
+	}
+	return nil
+}
+
+func (s *sink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	if err := s.gate(); err != nil {
+		return nil, err
+	}
+	return s.Sink.Create(ctx, e)
+}
+
+func (s *sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	if err := s.gate(); err != nil {
+		return nil, err
+	}
+	return s.Sink.Patch(ctx, e, data)
+}
+
+var _ clientevents.EventSink = (*sink)(nil)
+
+// start starts an agent that reports all kinds of ends; change may change its configuration.
+func (w *world) start(change func(*Config[cri.PodStatus])) *agent {
+	t := w.t
+	a := &agent{w: w}
+	a.client = must(cri.New(cri.Config{
+		Endpoint: "unix:///fake",
+		Dialer:   func(ctx context.Context) (net.Conn, error) { return w.listen.DialContext(ctx) },
+	}))(t)
+	statuses := cache.New(cri.EmptyStatus)
+	a.generator = must(pleg.New(pleg.Config[cri.PodStatus]{
+		Source: a.client, Stream: a.client, Cache: statuses, Merge: cri.KeepIPs, Seed: 1,
+	}))(t)
+	a.broadcaster = must(events.New(events.Options{
+		Sink: &sink{w.server.Sink(), a}, Instance: "node", Burst: -1, MaxPerObject: -1,
+	}))(t)
+	config := Config[cri.PodStatus]{
+		Generator: a.generator,
+		Statuses:  statuses,
+		View:      FromCRI,
+		ExitCode:  a.client.ExitCode,
+		Recorder:  a.broadcaster.NewSeriesRecorder(nil, "pleg-agent"),
+		Unsent: func() int64 {
+			stats := a.broadcaster.Stats()
+			if stats.Queue == 0 {
+				return 0
+			}
+			return stats.Unsent
+		},
+		Path:          w.ledger,
+		Choice:        Choice{Kinds: Kinds()},
+		NamespaceRate: Rate{1000, 100000},
+		NodeRate:      Rate{1000, 100000},
+		Observe: func(e End, outcome Outcome) {
+			if !a.dead.Load() {
+				a.reports = append(a.reports, report{e, outcome, time.Now()})
+			}
+		},
+	}
+	if change != nil {
+		change(&config)
+	}
+	a.reporter = must(New(config))(t)
+	quiet := klog.NewContext(context.Background(), logr.Discard())
+	ctx, cancel := context.WithCancel(quiet)
+	a.cancel = cancel
+	a.running.Go(func() { _ = a.broadcaster.Run(quiet) })
+	a.running.Go(func() { _ = a.generator.Run(ctx) })
+	a.running.Go(func() { _ = a.reporter.Run(ctx) })
+	return a
+}
+
+// stop ends an agent in order, as SIGTERM does, and returns its reports.
+func (a *agent) stop() []report {
+	a.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	for !a.reporterEnded() {
+		time.Sleep(time.Millisecond)
+	}
+	var unsent *events.UnsentError
+	occurrences := int64(0)
+	if errors.As(a.broadcaster.ShutdownWithContext(ctx), &unsent) { // the server may be away
+		occurrences = unsent.Occurrences
+	}
+	a.running.Wait()
+	check(a.w.t, a.reporter.Save(occurrences))
+	check(a.w.t, a.client.Close())
+	return a.reports
+}
+
+func (a *agent) reporterEnded() bool {
+	a.reporter.mu.Lock()
+	defer a.reporter.mu.Unlock()
+	return a.reporter.ended != nil
+}
+
+// kill ends an agent as kill -9 does: nothing that it does from now on has an effect. It returns
+// the reports, and the number of occurrences that the server had not been sent.
+func (a *agent) kill() (reports []report, unsent int64) {
+	unsent = a.broadcaster.Stats().Unsent
+	content, err := os.ReadFile(a.w.ledger)
+	a.dead.Store(true)
+	a.cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = a.broadcaster.ShutdownWithContext(ctx)
+	a.running.Wait()
+	check(a.w.t, a.client.Close())
+	if err == nil {
+		check(a.w.t, os.WriteFile(a.w.ledger, content, 0o600))
+	} else {
+		_ = os.Remove(a.w.ledger)
+	}
+	return a.reports, unsent
+}

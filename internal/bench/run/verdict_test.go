@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Arguments of this program as a child of a run.
+const (
+	asFake   = "fake"   // socket, profile, file for the history, faults
+	asWorker = "worker" // what the worker does wrong, empty for nothing
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == asFake || os.Args[1] == asWorker) {
+		signal.Ignore(syscall.SIGINT)
+		var err error
+		if os.Args[1] == asFake {
+			err = serveFake(os.Args[2], os.Args[3], os.Args[4], os.Args[5:])
+		} else {
+			err = serveWorker(os.Args[2])
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// serveFake is the fake runtime, which writes its history to a file at its end.
+func serveFake(socket, profile, path string, settings []string) error {
+	of, profileErr := fakeruntime.ProfileByName(profile)
+	faults, faultsErr := fakeruntime.ParseFaults(settings...)
+	if err := errors.Join(profileErr, faultsErr); err != nil {
+		return err
+	}
+	rt, err := fakeruntime.New(fakeruntime.Config{Profile: of, Faults: faults, Seed: 8, HistoryLimit: -1})
+	if err != nil {
+		return err
+	}
+	served := fakeproc.Serve(context.Background(), fakeproc.Config{Socket: socket, Runtime: rt, In: os.Stdin, Out: os.Stdout})
+	changes, _ := fakeproc.Changes(rt, 0)
+	raw, err := json.Marshal(changes)
+	return errors.Join(served, err, os.WriteFile(path, raw, 0o600))
+}
+
+// liar stands before a worker, and does one thing wrong.
+type liar struct {
+	wrong string
+	inner child.Calls
+}
+
+func serveWorker(wrong string) error {
+	if wrong == "" {
+		return worker.Serve(context.Background(), os.Stdin, os.Stdout)
+	}
+	in, calls := io.Pipe()
+	answers, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		err := worker.Serve(context.Background(), in, out)
+		_ = out.Close()
+		served <- err
+	}()
+	l := &liar{wrong: wrong, inner: child.NewCalls(answers, calls)}
+	err := child.Serve(os.Stdin, os.Stdout, &server{l})
+	return errors.Join(err, l.inner.Close(), <-served)
+}
+
+// server has the calls of a worker.
+type server struct{ *liar }
+
+func pass[A any](l *liar, method string, argument any, answer *A) (err error) {
+	*answer, err = child.Ask[A](context.Background(), l.inner, method, argument)
+	return err
+}
+
+func (s *server) Start(c worker.Config, a *worker.Hello) error { return pass(s.liar, "Start", c, a) }
+func (s *server) Facts(f []load.Fact, a *bool) error           { return pass(s.liar, "Facts", f, a) }
+func (s *server) Probe(rate float64, a *bool) error            { return pass(s.liar, "Probe", rate, a) }
+func (s *server) Relist(b bool, a *bool) error                 { return pass(s.liar, "Relist", b, a) }
+func (s *server) Metrics(b bool, a *[]byte) error              { return pass(s.liar, "Metrics", b, a) }
+
+func (s *server) News(b bool, a *worker.News) error {
+	err := pass(s.liar, "News", b, a)
+	s.spoil(a)
+	return err
+}
+
+func (s *server) Report(b bool, a *worker.Report) error {
+	err := pass(s.liar, "Report", b, a)
+	s.spoil(&a.News)
+	return err
+}
+
+func (s *server) Snapshot(b bool, a *worker.Snapshot) error {
+	err := pass(s.liar, "Snapshot", b, a)
+	s.spoil(&a.News)
+	if s.wrong == "wrong-code" && len(a.Pods) > 0 {
+		items := a.Pods[0].Items
+		items[len(items)-1].ExitCode += 7
+	}
+	return err
+}
+
+// spoil does wrong what Watch has delivered.
+func (l *liar) spoil(n *worker.News) {
+	list := n.Deliveries
+	switch l.wrong {
+	case "twice":
+		if len(list) > 0 {
+			n.Deliveries = append(list, list[len(list)-1])
+		}
+	case "disordered": // an end before its start
+		for i, d := range list {
+			start := slices.IndexFunc(list[:i], func(e bench.Delivery) bool { return e.ID == d.ID && e.Type == pleg.ContainerStarted })
+			if d.Type == pleg.ContainerDied && start >= 0 {
+				list[i], list[start] = list[start], list[i]
+				return
+			}
+		}
+	case "no-ends": // nor their removals
+		n.Deliveries = slices.DeleteFunc(list, func(d bench.Delivery) bool { return d.Type != pleg.ContainerStarted })
+	}
+}
+
+// trial is a run or a stress test on the fake runtime.
+type trial struct {
+	profile, faults string
+	wrong           string // the worker's
+}
+
+// options are a run of seconds.
+func (tr trial) options(t *testing.T) (o Options, history func() []bench.Change) {
+	path := filepath.Join(t.TempDir(), "history")
+	o = Options{
+		Mode: worker.Evented, Pods: 5, Containers: 2, Rate: 60, Duration: 3 * time.Second, Seed: 8, JobLife: 50 * time.Millisecond,
+		RelistBase: 250 * time.Millisecond, ProbeRate: 20, Profile: cmp.Or(tr.profile, "containerd-2"), Faults: strings.Fields(tr.faults),
+		Args: []string{"sleep", "{life}"}, WantTimeline: true, Logger: logr.Discard(), Stderr: t.Output(),
+		WorkerArgs: []string{asWorker, tr.wrong},
+	}
+	o.FakeArgs = func(socket string) []string { return append([]string{asFake, socket, o.Profile, path}, o.Faults...) }
+	return o, func() (changes []bench.Change) {
+		testkit.Check(t, json.Unmarshal(testkit.Must(os.ReadFile(path))(t), &changes))
+		return changes
+	}
+}
+
+// untold counts the changes without an event, and those of them that are starts or exits.
+func untold(changes []bench.Change) (all, lives int) {
+	for _, c := range changes {
+		if c.Told || c.State == pleg.PhaseUnknown {
+			continue
+		}
+		all++
+		if c.State == pleg.PhaseRunning || c.State == pleg.PhaseExited {
+			lives++
+		}
+	}
+	return all, lives
+}
+
+// TestRunVerdicts holds the verdict of a run against the history of a runtime with a fault, and
+// against what a worker does wrong.
+func TestRunVerdicts(t *testing.T) {
+	for _, test := range []struct {
+		trial
+		fails string // what the verdict says, empty for PASS
+		lossy bool   // reads find starts and exits without an event
+		late  bool   // events come when their container has gone
+	}{
+		{trial: trial{}},
+		{trial: trial{profile: "crio"}},
+		{trial: trial{faults: "drop=0.3"}, lossy: true},
+		{trial: trial{faults: "drop-stopped=0.5"}}, // the removal tells of the end
+		{trial: trial{faults: "duplicate=0.3 swap-start-stop=0.3 swap-stop-delete=0.3"}},
+		{trial: trial{faults: "stale=0.3"}},
+		{trial: trial{faults: "delay=0.3 delay-by=500ms"}, late: true},
+		{trial: trial{faults: "cut=0.02"}},
+		{trial: trial{faults: "late-code=0.3"}},
+		{trial: trial{faults: "unimplemented=1"}},
+		{trial: trial{wrong: "twice"}, fails: "delivered twice"},
+		{trial: trial{wrong: "disordered"}, fails: "delivered out of order"},
+		{trial: trial{wrong: "no-ends"}, fails: "never told of"},
+		{trial: trial{wrong: "wrong-code"}, fails: "between the cache and the runtime"},
+	} {
+		t.Run(strings.TrimSpace(test.profile+" "+test.faults+" "+test.wrong), func(t *testing.T) {
+			t.Parallel()
+			o, history := test.options(t)
+			r := testkit.Must(Run(t.Context(), o))(t)
+			said := r.Document().Verdict
+			if r.OK != (test.fails == "") || !strings.Contains(said, test.fails) || r.Load.Changes < 60 {
+				t.Errorf("%s; want %q, after %d changes: %v", said, test.fails, r.Load.Changes, r.Consistency.Differences)
+			}
+			lost, lives := untold(history())
+			e := r.Events
+			polls := r.PLEG.State == "Unsupported"
+			switch {
+			case test.wrong != "" || polls:
+			case r.PLEG.Reconnects > 0: // the history does not say what was heard
+				if e.Missed > lives || e.Undelivered > 0 {
+					t.Errorf("missed %d of %d, %d undelivered", e.Missed, lives, e.Undelivered)
+				}
+			case e.Missed > lives || e.Unseen > lost && !test.late:
+				t.Errorf("missed %d, unseen %d; the history has %d changes without an event, %d of them starts and exits", e.Missed, e.Unseen, lost, lives)
+			case test.lossy && (lives < 5 || e.Missed == 0):
+				t.Errorf("missed %d of %d", e.Missed, lives)
+			}
+			if polls != strings.Contains(said, "offers no events") {
+				t.Errorf("%s; the stream is %s", said, r.PLEG.State)
+			}
+		})
+	}
+}
+
+// TestStressVerdicts holds the end of a stress test, its two counts of late events and its chart
+// against each other, and against what the runtime and the worker do wrong.
+func TestStressVerdicts(t *testing.T) {
+	for _, test := range []struct {
+		trial
+		end, fails string
+	}{
+		{trial: trial{}},
+		{trial: trial{faults: "exit-lag=1500ms"}}, // late by the container's status, in time by the event's stamp
+		{trial: trial{faults: "delay=0.3 delay-by=1500ms"}, end: bench.EndKnee},
+		{trial: trial{faults: "unimplemented=1"}, end: bench.EndNoEvents},
+		{trial: trial{wrong: "twice"}, fails: "delivered twice"},
+		{trial: trial{wrong: "wrong-code"}, fails: "between the cache and the runtime"},
+	} {
+		t.Run(strings.TrimSpace(test.faults+" "+test.wrong), func(t *testing.T) {
+			t.Parallel()
+			o, history := test.options(t)
+			o.Pods, o.Containers = 2, 1
+			r := testkit.Must(Stress(t.Context(), StressOptions{Options: o, StartRate: 20, MaxRate: 20, Factor: 2, StepFor: 3 * time.Second}))(t)
+			dots := 0
+			for _, p := range r.Series[0].Points {
+				if p[1] > 1 {
+					dots++
+				}
+			}
+			if dots != int(r.LateOnWatch) {
+				t.Errorf("%d dots of the chart are late, and %d events on Watch", dots, r.LateOnWatch)
+			}
+			steps := uint64(0)
+			for _, s := range r.Steps {
+				steps += s.LateOnWatch
+			}
+			if steps > r.LateOnWatch || (r.Late+r.LateOnWatch > 0) != (r.End == bench.EndKnee) {
+				t.Errorf("%s: %d late, %d on Watch, %d of them in the steps", r.End, r.Late, r.LateOnWatch, steps)
+			}
+			if test.end != "" && r.End != test.end {
+				t.Errorf("%s, want %s", r.End, test.end)
+			}
+			said := r.Document().Verdict
+			if r.OK != (test.fails == "" && r.End != bench.EndNoEvents) || !strings.Contains(said, test.fails) || strings.HasPrefix(said, "FAIL") != (test.fails != "") {
+				t.Errorf("%s; want %q", said, test.fails)
+			}
+			if lost, _ := untold(history()); test.end != bench.EndNoEvents && (lost > 0 || r.Missed > 0 || r.Events == 0) {
+				t.Errorf("%d events received, %d changes without one, %d missed", r.Events, lost, r.Missed)
+			}
+		})
+	}
+}

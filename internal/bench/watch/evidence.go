@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// evidence is what reads of the runtime have shown, for the judge of the stream. The tap's mutex
+// owns it.
+type evidence struct {
+	// view is the runtime's content by the last list, revision the list's.
+	view     map[cache.UID]pleg.Pod
+	revision pleg.Revision
+	// unread are the pods that could not be read when last tried, with the error; items counts the
+	// unread items of other pods.
+	unread map[cache.UID]error
+	items  map[cache.UID]int
+	// invalid counts texts that are not UTF-8.
+	invalid int
+	// listed is the begin of the last successful list; failing is since when lists fail, zero if the
+	// last one succeeded.
+	listed  time.Time
+	failing time.Time
+	// leftOut is the client's count of what it had to leave out, at the end of the last list.
+	leftOut uint64
+	// alive is when this process was last seen to run.
+	alive time.Time
+}
+
+func newEvidence() evidence {
+	return evidence{view: make(map[cache.UID]pleg.Pod), unread: make(map[cache.UID]error), items: make(map[cache.UID]int)}
+}
+
+const (
+	// aliveEvery is how often the process notes that it runs; after frozenFor it was frozen.
+	aliveEvery = 100 * time.Millisecond
+	frozenFor  = time.Second
+)
+
+// run notes that the process runs. The caller holds the mutex.
+func (t *tap) run(now time.Time) {
+	last := t.evidence.alive
+	t.evidence.alive = now
+	if gap := now.Sub(last); !last.IsZero() && gap >= frozenFor {
+		t.judge.Frozen(last, now)
+		t.print(fmt.Sprintf("this watch did not run for %s: it was stopped, or had no CPU; events of that time are not judged by their delay",
+			bench.Short(gap)))
+	}
+}
+
+// beat notes that the process runs.
+func (t *tap) beat() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.run(time.Now())
+}
+
+// list enters a successful list.
+func (t *tap) list(begun time.Time, since pleg.Revision, l pleg.Listing, client cri.Stats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := &t.evidence
+	e.listed = begun
+	e.failing = time.Time{}
+	before := len(e.view)
+	if !l.Delta {
+		clear(e.view)
+	}
+	usable := !l.Delta || since == e.revision
+	for _, p := range l.Pods {
+		e.view[p.UID] = p
+		e.text(p.Name, p.Namespace)
+		for _, i := range p.Items {
+			e.text(i.Name)
+		}
+	}
+	for _, uid := range l.Gone {
+		delete(e.view, uid)
+	}
+	e.revision = l.Revision
+	for uid := range e.unread {
+		e.forget(uid)
+	}
+	for uid := range e.items {
+		e.forget(uid)
+	}
+	const few = 4
+	halved := before >= few && len(e.view) < before/2
+	look := stream.Look{
+		Begun: begun, Ended: time.Now(),
+		Partial: halved || client.Malformed != e.leftOut || client.Unattributed > 0,
+	}
+	e.leftOut = client.Malformed
+	if !usable {
+		return
+	}
+	for _, p := range e.view {
+		items := show(p)
+		if !slices.ContainsFunc(items, func(s stream.Shown) bool { return s.Sandbox }) {
+			look.Partial = true // whose containers may be nobody's
+			continue
+		}
+		look.Pods = append(look.Pods, items)
+	}
+	t.judge.Look(look)
+}
+
+// listedSince reports whether a list that began after a time has succeeded.
+func (t *tap) listedSince(at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.evidence.listed.After(at)
+}
+
+// forget drops what could not be read of a pod that is gone.
+func (e *evidence) forget(uid cache.UID) {
+	if _, there := e.view[uid]; !there {
+		delete(e.unread, uid)
+		delete(e.items, uid)
+	}
+}
+
+// show turns a pod into the judge's form.
+func show(p pleg.Pod) (items []stream.Shown) {
+	for _, i := range p.Items {
+		items = append(items, stream.Shown{ID: printable.Text(i.ID), Sandbox: i.Kind == pleg.Sandbox, Phase: i.Phase})
+	}
+	return items
+}
+
+// text counts texts that are not UTF-8: the client has replaced what is wrong in them.
+func (e *evidence) text(list ...string) {
+	for _, s := range list {
+		if strings.ContainsRune(s, utf8.RuneError) {
+			e.invalid++
+		}
+	}
+}
+
+// read enters the outcome of a read of a pod's statuses.
+func (t *tap) read(uid cache.UID, in pleg.Inspection[cri.PodStatus], err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closing {
+		return
+	}
+	e := &t.evidence
+	delete(e.unread, uid)
+	delete(e.items, uid)
+	if in.Status == nil {
+		if err != nil {
+			e.unread[uid] = err
+		}
+		return
+	}
+	if n := len(in.Unread); n > 0 {
+		e.items[uid] = n
+	}
+	if _, _, err := in.Status.Messages(); err != nil && strings.Contains(err.Error(), "UTF-8") {
+		e.invalid++
+	}
+}
+
+// failed enters the end of a list that failed. The caller holds the mutex.
+func (e *evidence) failed() {
+	if e.failing.IsZero() {
+		e.failing = time.Now()
+	}
+}
+
+// facts adds what the evidence has to the facts; closed is when the last list was asked for. The
+// caller holds the mutex.
+func (t *tap) facts(f *stream.Facts, closed time.Time, connected bool) {
+	e := &t.evidence
+	f.UnreadPods = len(e.unread)
+	for _, n := range e.items {
+		f.UnreadItems += n
+	}
+	f.InvalidText = e.invalid
+	f.Left = t.own
+	if connected || closed.IsZero() || e.listed.After(closed) {
+		return
+	}
+	switch {
+	case !e.failing.IsZero() && t.listErr != nil:
+		f.Dead = printable.Text(fmt.Sprintf("no list has succeeded since %s: %v", e.failing.Format(time.TimeOnly), t.listErr))
+	case len(t.calls) > 0:
+		f.Dead = "no list has been answered since " + closed.Format(time.TimeOnly)
+	}
+}

@@ -1,0 +1,9 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build race
+
+package watch_test
+
+// raceDetector: this test is built with -race, in which tests with much arithmetic do less of it.
+const raceDetector = true

@@ -1,0 +1,444 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package criproxy stands between a CRI client and a CRI runtime and disturbs their calls like
+// networks, hung processes and bugs.
+//
+// # Model
+//
+// The proxy listens on a unix socket and forwards every call of every method to another, message by
+// message, without decoding any: future methods and fields pass too. A call has one request, as all
+// of the CRI do. A Fault picks calls or replies, by method, bytes and count, and applies a single
+// action. Faults come and go while calls run; several act in the order of Inject. An observer
+// learns the fate of each call and reply ([Proxy.Observe]).
+//
+// Without a fault the proxy is transparent with an exception: grpc buffers on both sides, so the
+// runtime notices an idle client some 64 KiB later.
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use, but Up, Down and Close with each other. Close returns
+// after every call has ended and nothing started runs.
+//
+// # Errors
+//
+// Errors of the runtime reach the client with their status.
+package criproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/evented-pleg/evented-pleg/internal/rawgrpc"
+)
+
+// reconnectAtOnce keeps the proxy's own backoff from hiding a returned runtime.
+var reconnectAtOnce = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond},
+	MinConnectTimeout: time.Second,
+}
+
+// A Fault selects calls, or replies of the runtime, and an action.
+type Fault struct {
+	// Method is a method's bare name, ListContainers. Empty: every method.
+	Method string
+	// Request picks calls by the bytes of their request, one at a time. Nil: all.
+	Request func(request []byte) bool
+	// Match picks replies by their bytes, one at a time. Nil: all. Hold and Refuse act on calls, and
+	// ignore Match.
+	Match func(reply []byte) bool
+	// Times is how often the fault acts. 0: until Remove.
+	Times int
+	// Do is the action.
+	Do Action
+}
+
+// An Action is Hold, Refuse, Delay, Drop, Truncate, Stall, Fail or Cut.
+type Action any
+
+type (
+	// Hold keeps the call itself from the runtime until the fault is removed.
+	Hold struct{}
+	// Refuse ends the call with the status. The runtime never sees the call.
+	Refuse struct {
+		Code    codes.Code
+		Message string
+	}
+	// Delay holds each reply for a time, and what is behind it on the stream.
+	Delay struct{ For time.Duration }
+	// Drop swallows the message of a stream.
+	Drop struct{}
+	// Truncate drops the last byte of the reply. The frame stays whole, so the decoding fails.
+	Truncate struct{}
+	// Stall keeps the reply, and everything behind it on the same stream, until the fault is
+	// removed. The runtime goes on undisturbed.
+	Stall struct{}
+	// Fail ends the call with the status. The runtime has done its work.
+	Fail struct {
+		Code    codes.Code
+		Message string
+	}
+	// Cut closes the client's connection, and so every call on it.
+	Cut struct{}
+)
+
+// An Injected fault is in force until Remove.
+type Injected struct {
+	fault Fault
+	proxy *Proxy
+	gone  chan struct{} // closed by Remove: releases what is held
+	hits  int           // owned by the proxy's mutex
+}
+
+// Hits is how often the fault has acted.
+func (i *Injected) Hits() int {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	return i.hits
+}
+
+// Remove ends the fault and delivers all messages held. Further calls have no effect.
+func (i *Injected) Remove() {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	if at := slices.Index(i.proxy.faults, i); at >= 0 {
+		i.proxy.faults = slices.Delete(i.proxy.faults, at, at+1)
+		close(i.gone)
+	}
+}
+
+// A Proxy forwards calls.
+type Proxy struct {
+	listen string
+	target *grpc.ClientConn
+	server *grpc.Server   // nil: down
+	work   sync.WaitGroup // serves and forwards
+
+	mu      sync.Mutex // owns the fields below
+	faults  []*Injected
+	calls   map[string]int
+	conns   map[*conn]bool // open ones of clients
+	observe func(Outcome)
+}
+
+// An Outcome is the fate of a call, or of a reply.
+type Outcome struct {
+	// Method is the method's bare name, Request the call's request.
+	Method  string
+	Request []byte
+	// Reply is the runtime's reply, nil if the outcome is the call's own or its end.
+	Reply []byte
+	// Ended reports the end of the call, as the runtime or a fault ended it; Err is the status.
+	Ended bool
+	Err   error
+	// Acted are the actions of the faults that acted, in order. None: the message passed unchanged.
+	Acted []Action
+}
+
+// Start returns a proxy that listens on the socket with the path listen, which it makes, and
+// forwards to the runtime at the other path, which need not exist yet.
+func Start(listen, runtime string) (*Proxy, error) {
+	target, err := grpc.NewClient("unix:"+runtime,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage), grpc.ForceCodecV2(rawgrpc.Codec{})),
+		grpc.WithConnectParams(reconnectAtOnce))
+	if err != nil {
+		return nil, fmt.Errorf("criproxy: dial %s: %w", runtime, err)
+	}
+	p := &Proxy{
+		listen: listen,
+		target: target,
+		calls:  map[string]int{},
+		conns:  map[*conn]bool{},
+	}
+	return p, p.Up()
+}
+
+// Endpoint is the proxy's address for clients.
+func (p *Proxy) Endpoint() string { return "unix://" + p.listen }
+
+// Up binds the socket and serves, after Down.
+func (p *Proxy) Up() error {
+	bound, err := net.Listen("unix", p.listen)
+	if err != nil {
+		return fmt.Errorf("criproxy: listen on %s: %w", p.listen, err)
+	}
+	server := grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(p.handle),
+		grpc.MaxRecvMsgSize(rawgrpc.MaxMessage), grpc.WaitForHandlers(true))
+	p.server = server
+	p.work.Go(func() { _ = server.Serve(listener{bound, p}) }) // ends with Down
+	return nil
+}
+
+// Down closes the socket and every connection: to the client the runtime is away until Up.
+func (p *Proxy) Down() { p.server.Stop() }
+
+// Close ends the proxy.
+func (p *Proxy) Close() {
+	p.Clear()
+	p.Down()
+	p.work.Wait()
+	_ = p.target.Close()
+}
+
+// Calls is how many calls of each method have begun, by bare name.
+func (p *Proxy) Calls() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.calls)
+}
+
+// Observe sets the function that learns the fate of every call and reply from now on. Calls of the
+// function are concurrent; its arguments must not be changed.
+func (p *Proxy) Observe(observe func(Outcome)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.observe = observe
+}
+
+// note tells the observer.
+func (p *Proxy) note(o Outcome) {
+	p.mu.Lock()
+	observe := p.observe
+	p.mu.Unlock()
+	if observe != nil {
+		observe(o)
+	}
+}
+
+// Clients is how many clients are connected.
+func (p *Proxy) Clients() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+// CutAll closes the connection of every client, and returns their number.
+func (p *Proxy) CutAll() int {
+	p.mu.Lock()
+	open := slices.Collect(maps.Keys(p.conns))
+	p.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close()
+	}
+	return len(open)
+}
+
+// Inject puts a fault in force, behind all others.
+func (p *Proxy) Inject(f Fault) *Injected {
+	injected := &Injected{fault: f, proxy: p, gone: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, injected)
+	return injected
+}
+
+// Clear removes every fault.
+func (p *Proxy) Clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, injected := range p.faults {
+		close(injected.gone)
+	}
+	p.faults = nil
+}
+
+// A call is a call of a client.
+type call struct {
+	method  string
+	request []byte
+}
+
+// matching returns the faults for a reply, or for a call itself, in order, and counts their hits.
+func (p *Proxy) matching(c call, onCall bool, reply []byte) (found []*Injected) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range p.faults {
+		f := i.fault
+		switch {
+		case actsOnCall(f.Do) != onCall:
+		case f.Method != "" && f.Method != c.method:
+		case f.Times > 0 && i.hits >= f.Times:
+		case f.Request != nil && !f.Request(c.request):
+		case !onCall && f.Match != nil && !f.Match(reply):
+		default:
+			i.hits++
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// actsOnCall reports whether an action is applied to a call, before the runtime sees it.
+func actsOnCall(a Action) bool {
+	switch a.(type) {
+	case Hold, Refuse:
+		return true
+	}
+	return false
+}
+
+// A reply is on its way to the client.
+type reply struct {
+	rawgrpc.Frame
+	gates []<-chan struct{} // not before their closes
+	last  bool              // not a reply, but the end of the call with err
+	err   error
+}
+
+// handle forwards a call.
+func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
+	full, _ := grpc.MethodFromServerStream(down)
+	ctx, cancel := context.WithCancel(down.Context())
+	defer cancel()
+	c := call{method: path.Base(full)}
+	p.mu.Lock()
+	p.calls[c.method]++
+	p.mu.Unlock()
+	var request rawgrpc.Frame
+	if err := down.RecvMsg(&request); err != nil {
+		return err
+	}
+	c.request = request.Data
+	if err := p.admit(ctx, c); err != nil {
+		return err
+	}
+	up, err := p.target.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, full)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(up.SendMsg(&request), up.CloseSend()); err != nil && !errors.Is(err, io.EOF) { // the replies' end says why
+		return err
+	}
+	from, _ := peer.FromContext(ctx) // set by a server
+	client := from.Addr.(*conn)
+	replies := make(chan reply)
+	p.work.Go(func() {
+		for more := true; more; {
+			r, dropped := p.receive(up, c, client)
+			if dropped {
+				continue
+			}
+			more = !r.last
+			select {
+			case replies <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return deliver(ctx, replies, func(r reply) error { return down.SendMsg(&r.Frame) })
+}
+
+// admit applies the faults on a call itself.
+func (p *Proxy) admit(ctx context.Context, c call) error {
+	for _, injected := range p.matching(c, true, nil) {
+		outcome := Outcome{Method: c.method, Request: c.request, Acted: []Action{injected.fault.Do}}
+		if do, refused := injected.fault.Do.(Refuse); refused {
+			outcome.Ended = true
+			outcome.Err = status.Error(do.Code, do.Message)
+		}
+		p.note(outcome)
+		if outcome.Ended {
+			return outcome.Err
+		}
+		select {
+		case <-injected.gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// receive takes the runtime's next reply, and puts it through the faults.
+func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply, dropped bool) {
+	err := up.RecvMsg(&r.Frame)
+	if err != nil {
+		r.last = true
+		if !errors.Is(err, io.EOF) {
+			r.err = err
+		}
+		p.note(Outcome{
+			Method:  c.method,
+			Request: c.request,
+			Ended:   true,
+			Err:     r.err,
+		})
+		return r, false
+	}
+	outcome := Outcome{Method: c.method, Request: c.request, Reply: r.Data}
+	for _, injected := range p.matching(c, false, r.Data) {
+		outcome.Acted = append(outcome.Acted, injected.fault.Do)
+		switch do := injected.fault.Do.(type) {
+		case Drop:
+			dropped = true
+		case Delay:
+			due := make(chan struct{})
+			time.AfterFunc(do.For, func() { close(due) })
+			r.gates = append(r.gates, due)
+		case Truncate:
+			r.Data = r.Data[:max(0, len(r.Data)-1)]
+		case Stall:
+			r.gates = append(r.gates, injected.gone)
+		case Fail:
+			r = reply{last: true, err: status.Error(do.Code, do.Message)}
+		case Cut:
+			_ = client.Close()
+			r = reply{last: true, err: status.Error(codes.Unavailable, "criproxy: cut")}
+		}
+		if dropped || r.last {
+			break
+		}
+	}
+	outcome.Ended = r.last
+	outcome.Err = r.err
+	p.note(outcome)
+	return r, dropped
+}
+
+// deliver sends replies in their order until the last. It owns those that are held; a client that
+// reads slowly holds none: the runtime notices.
+func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error {
+	var waiting []reply
+	for {
+		var gate <-chan struct{}
+		if len(waiting) > 0 {
+			switch r := waiting[0]; {
+			case len(r.gates) > 0:
+				gate = r.gates[0]
+			case r.last:
+				return r.err
+			default:
+				if err := send(r); err != nil {
+					return err
+				}
+				waiting = waiting[1:]
+				continue
+			}
+		}
+		select {
+		case r := <-in:
+			waiting = append(waiting, r)
+		case <-gate:
+			waiting[0].gates = waiting[0].gates[1:]
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

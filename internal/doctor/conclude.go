@@ -1,0 +1,454 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
+)
+
+// Thresholds.
+const (
+	// slowBy and slowFrom: a call is slow if it took that many times the usual, and at least as long.
+	slowBy   = 10
+	slowFrom = 0.5
+	// lagBy: nor is a call slow unless it took that many times the wait of this program for the CPU.
+	lagBy = 10
+	// lagging is from when on that wait is worth a note.
+	lagging = 0.2
+	// manyExited: a kubelet keeps one exited container for each that it runs.
+	manyExited = 300
+	// diskFree and inodesFree are the least free shares.
+	diskFree, inodesFree = 0.05, 0.05
+	// clockOff is how far stamps may be off, in seconds.
+	clockOff = 2.0
+	// pressed is the share of the time in which all work waited.
+	pressed = 0.25
+	// busyShim and busyRuntime are CPU seconds a second on a quiet node.
+	busyRuntime = 0.05
+	// mostNamed bounds the names in a finding's evidence.
+	mostNamed = 5
+)
+
+// Conclude turns facts into a report.
+func Conclude(f Facts) Report {
+	r := Report{
+		Schema:     Schema,
+		Time:       f.Began,
+		Node:       f.Host.Node,
+		Endpoint:   f.Endpoint,
+		Runtime:    strings.TrimSpace(f.Name + " " + f.Version),
+		Worth:      Well,
+		Seconds:    f.Seconds,
+		Calls:      f.Calls,
+		Pods:       -1,
+		Containers: -1,
+		Running:    -1,
+		Events:     f.Stream.Received,
+	}
+	if f.Listed {
+		r.Pods = f.Pods
+		r.Containers = f.Containers
+		r.Running = f.Running
+	}
+	var list []Finding
+	for _, rule := range []func(Facts) []Finding{
+		unreachable, silent, calls, hanging, conditions, unreadable, kubelet, disks, clocks, leftovers, events, pressure, costs, others, limits,
+	} {
+		list = append(list, rule(f)...)
+	}
+	r.Findings = sorted(list)
+	switch {
+	case r.count(Ill) > 0:
+		r.Worth = Sick
+	case f.Forbidden || !f.Listed:
+		r.Worth = Unknown
+	}
+	return r
+}
+
+// service is the usual name of the runtime's service.
+func (f Facts) service() string {
+	switch name := strings.ToLower(f.Name + f.Host.Owner.Name + f.Endpoint); {
+	case strings.Contains(name, "crio") || strings.Contains(name, "cri-o"):
+		return "crio"
+	case strings.Contains(name, "k3s"):
+		return "k3s"
+	}
+	return "containerd"
+}
+
+func (f Facts) containerd() bool { return f.Name == "containerd" }
+
+func unreachable(f Facts) []Finding {
+	switch {
+	case f.Forbidden:
+		return []Finding{{"forbidden", Note, "this user may not connect to the runtime's socket", []string{f.Unreachable}, "run as root, or as a member of the group that owns the socket"}}
+	case f.Unreachable != "":
+		return []Finding{{"runtime-dead", Ill, "no runtime answers on " + f.Endpoint, []string{f.Unreachable},
+			fmt.Sprintf("systemctl status %s; journalctl -u %[1]s -n 100", f.service())}}
+	}
+	return nil
+}
+
+// silent finds a runtime that takes connections and says nothing.
+func silent(f Facts) []Finding {
+	if f.Unreachable != "" || len(f.Calls) == 0 || f.Calls[0].Hung == 0 || f.Calls[0].Hung < f.Calls[0].Count {
+		return nil
+	}
+	evidence := []string{fmt.Sprintf("%s of Version, which a runtime answers from memory", bench.Count(f.Calls[0].Count, "call"))}
+	change := fmt.Sprintf("journalctl -u %s -n 100; systemctl restart %[1]s", f.service())
+	if o := f.Host.Owner; o.PID > 0 {
+		evidence = append(evidence, fmt.Sprintf("the socket belongs to process %d (%s), which is %s", o.PID, o.Name, o.words()))
+		switch {
+		case o.stopped():
+			change = o.resume()
+		case f.service() == "containerd" && o.known():
+			change = fmt.Sprintf("kill -USR1 %d writes its goroutines to its log; then systemctl restart containerd", o.PID)
+		}
+	}
+	return []Finding{{"runtime-silent", Ill, fmt.Sprintf("the runtime takes connections and answered nothing in %s", bench.Seconds(f.Calls[0].MaxSeconds)), evidence, change}}
+}
+
+// words says what a process does.
+func (p Process) words() string {
+	text := map[string]string{
+		"T": "stopped",
+		"t": "stopped by a debugger",
+		"D": "in uninterruptible sleep",
+		"Z": "dead and not yet collected",
+		"R": "running",
+		"S": "sleeping",
+	}[p.State]
+	if text == "" {
+		text = "in state " + p.State
+	}
+	if p.Wait != "" && p.Wait != "0" && p.State == "D" {
+		text += " in " + p.Wait
+	}
+	return text
+}
+
+// stopped reports whether a process is stopped, by a signal or a debugger.
+func (p Process) stopped() bool { return p.State == "T" || p.State == "t" }
+
+// resume is how a stopped process goes on.
+func (p Process) resume() string {
+	if p.State == "t" {
+		return fmt.Sprintf("end the debugger: grep TracerPid /proc/%d/status", p.PID)
+	}
+	return fmt.Sprintf("kill -CONT %d", p.PID)
+}
+
+// The name of this program, and its command that is a proxy and no runtime.
+const (
+	ourName  = "pleg-bench"
+	ourProxy = "proxy"
+)
+
+// known reports whether a process is a runtime by its name.
+func (p Process) known() bool {
+	return p.Name != ourName+" "+ourProxy && slices.ContainsFunc([]string{"containerd", "crio", "cri-dockerd", "k3s", "rke2", "systemd", "kubelite", "k0s", ourName}, func(name string) bool {
+		return strings.HasPrefix(p.Name, name)
+	})
+}
+
+func conditions(f Facts) (list []Finding) {
+	for _, c := range f.Conditions {
+		if c.OK {
+			continue
+		}
+		change := fmt.Sprintf("journalctl -u %s -n 100", f.service())
+		if c.Type == "NetworkReady" {
+			change = "ls /etc/cni/net.d: the network plugin of the cluster writes its configuration there; look at its pod on this node"
+		}
+		grade := Note // such as containerd's warnings of what is deprecated
+		if c.Type == "RuntimeReady" || c.Type == "NetworkReady" {
+			grade = Ill // a kubelet makes the node NotReady for these
+		}
+		list = append(list, Finding{"not-ready", grade, fmt.Sprintf("the runtime says %s is false", c.Type), []string{strings.TrimSpace(c.Reason + ": " + c.Message)}, change})
+	}
+	return list
+}
+
+// hanging finds items whose calls are not answered, each with its shim.
+func hanging(f Facts) (list []Finding) {
+	byKeeper := map[string]bool{}
+	for _, i := range f.Items {
+		if !i.Hung || f.hungForAll(i.Call) || byKeeper[i.Sandbox] && i.Sandbox != "" {
+			continue
+		}
+		byKeeper[i.Sandbox] = true
+		finding := Finding{"item-hangs", Ill, fmt.Sprintf("%s hangs: %s is not answered", i.words(), i.Call),
+			[]string{fmt.Sprintf("no answer in %s; ID %s", bench.Seconds(i.Seconds), i.ID)},
+			fmt.Sprintf("crictl %s %.13s (which may hang as well); journalctl -u %s -n 100", i.inspect(), i.ID, f.service())}
+		if shim, ok := f.shimOf(i); ok {
+			finding.Evidence = append(finding.Evidence, fmt.Sprintf("its shim, process %d (%s), is %s", shim.PID, shim.Name, shim.words()))
+			finding.Change = fmt.Sprintf("kill -9 %d ends the shim; the runtime then ends the pod, and the kubelet starts it anew", shim.PID)
+			if shim.stopped() {
+				finding.Change = shim.resume()
+			}
+		}
+		for _, p := range f.Host.Stuck[i.ID] {
+			finding.Evidence = append(finding.Evidence, fmt.Sprintf("its process %d (%s) is %s: a disk or a network file system that does not answer", p.PID, p.Name, p.words()))
+		}
+		list = append(list, finding)
+	}
+	for id, shim := range f.Host.Shims {
+		if !shim.stopped() || byKeeper[id] {
+			continue
+		}
+		list = append(list, Finding{"shim-stopped", Ill, fmt.Sprintf("the shim of sandbox %.13s is %s: its containers cannot be stopped, and their ends are not seen", id, shim.words()),
+			[]string{fmt.Sprintf("process %d (%s)", shim.PID, shim.Name)}, shim.resume()})
+	}
+	slices.SortFunc(list, func(a, b Finding) int { return strings.Compare(a.Sentence, b.Sentence) })
+	return several(list, "item-hangs", "more hang")
+}
+
+// hungForAll reports whether a call for single items was answered for none of many.
+func (f Facts) hungForAll(method string) bool {
+	return slices.ContainsFunc(f.Calls, func(c Call) bool { return c.Method == method && c.hungForAll() })
+}
+
+func (c Call) hungForAll() bool { return c.Count > 2 && c.Hung == c.Count }
+
+// several bounds the findings of a kind.
+func several(list []Finding, id, more string) []Finding {
+	const most = 10
+	if len(list) <= most {
+		return list
+	}
+	rest := Finding{id, Ill, fmt.Sprintf("%d %s", len(list)-most, more), nil, ""}
+	return append(list[:most:most], rest)
+}
+
+func (i Item) words() string {
+	where := fmt.Sprintf("pod %s/%s", i.Namespace, i.Pod)
+	if i.Kind == "container" {
+		return fmt.Sprintf("container %s of %s", i.Name, where)
+	}
+	return "the sandbox of " + where
+}
+
+// inspect is the command of crictl that shows the item.
+func (i Item) inspect() string {
+	if i.Kind == "container" {
+		return "inspect"
+	}
+	return "inspectp"
+}
+
+// shimOf returns the process that keeps an item.
+func (f Facts) shimOf(i Item) (Process, bool) {
+	for _, id := range []string{i.ID, i.Sandbox} {
+		if shim, ok := f.Host.Shims[id]; ok && id != "" {
+			return shim, true
+		}
+	}
+	return Process{}, false
+}
+
+// calls finds calls that hang, fail or take long, beside those of single items.
+func calls(f Facts) (list []Finding) {
+	for n, c := range f.Calls {
+		single := slices.Contains(itemCalls, c.Method)
+		change := fmt.Sprintf("journalctl -u %s -n 100", f.service())
+		usual := fmt.Sprintf("usual on a quiet node of this size: %s", bench.Seconds(c.UsualSeconds))
+		switch {
+		case c.Hung > 0 && n > 0 && (!single || c.hungForAll()):
+			list = append(list, Finding{"call-hangs", Ill, fmt.Sprintf("%s is not answered", c.Method), []string{fmt.Sprintf("%d of %s without an answer in %s; %s", c.Hung, bench.Count(c.Count, "call"), bench.Seconds(c.MaxSeconds), usual)}, change})
+		case c.Failed > 0 && !single:
+			list = append(list, Finding{"call-fails", Ill, c.Method + " fails", []string{c.Error}, change})
+		case c.Hung == 0 && c.MaxSeconds > max(slowFrom, slowBy*c.UsualSeconds, lagBy*f.LagSeconds):
+			list = append(list, Finding{"call-slow", Ill, fmt.Sprintf("%s took %s", c.Method, bench.Seconds(c.MaxSeconds)), []string{usual}, "top, iostat -x 1: is it CPU or disk? A proxy on the socket?"})
+		}
+	}
+	return list
+}
+
+func unreadable(f Facts) []Finding {
+	var evidence []string
+	n := 0
+	for _, i := range f.Items {
+		if i.Hung {
+			continue
+		}
+		n++
+		if len(evidence) < mostNamed {
+			evidence = append(evidence, fmt.Sprintf("%s, %s of %s: %s", i.words(), i.Call, i.ID, i.Error))
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return []Finding{{"items-unreadable", Ill, fmt.Sprintf("%s listed and cannot be read", bench.Count(n, "item is", "items are")), evidence,
+		"crictl rm or crictl rmp of such an item, after a look at its pod: the kubelet makes it anew"}}
+}
+
+func kubelet(f Facts) []Finding {
+	if f.Host.KubeletHealth == "" {
+		return nil
+	}
+	return []Finding{{"kubelet-unhealthy", Ill, "the kubelet says that it is not healthy", []string{f.Host.KubeletHealth}, "journalctl -u kubelet -n 100; the findings beside this one are the likely cause"}}
+}
+
+func disks(f Facts) (list []Finding) {
+	for _, d := range f.Host.Disks {
+		evidence := []string{fmt.Sprintf("%s of %s free", bench.Bytes(d.FreeBytes), bench.Bytes(d.Bytes))}
+		if d.Inodes > 0 { // some file systems have no bound
+			evidence = append(evidence, fmt.Sprintf("%d of %d inodes free", d.FreeInodes, d.Inodes))
+		}
+		full := d.Bytes > 0 && float64(d.FreeBytes) < diskFree*float64(d.Bytes)
+		filled := d.Inodes > 0 && float64(d.FreeInodes) < inodesFree*float64(d.Inodes)
+		if full || filled {
+			list = append(list, Finding{"disk-full", Ill, "the file system of " + d.Path + " is full", evidence, "du -xsh " + d.Path + "/* | sort -h; crictl rmi --prune"})
+		}
+	}
+	return list
+}
+
+func clocks(f Facts) (list []Finding) {
+	if f.AheadSeconds > clockOff {
+		var evidence []string
+		for _, i := range f.Ahead[:min(len(f.Ahead), mostNamed)] {
+			evidence = append(evidence, i.words()+" "+i.ID)
+		}
+		list = append(list, Finding{"clock-behind", Ill, fmt.Sprintf("the machine's clock is behind the stamps of %s, by up to %s: it was set back, or the stamps are wrong",
+			bench.Count(len(f.Ahead), "item"), bench.Seconds(f.AheadSeconds)), evidence, "timedatectl; chronyc tracking"})
+	}
+	if f.BehindSeconds > clockOff {
+		list = append(list, Finding{"stamps-behind", Ill, fmt.Sprintf("the runtime stamps what happens now %s too early", bench.Seconds(f.BehindSeconds)),
+			[]string{"items that came during the examination were stamped before it"}, "timedatectl; is the runtime in a time namespace?"})
+	}
+	if f.Host.Unsynchronised {
+		list = append(list, Finding{"clock-free", Note, "no time source keeps the machine's clock", []string{"adjtimex: STA_UNSYNC"}, "systemctl status chronyd systemd-timesyncd"})
+	}
+	return list
+}
+
+func leftovers(f Facts) (list []Finding) {
+	if f.Exited > max(manyExited, 2*f.Running) {
+		list = append(list, Finding{"exited-left", Ill, fmt.Sprintf("%d exited containers are left, which every list carries", f.Exited),
+			[]string{fmt.Sprintf("%s running; the most, %d, in pod %s/%s", bench.Count(f.Running, "container"), f.MostExitedCount, f.MostExited.Namespace, f.MostExited.Pod)},
+			"crictl rm $(crictl ps -a -q --state Exited); the kubelet's maximum-dead-containers; why does the pod restart so often?"})
+	}
+	if f.NotReady > max(manyExited, 2*f.Pods) {
+		list = append(list, Finding{"sandboxes-left", Ill, fmt.Sprintf("%d sandboxes that are not ready are left", f.NotReady), nil, "crictl rmp $(crictl pods -q --state NotReady)"})
+	}
+	return list
+}
+
+func events(f Facts) (list []Finding) {
+	s := f.Stream
+	switch {
+	case !f.Listed:
+	case s.Skipped != "":
+		list = append(list, Finding{"events-skipped", Note, "the event stream was not listened to", []string{s.Skipped}, ""})
+	case s.Ended == ended.eof && f.service() == "crio":
+		list = append(list, Finding{"events-off", Costly, "container events are turned off: agents can only poll", []string{"GetContainerEvents ends at once"}, "enable_pod_events = true under [crio.runtime] in crio.conf"})
+	case s.Ended == ended.eof:
+		list = append(list, Finding{"events-off", Costly, "the event stream ends at once: agents can only poll", []string{"GetContainerEvents ends with EOF"}, ""})
+	case s.Ended == ended.none:
+		list = append(list, Finding{"events-lacking", Costly, "this runtime has no event stream: agents can only poll", []string{"GetContainerEvents: Unimplemented"}, "a newer version: containerd 1.7, CRI-O 1.26"})
+	case s.Ended != "":
+		list = append(list, Finding{"events-fail", Ill, "the event stream ended", []string{s.Ended}, fmt.Sprintf("journalctl -u %s -n 100", f.service())})
+	case len(s.Untold) > 0:
+		var evidence []string
+		for _, i := range s.Untold[:min(len(s.Untold), mostNamed)] {
+			evidence = append(evidence, i.words()+" "+i.ID)
+		}
+		list = append(list, Finding{"events-silent", Ill, fmt.Sprintf("the event stream told nothing of %d of %s", len(s.Untold), bench.Count(s.Changed, "item that changed", "items that changed")), evidence,
+			"pleg-bench watch judges the stream; another subscriber that does not read holds CRI-O's stream up (ss -xp)"})
+	}
+	if s.Replayed > 0 && f.BehindSeconds <= clockOff { // with a clock behind, what happens now looks old
+		list = append(list, Finding{"events-replayed", Note, fmt.Sprintf("%s of before came first: nobody had listened", bench.Count(s.Replayed, "event")),
+			[]string{fmt.Sprintf("the oldest was %s old", bench.Seconds(s.OldestSeconds))}, ""})
+	}
+	return list
+}
+
+func pressure(f Facts) (list []Finding) {
+	for _, resource := range slices.Sorted(maps.Keys(f.Host.Pressure)) {
+		if share := f.Host.Pressure[resource]; share > pressed {
+			list = append(list, Finding{"pressure", Ill, fmt.Sprintf("all work waited for %s in %.0f %% of the last ten seconds", resource, 100*share),
+				[]string{"/proc/pressure/" + resource}, "top; iostat -x 1; systemd-cgtop"})
+		}
+	}
+	return list
+}
+
+// costs finds what burns the CPU of a quiet node.
+func costs(f Facts) (list []Finding) {
+	perSecond := func(cpu float64) string { return fmt.Sprintf("%.0f ms/s of CPU", 1000*cpu) }
+	measured := "the runtime's CPU could not be measured from here"
+	if f.Host.Owner.PID > 0 {
+		measured = fmt.Sprintf("the runtime used %s with %s running, its %s %s", perSecond(f.Host.Owner.CPU), bench.Count(f.Running, "container"),
+			bench.Count(f.Host.ShimsRun, "shim"), perSecond(f.Host.ShimCPU))
+	}
+	if f.containerd() && f.StatsPeriod != nil && f.Running > 0 {
+		period, err := time.ParseDuration(*f.StatsPeriod)
+		if *f.StatsPeriod == "" || err == nil && period > 0 && period < 5*time.Second {
+			text := *f.StatsPeriod
+			if text == "" {
+				text = "1s, the default"
+			}
+			list = append(list, Finding{"stats-collector", Costly, "containerd reads the statistics of every container from its shim, every " + text,
+				[]string{measured, "measured elsewhere with 30 pods: 112 ms/s of CPU, and 45 at 10 s"},
+				"[plugins.'io.containerd.cri.v1.runtime'] stats_collect_period = '10s' in config.toml (never 0s: containerd 2.4 panics)"})
+		}
+	}
+	if n := f.Host.ShimsRun; n >= 10 && f.containerd() {
+		list = append(list, Finding{"shims-wake", Note, fmt.Sprintf("each of %d shims wakes every 30 s to give memory back", n),
+			[]string{fmt.Sprintf("the shims used %s", perSecond(f.Host.ShimCPU)), "measured elsewhere: 9 ms/s for 30 shims without any call"}, ""})
+	}
+	if f.Host.Owner.CPU > busyRuntime && f.Stream.Changed == 0 && f.Listed && len(list) == 0 {
+		list = append(list, Finding{"cpu-quiet", Note, "the runtime works although nothing changes", []string{measured}, "who calls it? see its metrics, grpc_server_handled_total"})
+	}
+	return list
+}
+
+// others finds who else calls the runtime.
+func others(f Facts) (list []Finding) {
+	if o := f.Host.Owner; o.PID > 0 && !o.known() {
+		list = append(list, Finding{"socket-owner", Note, fmt.Sprintf("the socket is served by %s, which is no runtime by its name, but perhaps a proxy", o.Name), []string{fmt.Sprintf("process %d", o.PID)}, ""})
+	}
+	var evidence []string
+	for _, p := range f.Host.Callers[:min(len(f.Host.Callers), 2*mostNamed)] {
+		evidence = append(evidence, fmt.Sprintf("process %d (%s) names the socket in its arguments", p.PID, p.Name))
+	}
+	busy := false
+	for _, method := range slices.Sorted(maps.Keys(f.ListsAMinute)) {
+		rate := f.ListsAMinute[method]
+		busy = busy || rate > 40
+		evidence = append(evidence, fmt.Sprintf("%.0f %s a minute, by %s", rate, method, f.MetricsAddress))
+	}
+	switch {
+	case busy:
+		list = append(list, Finding{"polled", Costly, "somebody lists the runtime about once a second", evidence, "a kubelet with evented PLEG, and agents that follow events, list far less"})
+	case f.Host.Clients == 0 && len(evidence) > 0:
+		list = append(list, Finding{"clients", Note, "others may call the runtime", evidence, ""})
+	case f.Host.Clients > 0:
+		list = append(list, Finding{"clients", Note, fmt.Sprintf("others hold %s to the runtime", bench.Count(f.Host.Clients, "connection")), evidence, ""})
+	}
+	return list
+}
+
+// limits finds what the examination could not see.
+func limits(f Facts) (list []Finding) {
+	if !f.Host.Seen && f.Unreachable == "" {
+		list = append(list, Finding{"host-unseen", Note, "processes and disks of the node cannot be seen from here", []string{"no process of the runtime in /proc"}, "in a pod: hostPID: true"})
+	}
+	if f.LagSeconds > lagging {
+		list = append(list, Finding{"no-cpu", Note, fmt.Sprintf("this program waited up to %s for the CPU, so times of calls say little", bench.Seconds(f.LagSeconds)), nil, "top"})
+	}
+	if f.Unexamined > 0 {
+		list = append(list, Finding{"unexamined", Note, fmt.Sprintf("there was no time for %s", bench.Count(f.Unexamined, "item")), nil, "--within 1m"})
+	}
+	return list
+}

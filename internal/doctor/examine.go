@@ -1,0 +1,592 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/rawgrpc"
+)
+
+// Host looks at the machine. Begin begins a measurement of CPU, End returns the facts.
+type Host interface {
+	Begin(ctx context.Context)
+	End(ctx context.Context, what Whereabouts) HostFacts
+}
+
+// Whereabouts are what a Host looks for.
+type Whereabouts struct {
+	// IDs are those of the listed sandboxes and containers, Paths the folders of the runtime.
+	IDs, Paths []string
+}
+
+// Options are those of an examination.
+type Options struct {
+	Endpoint string
+	// Dial connects to the runtime, for calls.
+	Dial func(context.Context) (net.Conn, error)
+	// DialStream connects to the runtime for the stream of events; nil is Dial. A process of its own
+	// reads it, which ends when it gets no CPU: calls do not go through it.
+	DialStream func(context.Context) (net.Conn, error)
+	// Own returns why this program ended a stream that ended with the error, empty if the runtime did;
+	// nil if this program never does.
+	Own func(error) string
+	// Within is how long the examination takes.
+	Within time.Duration
+	// NoEvents leaves the event stream alone.
+	NoEvents bool
+	// Host looks at the machine; nil for none.
+	Host Host
+	// Metrics returns the lists a minute that the runtime's metrics tell, and their address; nil for
+	// none.
+	Metrics func(context.Context) (map[string]float64, string)
+}
+
+// itemCalls are the calls that are made for each item.
+var itemCalls = []string{"PodSandboxStatus", "ContainerStatus", "ContainerStats"}
+
+// ended are the ends of a stream that are no failure.
+var ended = struct{ eof, none string }{"EOF", "Unimplemented"}
+
+// usual is what an answer takes at most on a quiet node of two cores: its base, and more for each
+// item in it.
+var usual = map[string]struct{ base, item time.Duration }{
+	"Version":          {10 * time.Millisecond, 0},
+	"Status":           {20 * time.Millisecond, 0},
+	"ListPodSandbox":   {10 * time.Millisecond, 20 * time.Microsecond},
+	"ListContainers":   {10 * time.Millisecond, 20 * time.Microsecond},
+	"PodSandboxStatus": {10 * time.Millisecond, 0},
+	"ContainerStatus":  {10 * time.Millisecond, 0},
+	"ContainerStats":   {50 * time.Millisecond, 0},
+}
+
+// Examine examines a runtime.
+func Examine(ctx context.Context, o Options) Report {
+	e := &examiner{options: o, began: time.Now(), calls: make(map[string]*Call)}
+	e.facts.Began = e.began
+	e.facts.Endpoint = o.Endpoint
+	ctx, cancel := context.WithDeadline(ctx, e.began.Add(o.Within))
+	defer cancel()
+	if o.Host != nil {
+		o.Host.Begin(ctx)
+	}
+	var group sync.WaitGroup
+	done := make(chan struct{})
+	group.Go(func() { e.feelLag(done) })
+	e.examine(ctx)
+	close(done)
+	group.Wait()
+	if o.Host != nil {
+		e.facts.Host = o.Host.End(context.WithoutCancel(ctx), Whereabouts{IDs: e.ids(), Paths: e.paths})
+	}
+	e.facts.Seconds = time.Since(e.began).Seconds()
+	for _, method := range e.order {
+		c := *e.calls[method]
+		u := usual[method]
+		c.UsualSeconds = (u.base + time.Duration(e.facts.Containers+e.facts.Pods)*u.item).Seconds()
+		e.facts.Calls = append(e.facts.Calls, c)
+	}
+	return Conclude(e.facts)
+}
+
+// feelLag measures how late this program gets the CPU.
+func (e *examiner) feelLag(done <-chan struct{}) {
+	const every = 20 * time.Millisecond
+	for {
+		began := time.Now()
+		select {
+		case <-done:
+			return
+		case <-time.After(every):
+			e.facts.LagSeconds = max(e.facts.LagSeconds, (time.Since(began) - every).Seconds()) // read after its end
+		}
+	}
+}
+
+// examiner collects facts.
+type examiner struct {
+	options Options
+	began   time.Time
+	client  runtimeapi.RuntimeServiceClient // for calls
+	events  runtimeapi.RuntimeServiceClient // for the stream
+
+	mu    sync.Mutex // owns the fields below while several goroutines run
+	facts Facts
+	calls map[string]*Call
+	order []string // of calls, by their first one
+	// first and second are the items of two lists.
+	first, second map[string]item
+	heard         map[string]bool // IDs in events
+	paths         []string        // the runtime's folders, by its configuration
+}
+
+// item is an item as listed.
+type item struct {
+	Item
+	state     string
+	running   bool
+	createdAt int64
+}
+
+// answerIn is how long the runtime may take for an answer, a share of the whole examination.
+func (e *examiner) answerIn() time.Duration { return min(2*time.Second, e.options.Within/4) }
+
+func (e *examiner) examine(ctx context.Context) {
+	dialing, cancel := context.WithTimeout(ctx, e.answerIn())
+	defer cancel()
+	probe, err := e.options.Dial(dialing)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) { // nobody accepts
+			e.order = []string{"Version"}
+			e.calls["Version"] = &Call{
+				Method:     "Version",
+				Count:      1,
+				Hung:       1,
+				MaxSeconds: time.Since(e.began).Seconds(),
+			}
+			return
+		}
+		e.facts.Unreachable = err.Error()
+		e.facts.Forbidden = errors.Is(err, fs.ErrPermission)
+		return
+	}
+	dial := e.options.Dial
+	given := make(chan net.Conn, 1)
+	given <- probe
+	conn, err := client(func(ctx context.Context) (net.Conn, error) {
+		select {
+		case c := <-given:
+			return c, nil
+		default:
+			return dial(ctx)
+		}
+	})
+	if err != nil {
+		e.facts.Unreachable = err.Error()
+		return
+	}
+	defer conn.Close()
+	dialStream := dial
+	if e.options.DialStream != nil {
+		dialStream = e.options.DialStream
+	}
+	stream, err := client(dialStream)
+	if err != nil {
+		e.facts.Unreachable = err.Error()
+		return
+	}
+	defer stream.Close()
+	e.events = runtimeapi.NewRuntimeServiceClient(stream)
+	e.client = runtimeapi.NewRuntimeServiceClient(conn)
+	e.connect(ctx, conn)
+	version, ok := ask(ctx, e, "Version", e.client.Version, &runtimeapi.VersionRequest{})
+	if !ok { // a machine that is only busy answers the second time
+		version, ok = ask(ctx, e, "Version", e.client.Version, &runtimeapi.VersionRequest{})
+	}
+	if !ok {
+		return
+	}
+	e.facts.Name = version.GetRuntimeName()
+	e.facts.Version = version.GetRuntimeVersion()
+
+	// The stream is open until shortly before the end, while all else is asked. The second list comes
+	// earlier: events are on their way for a moment.
+	var listening sync.WaitGroup
+	until, stop := context.WithCancel(ctx) // without a deadline, at which the runtime might end it first
+	defer stop()
+	defer time.AfterFunc(time.Until(e.began.Add(e.options.Within*9/10)), stop).Stop()
+	again, done := context.WithDeadline(ctx, e.began.Add(e.options.Within*6/10))
+	defer done()
+	e.facts.Stream.Skipped = e.skip()
+	if e.facts.Stream.Skipped == "" {
+		e.connect(ctx, stream) // its reader may start slowly, and what changes meanwhile is not untold
+	}
+	opened := time.Now()
+	if e.facts.Stream.Skipped == "" {
+		e.heard = make(map[string]bool)
+		listening.Go(func() { e.listen(until, opened) })
+	}
+	e.status(ctx)
+	first, ok := e.list(ctx)
+	if ok {
+		e.first = first
+		e.count()
+		e.read(again)
+		e.metrics(again)
+		<-again.Done()
+		e.second, ok = e.list(ctx)
+	}
+	if !ok {
+		stop()
+	}
+	listening.Wait()
+	if ok {
+		e.compare(opened)
+	}
+}
+
+// client returns a client that connects when it is first used.
+func client(dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///runtime",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage)))
+}
+
+// connect waits for a connection, so that no call's time includes it.
+func (e *examiner) connect(ctx context.Context, conn *grpc.ClientConn) {
+	ctx, cancel := context.WithTimeout(ctx, e.answerIn())
+	defer cancel()
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready && conn.WaitForStateChange(ctx, state); {
+		state = conn.GetState()
+	}
+}
+
+// skip returns why the stream is left alone.
+func (e *examiner) skip() string {
+	version := strings.TrimPrefix(e.facts.Version, "v")
+	switch {
+	case e.options.NoEvents:
+		return "asked so by --no-events"
+	case e.facts.Name == "containerd" && strings.HasPrefix(version, "1."):
+		return "containerd 1.7 gives each event to one client only, and a kubelet or agent may be that client"
+	}
+	return ""
+}
+
+// ask makes a call with its deadline, and counts it.
+func ask[Q, A any](ctx context.Context, e *examiner, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, bool) {
+	answer, _, err := try(ctx, e, method, call, request)
+	return answer, err == nil
+}
+
+// try is ask with the error, and how long it took.
+func try[Q, A any](ctx context.Context, e *examiner, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, time.Duration, error) {
+	answer, took, err := timed(ctx, e, call, request)
+	if err == nil && took.Seconds() > slowFrom { // a moment without a CPU is not the runtime's
+		second, again, err := timed(ctx, e, call, request)
+		if err == nil && again < took {
+			answer = second
+			took = again
+		}
+	}
+	gone := status.Code(err) == codes.NotFound // the item, meanwhile
+	if gone || hung(err) && e.cutShort(took) {
+		return answer, took, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.calls[method]
+	if c == nil {
+		c = &Call{Method: method}
+		e.calls[method] = c
+		e.order = append(e.order, method)
+	}
+	c.Count++
+	c.MaxSeconds = max(c.MaxSeconds, took.Seconds())
+	switch {
+	case err == nil:
+	case hung(err):
+		c.Hung++
+	default:
+		c.Failed++
+		if c.Error == "" {
+			c.Error = err.Error()
+		}
+	}
+	return answer, took, err
+}
+
+// timed makes a call with its deadline.
+func timed[Q, A any](ctx context.Context, e *examiner, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, time.Duration, error) {
+	bounded, cancel := context.WithTimeout(ctx, e.answerIn())
+	defer cancel()
+	began := time.Now()
+	answer, err := call(bounded, request)
+	return answer, time.Since(began), err
+}
+
+// cutShort reports whether a call without an answer was ended by the end of the examination.
+func (e *examiner) cutShort(took time.Duration) bool { return took < e.answerIn()*9/10 }
+
+// hung reports whether an error is the end of a deadline.
+func hung(err error) bool {
+	return status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Canceled || errors.Is(err, context.DeadlineExceeded)
+}
+
+// status asks for the runtime's conditions, and containerd's configuration.
+func (e *examiner) status(ctx context.Context) {
+	answer, ok := ask(ctx, e, "Status", e.client.Status, &runtimeapi.StatusRequest{Verbose: true})
+	if !ok {
+		return
+	}
+	for _, c := range answer.GetStatus().GetConditions() {
+		e.facts.Conditions = append(e.facts.Conditions, Condition{
+			Type:    c.GetType(),
+			OK:      c.GetStatus(),
+			Reason:  c.GetReason(),
+			Message: c.GetMessage(),
+		})
+	}
+	var config struct {
+		StatsCollectPeriod *string `json:"statsCollectPeriod"`
+		Root               string  `json:"containerdRootDir"`
+		State              string  `json:"stateDir"`
+	}
+	if json.Unmarshal([]byte(answer.GetInfo()["config"]), &config) == nil {
+		e.facts.StatsPeriod = config.StatsCollectPeriod
+		e.paths = []string{config.Root, config.State}
+	}
+}
+
+// list lists everything.
+func (e *examiner) list(ctx context.Context) (map[string]item, bool) {
+	pods, ok := ask(ctx, e, "ListPodSandbox", e.client.ListPodSandbox, &runtimeapi.ListPodSandboxRequest{})
+	containers, both := ask(ctx, e, "ListContainers", e.client.ListContainers, &runtimeapi.ListContainersRequest{})
+	if !ok || !both {
+		return nil, false
+	}
+	items := make(map[string]item)
+	for _, p := range pods.GetItems() {
+		m := p.GetMetadata()
+		items[p.GetId()] = item{
+			Item:      Item{ID: p.GetId(), Sandbox: p.GetId(), Kind: "sandbox", Name: m.GetName(), Pod: m.GetName(), Namespace: m.GetNamespace()},
+			state:     p.GetState().String(),
+			running:   p.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+			createdAt: p.GetCreatedAt(),
+		}
+	}
+	for _, c := range containers.GetContainers() {
+		pod := items[c.GetPodSandboxId()]
+		items[c.GetId()] = item{
+			Item:      Item{ID: c.GetId(), Sandbox: c.GetPodSandboxId(), Kind: "container", Name: c.GetMetadata().GetName(), Pod: pod.Pod, Namespace: pod.Namespace},
+			state:     c.GetState().String(),
+			running:   c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING,
+			createdAt: c.GetCreatedAt(),
+		}
+	}
+	return items, true
+}
+
+// count counts the items of the first list.
+func (e *examiner) count() {
+	f := &e.facts
+	f.Listed = true
+	exited := make(map[string]int)
+	now := time.Now()
+	for _, i := range e.first {
+		if ahead := time.Unix(0, i.createdAt).Sub(now); ahead.Seconds() > clockOff && i.createdAt > 0 {
+			f.Ahead = append(f.Ahead, i.Item)
+			f.AheadSeconds = max(f.AheadSeconds, ahead.Seconds())
+		}
+		switch {
+		case i.Kind == "sandbox":
+			f.Pods++
+			if !i.running {
+				f.NotReady++
+			}
+			continue
+		case i.running:
+			f.Running++
+		case i.state == runtimeapi.ContainerState_CONTAINER_EXITED.String():
+			f.Exited++
+			exited[i.Sandbox]++
+			if n := exited[i.Sandbox]; n > f.MostExitedCount {
+				f.MostExitedCount = n
+				f.MostExited = i.Item
+			}
+		}
+		f.Containers++
+	}
+	slices.SortFunc(f.Ahead, func(a, b Item) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// mostReads is how many reads are in flight.
+const mostReads = 8
+
+// read reads the status of every item, and the statistics of every running container, until ctx
+// ends.
+func (e *examiner) read(ctx context.Context) {
+	work := make(chan func(), mostReads)
+	var group sync.WaitGroup
+	for range mostReads {
+		group.Go(func() {
+			for do := range work {
+				do()
+			}
+		})
+	}
+	items := make([]item, 0, len(e.first))
+	for _, i := range e.first {
+		items = append(items, i)
+	}
+	// Running ones first: those are missed most.
+	slices.SortFunc(items, func(a, b item) int {
+		if a.running != b.running {
+			return map[bool]int{true: -1, false: 1}[a.running]
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	for n, i := range items {
+		if ctx.Err() != nil {
+			e.facts.Unexamined = len(items) - n
+			break
+		}
+		work <- func() { e.readItem(ctx, i) }
+	}
+	close(work)
+	group.Wait()
+}
+
+// readItem reads one item. The statistics of a container come from its shim, all else from the
+// runtime's memory.
+func (e *examiner) readItem(ctx context.Context, i item) {
+	if ctx.Err() != nil {
+		return
+	}
+	if i.Kind == "sandbox" {
+		_, took, err := try(ctx, e, "PodSandboxStatus", e.client.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: i.ID})
+		e.enter(ctx, i, "PodSandboxStatus", err, took)
+		return
+	}
+	_, took, err := try(ctx, e, "ContainerStatus", e.client.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID})
+	e.enter(ctx, i, "ContainerStatus", err, took)
+	if i.running && err == nil {
+		_, took, err = try(ctx, e, "ContainerStats", e.client.ContainerStats, &runtimeapi.ContainerStatsRequest{ContainerId: i.ID})
+		if status.Code(err) != codes.Unimplemented {
+			e.enter(ctx, i, "ContainerStats", err, took)
+		}
+	}
+}
+
+// enter enters the outcome of a read. What ended with the examination, or has gone, is none.
+func (e *examiner) enter(ctx context.Context, i item, call string, err error, took time.Duration) {
+	if err == nil || status.Code(err) == codes.NotFound || hung(err) && e.cutShort(took) {
+		return
+	}
+	found := i.Item
+	found.Call = call
+	found.Seconds = took.Seconds()
+	found.Hung = hung(err)
+	if !found.Hung {
+		found.Error = err.Error()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.facts.Items = append(e.facts.Items, found)
+}
+
+// listen listens to the stream until ctx ends.
+func (e *examiner) listen(ctx context.Context, opened time.Time) {
+	stream, err := e.events.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	for err == nil {
+		var event *runtimeapi.ContainerEventResponse
+		event, err = stream.Recv()
+		if err == nil {
+			e.hear(event, opened)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, io.EOF):
+		e.facts.Stream.Ended = ended.eof
+	case status.Code(err) == codes.Unimplemented:
+		e.facts.Stream.Ended = ended.none
+	default:
+		own := ""
+		if e.options.Own != nil {
+			own = e.options.Own(err)
+		}
+		if own != "" {
+			e.facts.Stream.Skipped = own
+			return
+		}
+		e.facts.Stream.Ended = err.Error()
+	}
+}
+
+// hear enters an event.
+func (e *examiner) hear(event *runtimeapi.ContainerEventResponse, opened time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := &e.facts.Stream
+	s.Received++
+	if at := event.GetCreatedAt(); at > 0 && time.Unix(0, at).Before(opened) {
+		s.Replayed++
+		s.OldestSeconds = max(s.OldestSeconds, opened.Sub(time.Unix(0, at)).Seconds())
+	}
+	const most = 200_000
+	if len(e.heard) < most {
+		e.heard[event.GetContainerId()] = true
+	}
+}
+
+// metrics asks for the lists a minute.
+func (e *examiner) metrics(ctx context.Context) {
+	if e.options.Metrics != nil {
+		e.facts.ListsAMinute, e.facts.MetricsAddress = e.options.Metrics(ctx)
+	}
+}
+
+// compare finds what changed between the two lists, and of that what no event told.
+func (e *examiner) compare(opened time.Time) {
+	s := &e.facts.Stream
+	listening := s.Skipped == "" && s.Ended == ""
+	changed := func(i item) {
+		s.Changed++
+		if listening && !e.heard[i.ID] && i.Kind == "container" { // CRI-O tells little of sandboxes
+			s.Untold = append(s.Untold, i.Item)
+		}
+	}
+	for id, now := range e.second {
+		before, known := e.first[id]
+		if !known {
+			late := opened.Sub(time.Unix(0, now.createdAt)).Seconds()
+			if now.createdAt > 0 && late > clockOff {
+				e.facts.BehindSeconds = max(e.facts.BehindSeconds, late)
+			}
+		}
+		if !known || before.state != now.state {
+			changed(now)
+		}
+	}
+	for id, before := range e.first {
+		if _, still := e.second[id]; !still {
+			changed(before)
+		}
+	}
+	slices.SortFunc(s.Untold, func(a, b Item) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// ids are the IDs of the listed items.
+func (e *examiner) ids() (list []string) {
+	for id := range e.first {
+		list = append(list, id)
+	}
+	return list
+}
+
+// String names an item in errors.
+func (i Item) String() string { return fmt.Sprintf("%s %s", i.words(), i.ID) }

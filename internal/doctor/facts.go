@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import "time"
+
+// Facts are what an examination has seen. Examine writes them, Conclude reads them.
+type Facts struct {
+	Began    time.Time
+	Seconds  float64
+	Endpoint string
+	// LagSeconds is how late this program got the CPU at most: calls seem as slow for that.
+	LagSeconds float64
+	// Unreachable is why no connection was made; Forbidden that this process may not connect.
+	Unreachable string
+	Forbidden   bool
+	// Name and Version are the runtime's, empty if it did not say.
+	Name, Version string
+	Calls         []Call
+	Conditions    []Condition
+	// StatsPeriod is containerd's stats_collect_period as configured, nil if not known.
+	StatsPeriod *string
+	// Listed: the counts below are the runtime's.
+	Listed                    bool
+	Pods, Containers, Running int
+	Exited, NotReady          int
+	MostExited                Item // the pod with the most exited containers, with its count
+	MostExitedCount           int
+	Items                     []Item // that hang or cannot be read
+	Unexamined                int    // items for which there was no time
+	Stream                    Stream
+	Ahead                     []Item  // items stamped later than now
+	AheadSeconds              float64 // by how much at most
+	BehindSeconds             float64 // how much older than possible new items are stamped
+	Host                      HostFacts
+	ListsAMinute              map[string]float64 // by method, from the runtime's metrics
+	MetricsAddress            string
+}
+
+// Condition is a condition of the runtime's Status.
+type Condition struct {
+	Type, Reason, Message string
+	OK                    bool
+}
+
+// Item is a sandbox or container with something about it.
+type Item struct {
+	ID, Sandbox string // Sandbox is the ID of its sandbox
+	// Kind is sandbox or container.
+	Kind                 string
+	Name, Pod, Namespace string
+	// Call is the call that hangs or fails, Error why; empty for no answer.
+	Call, Error string
+	Hung        bool
+	Seconds     float64
+}
+
+// Stream is the event stream as heard.
+type Stream struct {
+	// Skipped is why the examination did not subscribe, empty if it did.
+	Skipped string
+	// Ended is how the stream ended before its time: EOF, Unimplemented, or an error.
+	Ended string
+	// Received counts the events, Replayed those stamped before the subscription, of which the
+	// oldest was OldestSeconds old.
+	Received, Replayed int
+	OldestSeconds      float64
+	// Changed are the items that changed between two lists while the stream was open, and Untold
+	// those of them without an event.
+	Changed int
+	Untold  []Item
+}
+
+// HostFacts are what the machine tells. Its zero value knows nothing.
+type HostFacts struct {
+	Node string
+	// Seen: processes of the machine can be seen from here.
+	Seen bool
+	// Owner is the process that listens on the socket.
+	Owner Process
+	// Shims are the processes that keep sandboxes or containers, by ID of a sandbox or container.
+	Shims map[string]Process
+	// ShimCPU is the CPU of all shims together, and Shim their number.
+	ShimCPU  float64
+	ShimsRun int
+	// Stuck are processes in uninterruptible sleep, by the container's ID.
+	Stuck map[string][]Process
+	// Clients counts the connections of others to the socket; Callers are processes that name the
+	// socket in their arguments.
+	Clients int
+	Callers []Process
+	Disks   []Disk
+	// Unsynchronised: the kernel knows of no time source that keeps its clock.
+	Unsynchronised bool
+	// KubeletHealth is the answer of a kubelet's /healthz, empty for none or ok.
+	KubeletHealth string
+	// Pressure is the share of the last ten seconds in which all work waited, by resource.
+	Pressure map[string]float64
+}
+
+// Process is a process of the machine.
+type Process struct {
+	PID   int
+	Name  string
+	State string // the kernel's letter: R, S, D, T, Z
+	Wait  string // the kernel's function in which it waits
+	// CPU is seconds of CPU in a second.
+	CPU float64
+}
+
+// Disk is a file system that the runtime writes to.
+type Disk struct {
+	Path               string
+	FreeBytes, Bytes   uint64
+	FreeInodes, Inodes uint64
+}

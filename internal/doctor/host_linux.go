@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// Machine is the Host of the machine that this program runs on.
+type Machine struct {
+	// Socket is the path of the runtime's socket.
+	Socket string
+	// Kubelet is the address of the kubelet's /healthz, empty to leave it alone.
+	Kubelet string
+
+	begun  time.Time
+	before map[int]float64 // CPU seconds by PID, of the runtime and the shims
+}
+
+var _ Host = (*Machine)(nil)
+
+// Begin implements [Host].
+func (m *Machine) Begin(context.Context) {
+	m.begun = time.Now()
+	m.before = make(map[int]float64)
+	owner := listenerOf(m.Socket)
+	all, _ := procfs.AllProcs() // none are seen then
+	for _, p := range all {
+		name, _ := p.Comm()
+		if p.PID == owner || isShim(name) {
+			m.before[p.PID] = cpuOf(p)
+		}
+	}
+}
+
+// End implements [Host].
+func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
+	f := HostFacts{Shims: map[string]Process{}, Stuck: map[string][]Process{}}
+	f.Node, _ = os.Hostname()
+	span := time.Since(m.begun).Seconds()
+	owner := listenerOf(m.Socket)
+	known := make(map[string]bool)
+	for _, id := range what.IDs {
+		known[id] = true
+	}
+	all, _ := procfs.AllProcs()
+	for _, p := range all {
+		process := describe(p)
+		if before, ok := m.before[p.PID]; ok {
+			process.CPU = max(0, cpuOf(p)-before) / span
+		}
+		switch {
+		case p.PID == owner:
+			f.Seen = true
+			f.Owner = process
+			arguments, _ := p.CmdLine()
+			if process.Name == ourName && slices.Contains(arguments, ourProxy) {
+				f.Owner.Name += " " + ourProxy // and no fake runtime
+			}
+		case isShim(process.Name):
+			f.Seen = true
+			f.ShimsRun++
+			f.ShimCPU += process.CPU
+			arguments, _ := p.CmdLine()
+			for _, id := range idsIn(strings.Join(arguments, " "), known) {
+				f.Shims[id] = process
+			}
+		case process.State == "D":
+			if id := containerOf(p.PID, known); id != "" {
+				f.Stuck[id] = append(f.Stuck[id], process)
+			}
+		case p.PID != os.Getpid() && p.PID != os.Getppid():
+			arguments, _ := p.CmdLine()
+			if slices.ContainsFunc(arguments, func(a string) bool { return strings.Contains(a, m.Socket) }) {
+				f.Callers = append(f.Callers, process)
+			}
+		}
+	}
+	f.Clients = max(0, connectionsOf(m.Socket))
+	usual := []string{"/run", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet", "/var/log/pods", filepath.Dir(m.Socket)}
+	f.Disks = disksOf(append(what.Paths, usual...)...)
+	f.Unsynchronised = unsynchronised()
+	f.Pressure = pressures()
+	f.KubeletHealth = m.kubelet(ctx)
+	return f
+}
+
+// isShim reports whether a process keeps sandboxes or containers, by its name, which the kernel
+// cuts at 15 bytes.
+func isShim(name string) bool {
+	return strings.HasPrefix(name, "containerd-shim") || name == "conmon" || name == "conmonrs"
+}
+
+var idForm = regexp.MustCompile(`[0-9a-f]{64}`)
+
+// idsIn are the known IDs in a text.
+func idsIn(text string, known map[string]bool) (list []string) {
+	for _, id := range idForm.FindAllString(text, -1) {
+		if known[id] {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// containerOf is the container of a process by its cgroups, empty for none.
+func containerOf(pid int, known map[string]bool) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	ids := idsIn(string(text), known)
+	if len(ids) == 0 {
+		return ""
+	}
+	return ids[len(ids)-1]
+}
+
+func describe(p procfs.Proc) Process {
+	process := Process{PID: p.PID}
+	process.Name, _ = p.Comm()
+	stat, err := p.Stat()
+	if err == nil {
+		process.State = stat.State
+	}
+	process.Wait, _ = p.Wchan()
+	return process
+}
+
+func cpuOf(p procfs.Proc) float64 {
+	stat, err := p.Stat()
+	if err != nil {
+		return 0
+	}
+	return stat.CPUTime()
+}
+
+// listenerOf is the process that listens on a socket, 0 if not known.
+func listenerOf(socket string) int {
+	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	_ = raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil && cred.Pid > 1 { // with socket activation the listener is systemd
+			pid = int(cred.Pid)
+		}
+	})
+	return pid
+}
+
+// connectionsOf counts the open connections at a socket, by the kernel's table of this network
+// namespace.
+func connectionsOf(socket string) (n int) {
+	file, err := os.Open("/proc/net/unix")
+	if err != nil {
+		return 0
+	}
+	defer file.Close()
+	const connected, state, path = "03", 5, 7
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > path && fields[state] == connected && fields[path] == socket {
+			n++
+		}
+	}
+	return n
+}
+
+// disksOf are the file systems of paths, each once, without those that do not exist.
+func disksOf(paths ...string) (list []Disk) {
+	seen := make(map[unix.Fsid]bool)
+	for _, path := range paths {
+		var s unix.Statfs_t
+		if path == "" || unix.Statfs(path, &s) != nil || seen[s.Fsid] {
+			continue
+		}
+		seen[s.Fsid] = true
+		size := uint64(s.Bsize)
+		list = append(list, Disk{
+			Path:       path,
+			FreeBytes:  s.Bavail * size,
+			Bytes:      s.Blocks * size,
+			FreeInodes: s.Ffree,
+			Inodes:     s.Files,
+		})
+	}
+	return list
+}
+
+// unsynchronised reports whether the kernel knows of no time source.
+func unsynchronised() bool {
+	var t unix.Timex
+	_, err := unix.Adjtimex(&t) // with modes 0 it only reads
+	return err == nil && t.Status&unix.STA_UNSYNC != 0
+}
+
+// pressures are the shares of the last ten seconds in which all work waited.
+func pressures() map[string]float64 {
+	shares := make(map[string]float64)
+	for _, resource := range []string{"io", "memory"} {
+		text, err := os.ReadFile("/proc/pressure/" + resource)
+		if err != nil {
+			continue
+		}
+		for line := range bytes.Lines(text) {
+			var share float64
+			if n, _ := fmt.Sscanf(string(line), "full avg10=%f", &share); n == 1 {
+				shares[resource] = share / 100
+			}
+		}
+	}
+	return shares
+}
+
+// kubelet asks the kubelet on this machine for its health; empty if it is well, or not there.
+func (m *Machine) kubelet(ctx context.Context) string {
+	if m.Kubelet == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Kubelet, nil)
+	if err != nil {
+		return err.Error()
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			return "no answer in 2 s from " + m.Kubelet
+		}
+		return "" // there is none
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
+	if answer.StatusCode == http.StatusOK {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s: %s: %s", m.Kubelet, answer.Status, text))
+}

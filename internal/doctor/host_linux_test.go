@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
+)
+
+// standIn starts a process with the name of a shim, which names a sandbox in its arguments as
+// containerd's does.
+func standIn(t *testing.T, sandbox string) *os.Process {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "containerd-shim-runc-v2")
+	sleep := testkit.Must(exec.LookPath("sleep"))(t)
+	testkit.Check(t, os.WriteFile(path, testkit.Must(os.ReadFile(sleep))(t), 0o755))
+	cmd := &exec.Cmd{Path: path, Args: []string{"containerd-shim-runc-v2 -id " + sandbox, "600"}}
+	testkit.Check(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process
+}
+
+// TestHungShim examines a runtime one of whose containers does not answer because its shim is
+// stopped: doctor names the container, the process and the command that continues it.
+func TestHungShim(t *testing.T) {
+	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 3}))(t)
+	socket := onfake.Socket(t, rt)
+	testkit.Check(t, rt.SetFaults(testkit.Must(fakeruntime.ParseFaults("hang-item=0.2"))(t)))
+	testkit.Must(rt.Populate(ten))(t)
+	look := func() Report {
+		return Examine(t.Context(), Options{
+			Endpoint: "unix://" + socket,
+			Dial: func(ctx context.Context) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", socket)
+			},
+			Within: 3 * time.Second,
+			Host:   &Machine{Socket: socket},
+		})
+	}
+	before := look()
+	var hung []string // the seed decides
+	for _, pod := range rt.Truth().Pods {
+		for _, s := range pod.Sandboxes {
+			if strings.Contains(fmt.Sprint(before.Findings), s.Containers[0].ID) {
+				hung = append(hung, s.ID)
+			}
+		}
+	}
+	if len(hung) == 0 {
+		t.Fatalf("no container hangs: %+v", before.Findings)
+	}
+	shim := standIn(t, hung[0])
+	testkit.Check(t, shim.Signal(syscall.SIGSTOP))
+	r := look()
+	said := fmt.Sprint(r.Findings)
+	for _, want := range []string{
+		"item-hangs", "is not answered", fmt.Sprintf("its shim, process %d (containerd-shim), is stopped", shim.Pid), fmt.Sprintf("kill -CONT %d", shim.Pid),
+	} {
+		if r.Worth != Sick || !strings.Contains(said, want) {
+			t.Errorf("%s: %q is not in %s", r.Worth, want, said)
+		}
+	}
+}
+
+// TestDisks checks what is read of file systems: each once, with room that is not more than all of
+// it, and none of paths that do not exist.
+func TestDisks(t *testing.T) {
+	dir := t.TempDir()
+	list := disksOf("", filepath.Join(dir, "nothing"), dir, filepath.Dir(dir))
+	if len(list) == 0 || list[0].Path != dir {
+		t.Fatalf("disks %+v", list)
+	}
+	for _, d := range list {
+		if d.Bytes == 0 || d.FreeBytes > d.Bytes || d.FreeInodes > d.Inodes {
+			t.Errorf("disk %+v", d)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Commands for histories of many pods, and for what takes its time.
+
+// maxEach is the most repetitions of a command.
+const maxEach = 10_000
+
+// each runs a command once for each number of a range, without letting anything happen in between.
+func (w *world) each(args []string) error {
+	if len(args) < 2 {
+		return errUsage
+	}
+	from, to, ok := strings.Cut(args[0], "..")
+	first, err1 := strconv.Atoi(from)
+	last, err2 := strconv.Atoi(to)
+	if !ok || err1 != nil || err2 != nil || first < 0 || last-first >= maxEach {
+		return errUsage
+	}
+	for i := first; i <= last; i++ {
+		words := strings.Fields(strings.ReplaceAll(strings.Join(args[1:], " "), "$", strconv.Itoa(i)))
+		var err error
+		if words[0] == "expect" {
+			err = w.expect(words[1:])
+		} else {
+			err = w.act(words[0], words[1:])
+		}
+		if err != nil && w.opts.Strict {
+			return err
+		}
+	}
+	return nil
+}
+
+// served lets time pass until the cache has a status of each pod without an error, which must be so
+// within the given time.
+func (w *world) served(args []string) error {
+	bound, err := one(args)
+	if err != nil {
+		return err
+	}
+	if w.system == nil {
+		return errStopped
+	}
+	begun := time.Now()
+	for {
+		w.rest()
+		unserved := w.unserved()
+		if unserved == 0 || w.oracle.result() != nil {
+			return nil
+		}
+		if time.Since(begun) > bound {
+			w.oracle.fail("progress", "after %v %d pods of a runtime that answers have no status", time.Since(begun), unserved)
+			return nil
+		}
+		w.sleep(max(bound/64, time.Millisecond))
+	}
+}
+
+// unserved returns the number of pods that live without a status, or with an error.
+func (w *world) unserved() (n int) {
+	for _, uid := range w.truth.UIDs() {
+		live := len(w.truth.Live(uid)) > 0
+		items, err := w.store.Get(uid)
+		if live && (err != nil || len(items) == 0) {
+			n++
+		}
+	}
+	return n
+}
+
+// reread lets the time pass after which the statuses of each pod must have been read again, and
+// checks their content.
+func (w *world) reread() error {
+	if w.system == nil {
+		return errStopped
+	}
+	if w.settings.reread <= 0 {
+		return nil
+	}
+	begun := time.Now()
+	until := begun.Add(w.settings.reread + w.settings.reread/4 + 2*w.settings.base)
+	for time.Now().Before(until) {
+		w.sleep(time.Until(until)/4 + time.Millisecond)
+		w.rest()
+		if w.oracle.result() != nil {
+			return nil
+		}
+	}
+	w.oracle.contentSettled(begun)
+	return nil
+}
+
+// unfailed checks that a runtime that answers is not accused of anything.
+func (w *world) unfailed() {
+	if w.system == nil {
+		return
+	}
+	s := w.system.Stats()
+	w.ledger.mu.Lock()
+	warnings, most := w.ledger.warnings, w.ledger.most
+	w.ledger.mu.Unlock()
+	if s.InspectionErrors+s.RelistErrors+warnings > 0 {
+		w.oracle.fail("accused", "%d reads and %d lists of a runtime that answers have failed, and %d warnings were recorded", s.InspectionErrors, s.RelistErrors, warnings)
+	}
+	if most > 2*w.settings.workers {
+		w.oracle.fail("herd", "%d reads at once of a runtime that answers, with %d workers", most, w.settings.workers)
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Silent changes cost trust: once a read has found a change that nobody announced although somebody
+// listened, the relist period is the base again.
+
+// debt is a silent change that the generator has to pay for with trust.
+type debt struct {
+	pod   cache.UID
+	id    string
+	phase pleg.Phase
+	was   pleg.Phase // as the cache showed it then
+	at    time.Time  // of the change
+	open  time.Time  // the last time when the cache was seen not to show it
+	shown time.Time  // when the cache was first seen to show it; zero before
+}
+
+// silent notes a change by others than the agent without an event of its own.
+func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known := phase == pleg.PhaseCreated || phaseIn(b.shows(pod), id) != pleg.PhaseRemoved
+	// What no look has confirmed since the stream is up may have changed while it was down.
+	if b.pace.on && known && b.pace.settings.roomy() && b.hearing(b.confirmed(pod)) {
+		b.debts = append(b.debts, debt{pod: pod, id: id, phase: phase, was: phaseIn(b.shows(pod), id), at: time.Now(), open: time.Now()})
+	}
+}
+
+// hearing reports whether the stream has been connected since a time.
+func (b *ledger) hearing(since time.Time) bool {
+	p := &b.pace
+	return !p.connected.IsZero() && !p.connected.After(since)
+}
+
+// lookDebts checks that the silent changes that the cache shows have cost trust. It is called when
+// the generator's loop waits for something to happen.
+func (b *ledger) lookDebts(now time.Time) {
+	grace := b.pace.settings.grace
+	kept := b.debts[:0]
+	for _, d := range b.debts {
+		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase {
+			d.open = now
+		}
+		_, phase := b.truth.phaseOf(d.id)
+		shows := phaseIn(b.shows(d.pod), d.id)
+		switch {
+		case b.touched[d.id].After(d.at.Add(-2 * grace)):
+			continue // a call of the agent's own may have done it
+		case !b.hearing(d.at), phase != d.phase && d.shown.IsZero(), b.truth.announced(d):
+			continue // it is not missed, or not seen
+		case d.shown.IsZero() && shows == d.phase:
+			d.shown = now
+		case !d.shown.IsZero() && b.pace.baseAt.After(d.open):
+			continue // paid
+		case !d.shown.IsZero() && b.own[d.pod] != nil && b.own[d.pod].calls > 0:
+			d.shown = now // it may be the effect of the call
+		case !d.shown.IsZero() && now.Sub(d.shown) > grace+2*b.pace.settings.base:
+			b.fail("trust", "pod %s: a read has found that %s is %v, which nobody announced, and %v later the period has not been the base", d.pod, d.id, d.phase, now.Sub(d.shown))
+			continue
+		}
+		kept = append(kept, d)
+	}
+	b.debts = kept
+}
+
+// announced reports whether a claim has told of the phase of a debt, or of a later one; of a state
+// that is not known any claim since, or a claim of more than the cache showed.
+func (t *Truth) announced(d debt) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[d.id]
+	if l == nil || d.phase != pleg.PhaseUnknown {
+		return l == nil || l.told>>d.phase != 0
+	}
+	return !l.heard.IsZero() && !l.heard.Before(d.at) || l.told>>(d.was+1) != 0
+}

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// kind is a way in which a world is bad, woven into a share of the histories of the first tier.
+// Each has its own random choices: without it a seed's history stays the same.
+type kind struct {
+	name  string
+	on    bool    // the core bears it: it is in every search
+	share float64 // of the histories
+	weave func(v *weaver, h History) History
+}
+
+// kinds are all kinds.
+var kinds = []kind{
+	{name: "content", on: true, share: 0.4, weave: (*weaver).content},
+	{name: "unread", on: true, share: 0.15, weave: (*weaver).unread},
+	{name: "doubt", on: true, share: 0.15, weave: (*weaver).doubt},
+	{name: "hung", on: true, share: 0.1, weave: (*weaver).hung},
+	{name: "late", on: true, share: 0.3, weave: (*weaver).late},
+	{name: "silent", on: true, share: 1, weave: (*weaver).silent},
+	{name: "crowd", on: true, share: 0.004, weave: (*weaver).crowd},
+}
+
+// KindNames returns the names of all kinds, and of those that are in every search.
+func KindNames() (all, on []string) {
+	for _, k := range kinds {
+		all = append(all, k.name)
+		if k.on {
+			on = append(on, k.name)
+		}
+	}
+	return all, on
+}
+
+// weave weaves the kinds into the history of a seed: those that are on, and those named.
+func weave(seed uint64, h History, named []string) History {
+	for i, k := range kinds {
+		if !k.on && !slices.Contains(named, k.name) {
+			continue
+		}
+		rng := rand.New(rand.NewPCG(seed, 200+uint64(i)))
+		if rng.Float64() < k.share {
+			h = k.weave(&weaver{rng: rng}, h)
+		}
+	}
+	return h
+}
+
+// weaver changes a history.
+type weaver struct {
+	rng  *rand.Rand
+	ids  []string // made so far
+	pods []string
+
+	harmless bool // what it adds is no fault of a read
+}
+
+func (v *weaver) chance(p float64) bool { return v.rng.Float64() < p }
+
+func (v *weaver) word(of ...string) string { return of[v.rng.IntN(len(of))] }
+
+// id returns an ID made so far, most often one of the latest; empty if there is none.
+func (v *weaver) id() string {
+	if len(v.ids) == 0 {
+		return ""
+	}
+	return v.ids[max(v.rng.IntN(len(v.ids)), v.rng.IntN(len(v.ids)))]
+}
+
+// each returns a history with what add puts behind each line that does something, and notes the IDs
+// that are made. Add may change the line.
+func (v *weaver) each(h History, add func(line string) []string) (out History) {
+	calm := len(h) - 1 // from here on nothing goes wrong
+	for calm > 0 && h[calm] != "calm" {
+		calm--
+	}
+	for i, line := range h {
+		words := strings.Fields(line)
+		at := slices.IndexFunc(words, func(w string) bool { return w == "sandbox" || w == "container" })
+		if at >= 0 && at+2 < len(words) {
+			v.ids = append(v.ids, words[at+2])
+			if words[at] == "sandbox" && !slices.Contains(v.pods, words[at+1]) {
+				v.pods = append(v.pods, words[at+1])
+			}
+		}
+		if words[0] == "config" || line == "calm" || i > calm && !v.harmless {
+			out = append(out, line)
+			continue
+		}
+		out = append(out, add(line)...)
+	}
+	return out
+}
+
+// content has fields of statuses change, payloads be torn between two moments, and every pod be
+// read again at the end.
+func (v *weaver) content(h History) History {
+	v.harmless = true
+	h = slices.Insert(h, 0, "config reread "+v.word("20s", "60s", "10m0s"))
+	return v.each(h, func(line string) []string {
+		plain := strings.HasPrefix(line, "runtime ") && !strings.Contains(line, "=") && !strings.Contains(line, " drop")
+		word := ""
+		if words := strings.Fields(line); len(words) > 1 {
+			word = words[1]
+		}
+		if plain && slices.Contains([]string{"sandbox", "start", "exit", "unready"}, word) {
+			switch n := v.rng.IntN(10); {
+			case n < 2:
+				line += " torn"
+			case n < 4:
+				line += " settles=" + v.word("1ms", "20ms", "200ms", "900ms", "3s")
+			}
+		}
+		lines := []string{line}
+		id := v.id()
+		switch n := v.rng.IntN(20); {
+		case id == "":
+		case n < 3:
+			lines = append(lines, "runtime update "+id)
+		case n < 4:
+			lines = append(lines, "agent update "+id+v.word("", " takes=1ms", " takes=30ms works=10ms", " fails", " times-out works=3s"))
+		case n < 5:
+			lines = append(lines, "runtime update "+id, "wait "+v.pods[v.rng.IntN(len(v.pods))]+v.word("", " ago=1ms", " ago=50ms"))
+		}
+		if line == "settle" && v.chance(0.5) {
+			lines = append(lines, "reread")
+		}
+		return lines
+	})
+}
+
+// contentFake is content for the second tier, whose faults have contents change late.
+func (v *weaver) contentFake(h History) History {
+	v.harmless = true
+	h = slices.Insert(slices.Clone(h), 1, "config content true", "config reread "+v.word("20s", "60s", "10m0s"))
+	return v.each(h, func(line string) []string {
+		lines := []string{line}
+		id := v.id()
+		switch n := v.rng.IntN(20); {
+		case !strings.HasPrefix(id, "c"):
+		case n < 3:
+			lines = append(lines, "runtime update "+id)
+		case n < 4:
+			lines = append(lines, "agent update "+id+v.word("", " takes=1ms", " fails"))
+		case n < 6:
+			lines = append(lines, "runtime update "+id, "wait "+v.pods[v.rng.IntN(len(v.pods))]+v.word("", " ago=1ms", " ago=50ms"))
+		}
+		if line == "settle" && v.chance(0.5) {
+			lines = append(lines, "reread")
+		}
+		return lines
+	})
+}
+
+// kindOn reports whether a kind is in every search.
+func kindOn(name string) bool {
+	_, on := KindNames()
+	return slices.Contains(on, name)
+}
+
+// unread has items whose status cannot be read.
+func (v *weaver) unread(h History) History {
+	return v.each(h, func(line string) []string {
+		id := v.id()
+		if id == "" || !v.chance(0.2) {
+			return []string{line}
+		}
+		return []string{line, "runtime spoil " + id + v.word(" fails", " fails", " hangs", " not", " not")}
+	})
+}
+
+// doubt has looks that do not show what lives, and lists that show nothing.
+func (v *weaver) doubt(h History) History {
+	return v.each(h, func(line string) []string {
+		id := v.id()
+		switch n := v.rng.IntN(20); {
+		case id == "":
+		case n == 0:
+			return []string{line, "reads list empty 1", v.word("relist", "advance 1s", "stream cut")}
+		case n < 3:
+			return []string{line, "runtime hide " + id + v.word(" 1", " 1", " 1", " 2", " 5")}
+		}
+		return []string{line}
+	})
+}
+
+// hung has lists hang or fail while statuses are read as ever.
+func (v *weaver) hung(h History) History {
+	return v.each(h, func(line string) []string {
+		if !v.chance(0.1) {
+			return []string{line}
+		}
+		how := v.word("hang", "hang", "fail", "ok")
+		return []string{line, "reads list " + how, "reads pod " + how, "advance " + v.word("100ms", "2s", "10s")}
+	})
+}
+
+// silent has creations and removals without a word cost trust, as all other changes do.
+func (v *weaver) silent(h History) History { return slices.Insert(h, 0, "config strict true") }
+
+// late has calls of the agent's that it gave up take effect minutes later.
+func (v *weaver) late(h History) History {
+	return v.each(h, func(line string) []string {
+		if !strings.HasPrefix(line, "agent ") || !v.chance(0.25) {
+			return []string{line}
+		}
+		words := slices.DeleteFunc(strings.Fields(line), func(w string) bool {
+			return strings.HasPrefix(w, "works=") || strings.HasPrefix(w, "takes=") || w == "fails" || w == "times-out"
+		})
+		works := v.word("4s", "40s", "3m0s", "6m0s", "9m30s")
+		line = strings.Join(words, " ") + " times-out takes=" + v.word("1ms", "2s") + " works=" + works
+		if v.chance(0.5) {
+			return []string{line, "advance " + works, "advance 2ms", "wait " + v.pods[v.rng.IntN(len(v.pods))]}
+		}
+		return []string{line}
+	})
+}
+
+// crowd is a history of its own: a runtime of one processor or a few, and hundreds of pods. Nothing
+// fails and nothing hangs, so that every pod is read within the time of the work.
+func (v *weaver) crowd(h History) History {
+	pods, processors := 60+v.rng.IntN(200), 1+v.rng.IntN(3)
+	work := []int{2, 10, 30, 80, 150}[v.rng.IntN(5)]
+	bound := func(n int) string { return fmt.Sprintf("%dms", 1500+n*work*12/10/processors) }
+	out := History{h[0], fmt.Sprintf("config processors %d", processors), fmt.Sprintf("config work %dms", work), "config capacity 10000"}
+	if v.chance(0.5) {
+		out = append(out, "config inspect-timeout 10s")
+	}
+	all := fmt.Sprintf("each 1..%d ", pods)
+	out = append(out, all+"runtime sandbox p$ s$")
+	if v.chance(0.7) {
+		out = append(out, all+"runtime container s$ c$", all+"runtime start c$")
+	}
+	out = append(out, "start", "served "+bound(pods), "advance 20s")
+	for range v.rng.IntN(4) {
+		out = append(out, all+v.word("runtime exit c$", "runtime exit c$ nil-statuses", "runtime remove c$", "wait p$", "runtime update c$"))
+		out = append(out, v.word("relist", "stream cut", "advance 10ms"), "advance "+bound(3*pods))
+	}
+	return append(out, "served "+bound(pods), "unfailed", "settle")
+}

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Peeks: statuses that are read by their IDs while lists do not answer. They stand beside the
+// ordinary reads of a pod, which may hang, and have bounds of their own: one of a pod at once, and
+// in all no more than the delays of a peek allow.
+
+// peekPace is what is known of the peeks. The ledger's mutex owns it.
+type peekPace struct {
+	under   map[cache.UID]int         // under way, beside an ordinary read
+	maybe   map[cache.UID]calls       // of the ordinary reads under way those that may be peeks
+	made    map[cache.UID][]time.Time // begins, since something of the pod was new last
+	hurt    time.Time                 // when a peek last failed or was slow
+	slowest time.Duration             // of the lists and reads that have succeeded
+	answers time.Time                 // when a list last succeeded after others had failed, or had hung
+}
+
+// calls are reads, known by what ends their contexts.
+type calls map[<-chan struct{}]bool
+
+// listsHang is the age from which on a list counts as one that does not answer. Until four times as
+// old as the longest of late, a generator may take it for a slow one.
+const listsHang = 2 * time.Second
+
+// listless reports whether lists do not answer, or did not a moment ago: of everything, or of the
+// pod, beside which an error stands.
+func (b *ledger) listless(uid cache.UID, now time.Time) bool {
+	for other := range b.inflight {
+		if now.Sub(b.podPace(other).started) >= listsHang {
+			return true // the list of a pod hangs as one of everything does
+		}
+	}
+	hangs := b.listing > 0 && now.Sub(b.listBegun) >= listsHang
+	justNow := now.Sub(b.peekPace.answers) < heardAfter || now.Sub(b.podPace(uid).closed) < heardAfter
+	return b.listFailed || hangs || b.fails(uid) || justNow
+}
+
+// heardAfter is how long after the end of a call a generator acts on it at the latest.
+const heardAfter = 10 * time.Millisecond
+
+// peeks reports whether a read of statuses is certainly a peek: it is no part of the ordinary read
+// under way.
+func (b *ledger) peeks(ctx context.Context, uid cache.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.pace.on || b.inflight[uid] == 0 || !b.listless(uid, time.Now()) {
+		return false
+	}
+	doubtful := len(b.peekPace.maybe[uid]) > 0 // the read under way may itself be the peek
+	return !doubtful && b.podPace(uid).call != ctx.Done()
+}
+
+// peek passes a peek through.
+func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
+	uid := pod.UID
+	b.truth.refresh()
+	b.mu.Lock()
+	begun := b.enter()
+	b.outcome.read("peek", uid)
+	b.peekPace.under[uid]++
+	if b.peekPace.under[uid] > 1 {
+		b.fail("greedy", "two peeks of pod %s at once", uid)
+	}
+	b.peekBegins(uid, begun)
+	b.mu.Unlock()
+	i, err := read()
+	b.compareStatuses(&pod, &i, begun, err)
+	b.truth.refresh()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.peekPace.under[uid]--
+	b.outlived(begun)
+	if err != nil && begun.After(b.podFail[uid]) {
+		b.podFail[uid] = begun // the items that it could read stand beside the error
+	}
+	b.peekHurts(begun, now, len(pod.Items), err)
+	x := b.podPace(uid)
+	if err == nil && (vanishes(b.shows(uid), i.Pod.Items) || vanishes(x.reply, i.Pod.Items)) {
+		b.overtaken(x, now) // a running ID that vanishes is looked for once more
+	}
+	return i, err
+}
+
+// peekHurts notes a peek that failed or was slow.
+func (b *ledger) peekHurts(begun, now time.Time, n int, err error) {
+	if err != nil || now.Sub(begun) > b.pace.settings.quick(n) {
+		b.peekPace.hurt = now
+	}
+}
+
+// peekBegins checks that a peek has a reason.
+func (b *ledger) peekBegins(uid cache.UID, now time.Time) {
+	p := &b.peekPace
+	x := b.podPace(uid)
+	b.foldCauses(uid, x, now)
+	made := slices.DeleteFunc(p.made[uid], func(at time.Time) bool { return at.Before(x.since) })
+	made = append(made, now)
+	p.made[uid] = made
+	// Of the reads that may be peeks, some take the IDs from a list, one a base period, and some from
+	// the agent's calls, with delays that double.
+	if n := 40 + int(2*now.Sub(made[0])/b.pace.settings.base); len(made) > n {
+		b.fail("greedy", "pod %s is peeked at %d times in %v, and nothing of it is new", uid, len(made), now.Sub(made[0]))
+	}
+}
+
+// lookPeeks checks what was promised while lists do not answer and single statuses do. It is called
+// instead of the checks of lookPrompt that excuse all that waits for a list.
+func (o *oracle) lookPeeks(b *ledger, now time.Time) {
+	if !b.hangs(now) {
+		return
+	}
+	since := b.listBegun.Add(b.patience())
+	for id, x := range b.prompt.promises {
+		if !b.truth.isFresh(x.pod) {
+			continue // of an earlier generator's entry it knows no IDs
+		}
+		if _, moody := o.moods[x.pod]; moody || b.truth.spoilt(x.pod) || b.podPace(x.pod).open && !b.podPace(x.pod).failed {
+			continue
+		}
+		from := latest(since, b.settled(x.pod), x.at, b.truth.moved(x.pod), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[x.pod].Add(3*b.pace.settings.grace))
+		if d := now.Sub(from); d > peekSoon && phaseIn(b.shows(x.pod), id) < x.phase && len(b.shows(x.pod)) > 0 {
+			delete(b.prompt.promises, id)
+			o.fail("blind", "pod %s: a claim told that %s is %v, lists hang since %v, and %v later the cache shows it %v",
+				x.pod, id, x.phase, now.Sub(b.listBegun), d, phaseIn(b.shows(x.pod), id))
+		}
+	}
+}
+
+// peekRetry is how long a pod is not peeked at after a peek that failed, or came too early.
+const peekRetry = 10 * time.Second
+
+// peekSoon is how long after a claim a known pod is shown while lists do not answer.
+const peekSoon = 3 * time.Second
+
+// hangs reports whether the list under way does not answer: it is much older than any list or read
+// that has succeeded.
+func (b *ledger) hangs(now time.Time) bool {
+	return b.listing > 0 && now.Sub(b.listBegun) > b.patience()
+}
+
+// patience is the age from which on a generator may not take a list for a slow one.
+func (b *ledger) patience() time.Duration { return max(listsHang, 4*b.peekPace.slowest) }

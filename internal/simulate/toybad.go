@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// Items of a toy runtime whose content changes, that cannot be read, and that reads do not show
+// for a while although they live.
+
+// spoil is how an item cannot be read.
+type spoil uint8
+
+const (
+	spoilNot spoil = iota
+	spoilFails
+	spoilHangs
+)
+
+var errUnreadable = errors.New("the status of this item cannot be read")
+
+// content is the item's content beside its phase.
+func (x *toyItem) content() string { return strconv.Itoa(x.version) }
+
+// rewrite changes the content of an item, without a word.
+func (r *toy) rewrite(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.byID[id]
+	if x == nil || x.phase == pleg.PhaseRemoved {
+		return errNoSuch
+	}
+	r.write(x)
+	return nil
+}
+
+// write is rewrite, for callers that hold the mutex.
+func (r *toy) write(x *toyItem) {
+	x.version++
+	now := time.Now()
+	r.truth.Rewrite(now, x.id, x.content())
+	r.upset(now)
+}
+
+// settle changes the content of an item a while after a change of its phase, as a reason that comes
+// late, an exit code that is corrected, or an address.
+func (t *toySide) settle(w *world, id string, how telling) {
+	if how.settles == 0 {
+		return
+	}
+	phase := t.toy.phase(id)
+	w.children.Go(func() {
+		if sleep(w.ctx, how.settles) == nil && t.toy.phase(id) == phase {
+			_ = t.toy.rewrite(id)
+		}
+	})
+}
+
+// spoil makes an item unreadable, or readable again.
+func (r *toy) spoil(id string, how spoil) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.byID[id]
+	if x == nil || x.phase == pleg.PhaseRemoved {
+		return errNoSuch
+	}
+	x.spoilt = how
+	r.truth.Spoil(id, how != spoilNot)
+	if how == spoilNot {
+		r.release()
+	}
+	r.upset(time.Now())
+	return nil
+}
+
+// release lets the reads of items that hung go on.
+func (r *toy) release() {
+	close(r.readable)
+	r.readable = make(chan struct{})
+}
+
+// hide has the next n looks at an item not show it.
+func (r *toy) hide(id string, n int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.byID[id]
+	if x == nil || x.phase == pleg.PhaseRemoved || n < 0 {
+		return errNoSuch
+	}
+	x.hidden = n
+	r.upset(time.Now())
+	return nil
+}
+
+// sees reports whether a look shows an item. The caller holds the mutex.
+func (r *toy) sees(x *toyItem) bool {
+	if x.phase == pleg.PhaseRemoved {
+		return false
+	}
+	if x.hidden > 0 {
+		x.hidden--
+		r.unseen(x)
+		return false
+	}
+	return true
+}
+
+// delivered notes the items of an answer: a look that has shown an item ends the row of those that
+// have not. One whose answer never comes, as of a list that is given up, tells the generator
+// nothing, and ends no row.
+func (r *toy) delivered(shows []pleg.Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, it := range shows {
+		if x := r.byID[it.ID]; x != nil {
+			x.unseen = 0
+		}
+	}
+}
+
+// unseen notes a look that does not show an item although it lives.
+func (r *toy) unseen(x *toyItem) {
+	x.unseen++
+	r.truth.Hide(x.id, x.unseen)
+	r.upset(time.Now())
+}
+
+// bad runs the commands about content and bad items:
+//
+//	runtime update c1                  its content changes
+//	runtime spoil c1 fails|hangs|not   its status cannot be read
+//	runtime hide c1 N                  the next N looks do not show it
+func (t *toySide) bad(what string, names []string) error {
+	id := names[0]
+	switch {
+	case what == "update" && len(names) == 1:
+		return t.toy.rewrite(id)
+	case what == "spoil" && len(names) == 2:
+		how, ok := map[string]spoil{"fails": spoilFails, "hangs": spoilHangs, "not": spoilNot}[names[1]]
+		if !ok {
+			return errUsage
+		}
+		return t.toy.spoil(id, how)
+	case what == "hide" && len(names) == 2:
+		n, err := strconv.Atoi(names[1])
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		return t.toy.hide(id, n)
+	}
+	return errUsage
+}
+
+// The delay after which a read gives up an item that hangs, once the others have answered.
+const (
+	hungAtLeast = 100 * time.Millisecond
+	hungTimes   = 4
+)
+
+// wait waits until an item can be read. It returns an error if the item fails, or hangs until the
+// given time, at which the read is cut off.
+func (r *toy) wait(ctx context.Context, id string, until time.Time) error {
+	r.mu.Lock()
+	how, free := spoilNot, r.readable
+	if x := r.byID[id]; x != nil {
+		how = x.spoilt
+	}
+	r.mu.Unlock()
+	if how == spoilNot {
+		return nil
+	}
+	if how == spoilHangs {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		select {
+		case <-free:
+			return nil
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("%s: %w", id, errUnreadable)
+}

@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+)
+
+// expectation is a phase of an ID, reported by an event or an own call, and confirmed by no read.
+// An expectation causes reads and changes nothing else. A pod has at most two of an ID, one of
+// each cause: events may be false, so an event never hides what a call reports.
+type expectation struct {
+	reportKey
+
+	// kind is a guess if the event does not say.
+	kind Kind
+
+	// name is the container's name, if a report has named it: a read by ID may not.
+	name string
+
+	// phase is the furthest phase reported.
+	phase Phase
+
+	// stored reports whether a payload has been stored with this phase: no read is due.
+	stored bool
+
+	// failed reports whether the phase is what a call that failed may have done all the same.
+	failed bool
+
+	// doubted reports whether the last look did not show the ID although the agent has made it,
+	// and nobody has reported its end. A second look is believed.
+	doubted bool
+
+	// at is when the report of that phase came. A read begun later decides about a call's report,
+	// a read begun a grace later about an event's.
+	at instant
+
+	// stamp is the runtime's time of the event, in Unix nanoseconds; zero if none.
+	stamp int64
+}
+
+// reportKey tells the expectations of a pod from each other.
+type reportKey struct {
+	id    string
+	cause Cause // CauseAck: certain, and met by any later read
+}
+
+// expectations are the expectations of a pod. Only evidence adds and drops any.
+type expectations struct {
+	all []expectation
+
+	// at has the places of all; nil up to manyIDs.
+	at map[reportKey]int
+}
+
+func (l *expectations) len() int { return len(l.all) }
+
+// unmet reports whether an expectation calls for a read.
+func (l *expectations) unmet() bool {
+	return slices.ContainsFunc(l.all, func(e expectation) bool { return !e.stored })
+}
+
+// unmetBeside reports whether an expectation calls for another read, after one begun at the given
+// time that could not read the given IDs: of those only what was reported since does.
+func (l *expectations) unmetBeside(unread []string, began instant) bool {
+	return slices.ContainsFunc(l.all, func(e expectation) bool {
+		return !e.stored && (e.at > began || !slices.Contains(unread, e.id))
+	})
+}
+
+// get returns the expectation of an ID from events (CauseClaim) or from own calls (CauseAck), or
+// nil.
+func (l *expectations) get(id string, cause Cause) *expectation {
+	if l.at != nil {
+		i, ok := l.at[reportKey{id, cause}]
+		if !ok {
+			return nil
+		}
+		return &l.all[i]
+	}
+	for i := range l.all {
+		e := &l.all[i]
+		if e.id == id && e.cause == cause {
+			return e
+		}
+	}
+	return nil
+}
+
+// of yields the expectations of an ID.
+func (l *expectations) of(id string) iter.Seq[*expectation] {
+	return func(yield func(*expectation) bool) {
+		for _, cause := range [...]Cause{CauseClaim, CauseAck} {
+			e := l.get(id, cause)
+			if e != nil && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// add adds the only expectation of an ID and a cause.
+func (l *expectations) add(e expectation) {
+	l.all = append(l.all, e)
+	if l.at != nil {
+		l.at[e.reportKey] = len(l.all) - 1
+	} else if len(l.all) > manyIDs {
+		l.reindex()
+	}
+}
+
+// drop removes the expectations for which gone is true.
+func (l *expectations) drop(gone func(expectation) bool) {
+	l.all = slices.DeleteFunc(l.all, gone)
+	l.reindex()
+}
+
+// reindex makes the index anew, if there are many.
+func (l *expectations) reindex() {
+	l.at = nil
+	if len(l.all) <= manyIDs {
+		return
+	}
+	l.at = make(map[reportKey]int, 2*len(l.all))
+	for i := range l.all {
+		l.at[l.all[i].reportKey] = i
+	}
+}
+
+// evidence takes the reports of events and own calls, and settles them by reads. It makes and
+// drops expectations, and knows no queue: the core has the pods read.
+type evidence struct {
+	// grace is Config.Grace: a read begun that long after an event decides about the event.
+	grace time.Duration
+
+	// most is Config.UnconfirmedMax: the bound on early, and on expectations by events of IDs
+	// that no read has shown.
+	most int
+
+	// early are the reports of IDs that no pod is known to have: removals, and events that name
+	// no pod. A read or a list that shows the ID names the pod.
+	early map[reportKey]expectation
+
+	// expected is the number of expectations of all pods.
+	expected int
+}
+
+func newEvidence(cfg *limits) evidence {
+	return evidence{grace: cfg.Grace, most: cfg.UnconfirmedMax, early: make(map[reportKey]expectation)}
+}
+
+// taken is how a report was taken.
+type taken uint8
+
+const (
+	takenStale  taken = iota // nothing new
+	takenNews                // an expectation now: the pod is to be read
+	takenNoRoom              // news, discarded: a list has to replace the report
+)
+
+// expect adds a report to the expectations of a pod. X is the ID's item in the pod, nil if there
+// is none; shown reports whether a read has shown the ID in any pod.
+func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
+	if x != nil {
+		x.announce(&e)
+		if e.phase < x.phase || e.phase == x.phase && x.shown != PhaseUnknown {
+			return takenStale
+		}
+	}
+	old := p.expected.get(e.id, e.cause)
+	switch {
+	case old == nil && v.expected >= v.most && !shown && e.cause == CauseClaim:
+		return takenNoRoom
+	case old == nil:
+		p.expected.add(e)
+		v.expected++
+		return takenNews
+	case e.phase > old.phase:
+		e.at = max(e.at, old.at) // an early one may be older
+		e.name = cmp.Or(e.name, old.name)
+		*old = e
+		return takenNews
+	}
+	old.failed = old.failed && e.failed
+	return takenStale
+}
+
+// expectEarly keeps the report of an ID of no known pod. The removal of an ID not shown by a read
+// needs no read, but a read under way, or begun within the grace, may still show the ID.
+func (v *evidence) expectEarly(e expectation) taken {
+	old, ok := v.early[e.reportKey]
+	switch {
+	case ok && old.phase >= e.phase:
+		return takenStale
+	case !ok && len(v.early) >= v.most:
+		return takenNoRoom
+	}
+	v.early[e.reportKey] = e
+	return takenNews
+}
+
+// takeEarly returns an early report of an ID, which is early no longer.
+func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
+	key := reportKey{id, cause}
+	e, ok = v.early[key]
+	delete(v.early, key)
+	return e, ok
+}
+
+// prune drops the early reports that a list begun at the given time would have shown, had any
+// read under way, the oldest of which began then, not been able to show the ID later.
+func (v *evidence) prune(reads pruning) {
+	maps.DeleteFunc(v.early, func(_ reportKey, e expectation) bool {
+		return e.at.add(v.grace) < reads.oldest && (e.phase == PhaseRemoved || e.at < reads.global)
+	})
+}
+
+// pruning are the begins of the reads that decide what may be forgotten.
+type pruning struct {
+	oldest instant // of the oldest read under way; now if there is none
+	global instant // of the last list whose pods have all been read
+}
+
+// settlement is a look at a pod that has been applied, for resolve.
+type settlement struct {
+	pod *pod
+
+	// began is the begin of the look.
+	began instant
+
+	// reading is the begin of the read of the pod that is still under way; zero if there is none.
+	reading instant
+
+	// unread are the IDs whose phases were not looked at; nil if all were.
+	unread []string
+}
+
+// refutation is a report that a read has refuted.
+type refutation struct {
+	of    *item
+	phase Phase // reported
+}
+
+// resolve drops the expectations of a pod that a look has met or refuted, and returns the refuted
+// claims. A claim is refuted if the look began a grace later and shows less: runtimes announce a
+// removal before their reads show the removal. No runtime announces a creation, a start or an end
+// before its reads show the ID, so a read begun later without the ID refutes the claim.
+func (v *evidence) resolve(r *records, s settlement) (refuted []refutation) {
+	p := s.pod
+	if p.expected.len() == 0 {
+		return nil
+	}
+	v.expected -= p.expected.len()
+	p.expected.drop(func(e expectation) bool {
+		if slices.Contains(s.unread, e.id) {
+			return false
+		}
+		x := r.find(p, 0, e.id)
+		gone, refutes := v.judge(&e, x, &s)
+		if refutes {
+			refuted = append(refuted, refutation{of: x, phase: e.phase})
+		}
+		return gone
+	})
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		if x := r.find(p, 0, e.id); x != nil {
+			x.announce(e) // the refuted one of two may have lowered x.claimed
+		}
+	}
+	v.expected += p.expected.len()
+	return refuted
+}
+
+// judge reports whether an expectation is over, and whether the look refutes a claim. X is the
+// ID's item; nil if the look does not show the ID.
+func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes bool) {
+	switch {
+	case x == nil && e.phase == PhaseRemoved:
+		v.keepRemoval(e, s.began)
+		return true, false
+	case x == nil || e.cause == CauseAck:
+		later := s.began > e.at
+		if x != nil && later && x.phase < e.phase {
+			x.retract() // the call has failed, and explains no later change
+		}
+		return later, false
+	case x.phase >= e.phase && x.shown != PhaseUnknown:
+		mayShowLess := s.reading != 0 && s.reading <= e.at
+		return !mayShowLess, false
+	case s.began <= e.at.add(v.grace):
+		return false, false
+	case x.shown == PhaseUnknown:
+		return true, false
+	}
+	x.retract()
+	return true, true
+}
+
+// keepRemoval remembers a removal that a read has met: another read, begun earlier or within the
+// grace, may still show the ID.
+func (v *evidence) keepRemoval(e *expectation, began instant) {
+	if began > e.at.add(v.grace) || len(v.early) >= v.most {
+		return
+	}
+	kept := *e
+	kept.at = max(e.at, v.early[e.reportKey].at)
+	v.early[e.reportKey] = kept
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"testing"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// TestGhost plays a runtime that lists a running container for ever, and no longer has its status.
+// The second read without the status is believed: nothing is read without end.
+func TestGhost(t *testing.T) {
+	d := newDriver(Config[int]{Cache: cache.New[int](nil)}, clock{epoch: time.Now()})
+	listed := Pod{UID: "p", Items: []Item{{ID: "s", Kind: Sandbox, Phase: PhaseRunning}, {ID: "c", Phase: PhaseRunning}}}
+	has := listed.Items
+	now := firstInstant
+	reads := 0
+	play := func(d *driver[int]) {
+		for range 100 {
+			now = now.add(time.Millisecond)
+			d.tick(now)
+			begun := d.begun
+			d.begun = nil
+			for _, a := range begun {
+				now = now.add(time.Microsecond)
+				switch a.kind {
+				case actList:
+					d.onListed(&listedAll{began: a.at, listing: Listing{Pods: []Pod{listed}, Total: 1}}, now)
+				case actInspect:
+					reads++
+					r := &inspected[int]{uid: a.uid, began: a.at, status: new(int), shows: Pod{UID: "p", Items: has}}
+					if !a.read.listed {
+						r.listing = &listed
+					}
+					d.onInspected(r, now)
+				}
+			}
+		}
+	}
+	d.start(now)
+	play(d)
+	if reads != 1 || len(d.core.pods["p"].items) != 2 {
+		t.Fatalf("%d reads, and the pod has %d items, want 1 and 2", reads, len(d.core.pods["p"].items))
+	}
+	reads = 0
+	has = has[:1]
+	d.tell(input[int]{kind: inputRequest, request: request{uid: "p", inspect: true}}, now)
+	play(d)
+	if reads != 2 || len(d.core.pods["p"].items) != 1 {
+		t.Errorf("%d reads, and the pod has %d items, want 2 and 1", reads, len(d.core.pods["p"].items))
+	}
+}

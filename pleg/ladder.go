@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "time"
+
+// ladder is a doubling delay: each step is as long as all before. The zero ladder delays nothing.
+type ladder struct {
+	step time.Duration // the last delay; 0 at the foot
+	end  instant       // when the delay is over
+}
+
+// climb begins a delay after a read begun at the given time, and returns the end of the delay. The
+// step doubles, within least and most, if that read had waited for the end of the last delay.
+// Otherwise the step stays: reads for lists and waiters come at times of their own, and a dozen of
+// them must not put the next read off by minutes.
+func (l *ladder) climb(began, now instant, least, most time.Duration) instant {
+	switch {
+	case l.step == 0:
+		l.step = least
+	case began >= l.end:
+		l.step = doubled(l.step, most)
+	}
+	l.step = max(l.step, least) // the delay of another kind may have been shorter
+	l.end = now.add(l.step)
+	return l.end
+}

@@ -1,0 +1,468 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// peeks are the looks at pods while lists do not answer. One hung container can hang every list of
+// a runtime, of everything and of a single pod, which still answers for the status of any other ID.
+// So the IDs that are known, and those that events and own calls name, are read one by one.
+//
+// A peek is like the payload of an event: what it shows of an ID is true, and it cannot show an ID
+// that nobody has named. So it moves phases forward, and makes nothing fresh: the entry keeps its
+// time and its error, and waiters wait. Lists and reads of pods go on beside the peeks, and decide
+// once they answer.
+type peeks struct {
+	// of are the pods that are looked at, or were since lists last answered. Nil: there are no peeks.
+	of map[cache.UID]*peeking
+
+	// lane has the pods whose peek is due, and the workers.
+	lane lane[*peeking]
+
+	// down reports whether lists did not answer at the last tick.
+	down bool
+
+	// polled is when all pods were last given a peek, because no stream tells what changes.
+	polled instant
+
+	// lasted is how long the longest of the recent lists of everything lasted. It fades by an
+	// eighth with each list.
+	lasted time.Duration
+}
+
+// peeking is a pod that is looked at while lists do not answer.
+type peeking struct {
+	uid cache.UID
+
+	// told is when the latest report came that a peek has been made for.
+	told instant
+
+	// at is when the next peek is due; never if none is.
+	at instant
+
+	// queued reports whether the pod is in the lane, and began is the begin of the peek under way;
+	// zero if there is none.
+	queued bool
+	began  instant
+
+	// asked are the IDs of the peek under way, in the phases of its begin.
+	asked []Item
+
+	// looked is the end of the last peek that was applied; zero if none was. An ordinary read or list
+	// begun earlier may have looked earlier, and show less.
+	looked instant
+
+	// stored is when a read or a payload last brought a status of the pod; zero if none did. A peek
+	// begun earlier may have looked earlier.
+	stored instant
+
+	// left are IDs that events have named and whose status could not be read: they are left out, until
+	// something else is told of the pod. Beside one that no list has shown, the others could not be
+	// stored.
+	left []string
+
+	// retry delays the peeks of a pod that does not show what was reported.
+	retry ladder
+}
+
+const (
+	// peekAfter is the least age of a list that does not answer. One that is slow is not hung: see
+	// peeks.patience.
+	peekAfter = 2 * time.Second
+
+	// peekFactor is how many times as old as the longest of the recent lists, and reads, one is
+	// that does not answer.
+	peekFactor = 4
+
+	// peekPoll is the time from one peek of a pod to the next while no stream tells what changes.
+	peekPoll = 10 * time.Second
+)
+
+// asks reports whether the peek under way has asked for an ID.
+func (x *peeking) asks(id string) bool {
+	return slices.ContainsFunc(x.asked, func(it Item) bool { return it.ID == id })
+}
+
+// expects reports whether an event or an own call has told of an ID.
+func (p *pod) expects(id string) bool {
+	return p.expected.get(id, CauseClaim) != nil || p.expected.get(id, CauseAck) != nil
+}
+
+// patience returns the age from which on a list is taken not to answer. Longest is how long the
+// longest of the recent reads of pods lasted.
+func (k *peeks) patience(longest time.Duration) time.Duration {
+	return max(peekAfter, peekFactor*max(k.lasted, longest))
+}
+
+// listed notes how long a list that succeeded has lasted. One that was taken not to answer may have
+// been slow, or may have hung: it doubles the patience at the most.
+func (k *peeks) listed(took, patience time.Duration) {
+	took = min(took, 2*patience/peekFactor)
+	k.lasted = max(took, k.lasted-k.lasted/8)
+}
+
+// ensure returns the record of a pod.
+func (k *peeks) ensure(uid cache.UID) *peeking {
+	x := k.of[uid]
+	if x == nil {
+		x = &peeking{uid: uid, at: never}
+		k.of[uid] = x
+	}
+	return x
+}
+
+// looked returns the end of the last peek that was applied to a pod; zero if none was.
+func (k *peeks) looked(uid cache.UID) instant {
+	if x := k.of[uid]; x != nil {
+		return x.looked
+	}
+	return 0
+}
+
+// brought notes that a read or a payload has brought a status of a pod.
+func (k *peeks) brought(uid cache.UID, now instant) {
+	if x := k.of[uid]; x != nil {
+		x.stored = now
+	}
+}
+
+// oldest returns the begin of the oldest peek under way; never if there is none.
+func (k *peeks) oldest() instant {
+	at := never
+	for _, x := range k.of {
+		if x.began != 0 {
+			at = min(at, x.began)
+		}
+	}
+	return at
+}
+
+// due returns when the next peek is due that is not yet in the lane; never if none is.
+func (k *peeks) due() instant {
+	at := never
+	for _, x := range k.of {
+		if !x.queued && x.began == 0 {
+			at = min(at, x.at)
+		}
+	}
+	return at
+}
+
+// enqueue puts the peeks that are due into the lane, in the order in which they came to be due.
+func (k *peeks) enqueue(now instant) {
+	if len(k.of) == 0 {
+		return
+	}
+	var due []*peeking
+	for _, x := range k.of {
+		if x.at <= now && !x.queued && x.began == 0 {
+			due = append(due, x)
+		}
+	}
+	slices.SortFunc(due, func(a, b *peeking) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.uid, b.uid)) })
+	for _, x := range due {
+		x.queued = true
+		k.lane.push(waiter[*peeking]{x, x.at})
+	}
+}
+
+// tickPeeks follows whether lists answer, and starts the peeks that are due.
+func (c *core[S]) tickPeeks(now instant) {
+	k := &c.peeks
+	if k.of == nil {
+		return
+	}
+	was := k.down
+	k.down = c.lists.err != nil || now >= min(c.listFails(), c.readsFail())
+	if k.down && !was {
+		for _, p := range inOrder(c.dirty) {
+			c.considerPeek(p, now)
+		}
+	}
+	if k.down && !c.connected() && now >= k.polled.add(peekPoll) {
+		c.pollByPeeks(now)
+	}
+	if len(k.of) == 0 {
+		return
+	}
+	k.enqueue(now)
+	for k.lane.may(now) {
+		x := k.lane.take(now)
+		x.queued = false
+		p := c.pods[x.uid]
+		switch {
+		case p == nil || !c.blind(p):
+			x.at = never
+		case x.at <= now:
+			c.peek(p, x, now)
+		}
+	}
+	c.forgetPeeks()
+}
+
+// listFails returns when the list under way is taken not to answer; never if none is under way.
+func (c *core[S]) listFails() instant {
+	if !c.lists.inflight {
+		return never
+	}
+	return c.lists.began.add(c.peeks.patience(c.lanes[laneFirst].longest))
+}
+
+// readsFail returns when the reads of pods under way are taken not to answer; never if none are
+// under way, or if some have ended well since the oldest of them began. The list of a pod hangs as
+// one of everything does, which may be minutes away.
+func (c *core[S]) readsFail() instant {
+	l := &c.lanes[laneFirst].limiter
+	if len(l.begins) == 0 || l.passed >= l.begins[0] || l.longest == 0 { // how long reads last is not known yet
+		return never
+	}
+	return l.begins[0].add(c.peeks.patience(l.longest))
+}
+
+// nextPeek returns when tickPeeks has something to do next.
+func (c *core[S]) nextPeek() instant {
+	k := &c.peeks
+	if k.of == nil {
+		return never
+	}
+	at := min(k.due(), k.lane.next(c.ticked))
+	if !k.down {
+		at = min(at, c.listFails(), c.readsFail())
+	} else if !c.connected() {
+		at = min(at, k.polled.add(peekPoll))
+	}
+	return at
+}
+
+// considerPeek has a pod looked at if an event, or a call of the agent's own, has told something of
+// the pod that lists could not show since, or the list of the pod has failed. New reports are
+// looked at once.
+func (c *core[S]) considerPeek(p *pod, now instant) {
+	if c.peeks.of == nil || !c.blind(p) || p.foreign || !p.unmet() {
+		return
+	}
+	x := c.peeks.ensure(p.uid)
+	last := p.expected.last()
+	if last > x.told {
+		x.told = last
+		x.left = nil
+		x.retry = ladder{}
+		x.at = min(x.at, now)
+	}
+}
+
+// blind reports whether lists of everything, or the last list of the pod, did not answer.
+func (c *core[S]) blind(p *pod) bool {
+	return c.peeks.down || p.entry == failedEntry && !p.partial()
+}
+
+// pollByPeeks gives each pod a peek, spread over the time to the next ones.
+func (c *core[S]) pollByPeeks(now instant) {
+	c.peeks.polled = now
+	pods := make([]*pod, 0, len(c.pods))
+	for _, p := range c.pods {
+		if len(p.items) > 0 && !p.foreign {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) })
+	for i, p := range pods {
+		x := c.peeks.ensure(p.uid)
+		x.at = min(x.at, now.add(time.Duration(i)*peekPoll/time.Duration(len(pods))).next())
+	}
+}
+
+// peek starts a peek of a pod.
+func (c *core[S]) peek(p *pod, x *peeking, now instant) {
+	x.at = never
+	x.asked = c.namedItems(p, x.left)
+	if p.foreign || len(x.asked) == 0 {
+		return
+	}
+	x.began = now
+	c.peeks.lane.begin(now)
+	c.count[countPeeks]++
+	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
+		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: x.asked},
+		listed: true,
+		peek:   true,
+	}})
+}
+
+// namedItems returns the items of a pod, and the IDs that events and calls have named and that may
+// still be there, without some.
+func (c *core[S]) namedItems(p *pod, without []string) []Item {
+	items := p.shownItems()
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		named := slices.ContainsFunc(items, func(it Item) bool { return it.ID == e.id })
+		if !named && e.phase < PhaseRemoved && !slices.Contains(without, e.id) {
+			items = append(items, Item{ID: e.id, Kind: e.kind, Phase: e.phase, Name: e.name})
+		}
+	}
+	return items
+}
+
+// onPeeked applies a peek.
+func (c *core[S]) onPeeked(r *inspected[S], now instant) {
+	x := c.peeks.of[r.uid]
+	c.peeks.lane.end(x.began, r.err == nil, now)
+	x.began = 0
+	p := c.pods[r.uid]
+	if p == nil {
+		return
+	}
+	p.rename(r.shows.Name, r.shows.Namespace)
+	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return slices.Contains(r.unread, it.ID) }))
+	again := c.applyPeek(p, x, r, now)
+	x.asked = nil
+	if again || p.unmet() {
+		x.at = min(x.at, x.retry.climb(r.began, now, c.cfg.RereadBase, peekPoll))
+	}
+	c.review(p, now)
+}
+
+// peekVerdict is what becomes of a peek.
+type peekVerdict uint8
+
+const (
+	peekDropped peekVerdict = iota // it shows nothing new, or may not be believed
+	peekAgain                      // another is due
+	peekStands                     // it becomes the state of the pod
+)
+
+// applyPeek makes what a peek shows the state of the pod, and reports whether another peek is due.
+func (c *core[S]) applyPeek(p *pod, x *peeking, r *inspected[S], now instant) (again bool) {
+	switch c.judgePeek(p, x, r) {
+	case peekAgain:
+		return true
+	case peekStands:
+		c.storePeek(p, x, r, now)
+	}
+	return false
+}
+
+// judgePeek decides what becomes of a peek. One that shows less than is known came too early, or
+// too late: nothing is taken back on its word.
+func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
+	confirmed := p.entry != failedEntry && r.began < c.asOf(p) // by a look that began later
+	if r.status == nil || p.foreign || confirmed {
+		return peekDropped
+	}
+	if r.began <= x.stored {
+		return peekAgain // what a read or a payload has brought since may be newer
+	}
+	before := len(x.left)
+	for _, id := range r.unread {
+		if c.find(p, 0, id) == nil {
+			x.left = append(x.left, id)
+		}
+	}
+	if len(x.left) > before {
+		return peekAgain
+	}
+	for _, y := range p.items {
+		if !x.asks(y.id) {
+			return peekAgain // shown since
+		}
+	}
+	shows := r.shows.Items
+	for i, it := range shows {
+		y := c.find(p, i, it.ID)
+		switch {
+		case !it.valid():
+		case y == nil && x.asks(it.ID) && !p.expects(it.ID):
+			return peekAgain // gone since; what the runtime shows unasked is news
+		case y != nil && it.Phase < y.phase && it.Phase != PhaseUnknown:
+			return peekDropped
+		}
+	}
+	switch {
+	case c.doubt(p, shows):
+		return peekAgain
+	case r.err == nil && c.matches(p, shows):
+		return peekDropped
+	case p.entry == noEntry && len(shows) == 0:
+		return peekDropped
+	}
+	return peekStands
+}
+
+// storePeek makes a peek the state of the pod. The entry keeps its time, and an error of its own.
+func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
+	if at := c.clock.instant(c.cache.AsOf(p.uid)); p.entry == noEntry && at >= firstInstant {
+		p.asOf = max(p.asOf, at) // an earlier record of the pod may be forgotten
+	}
+	err := r.err
+	beside := err == nil && p.entry == failedEntry
+	if beside {
+		_, err = c.cache.Get(p.uid)
+	}
+	x.looked = now
+	p.readBefore = p.read
+	p.excused = p.excused || p.force != 0 || p.calls > 0 || p.called >= p.read && p.called != 0 || p.settling != 0
+	c.store(p, reading[S]{
+		status: r.status,
+		items:  r.shows.Items,
+		unread: r.unread,
+		err:    err,
+		beside: beside,
+		looked: r.began,
+	}, now)
+	c.settles(p, now)
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		at := slices.IndexFunc(r.shows.Items, func(it Item) bool { return it.ID == e.id })
+		if at < 0 {
+			e.stored = e.stored || e.phase == PhaseRemoved
+			continue
+		}
+		shown := r.shows.Items[at].Phase
+		if shown != PhaseUnknown && shown >= e.phase && !slices.Contains(r.unread, e.id) {
+			e.stored = true
+		}
+	}
+}
+
+// withoutLists says, for a report, what is known of the runtime while lists do not answer.
+func (c *core[S]) withoutLists() string {
+	if c.connected() {
+		return "until one is, containers that events name are read one by one, and nothing else is seen"
+	}
+	return fmt.Sprintf("until one is, known containers are read one by one, each every %v, and new ones are not seen", peekPoll)
+}
+
+// forgetPeeks drops the records of pods that need no peek, once lists answer again and have
+// confirmed what the peeks have shown.
+func (c *core[S]) forgetPeeks() {
+	for uid, x := range c.peeks.of {
+		p := c.pods[uid]
+		if x.queued || x.began != 0 {
+			continue
+		}
+		if f := c.inflight[p]; f != nil && f.began <= x.looked {
+			continue // the read may have looked earlier
+		}
+		if p == nil || !c.peeks.down && p.entry != failedEntry && c.asOf(p) >= x.looked {
+			delete(c.peeks.of, uid)
+		}
+	}
+}
+
+// last returns when the latest report came that calls for a read; zero if none does.
+func (l *expectations) last() (at instant) {
+	for i := range l.all {
+		if e := &l.all[i]; !e.stored {
+			at = max(at, e.at)
+		}
+	}
+	return at
+}

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "time"
+
+// rota has the statuses of all pods read again, one pod after another: once in Config.Reread, and
+// soon after a reconnect. No event announces a changed limit or a lost address.
+type rota struct {
+	// pods are the pods with a status, the next one in front. A forgotten pod leaves at its turn.
+	pods fifo[*pod]
+	// next is when the pod in front has its turn.
+	next instant
+	// since is when the stream was last connected again. Pods read before have their turn soon.
+	since instant
+	// soon is the number of pods in front that may have been read before since.
+	soon int
+}
+
+const (
+	// rotaSoon is the pause between two reads after a reconnect.
+	rotaSoon = 50 * time.Millisecond
+	// rotaSpares is the part of a round, one in so many, within which a pod is not read again: other
+	// reads have just read its statuses. So a status is at most a round and this part old.
+	rotaSpares = 4
+	// rotaLeast is the least pause between two reads of the slow round.
+	rotaLeast = time.Millisecond
+)
+
+// join adds a pod. Its turn comes last, and within the time of a round: the turns are as far apart
+// as they are from now on.
+func (r *rota) join(p *pod, every time.Duration, now instant) {
+	was := r.next
+	if r.pods.len() == 0 {
+		was = never
+	}
+	r.pods.push(p)
+	r.next = min(was, now.add(max(every/time.Duration(r.pods.len()), rotaLeast)))
+}
+
+// reconnected gives every pod a turn soon.
+func (r *rota) reconnected(now instant) {
+	r.since = now // no read has begun at exactly this time
+	r.soon = r.pods.len()
+	r.next = now.add(rotaSoon)
+}
+
+// due returns when the pod in front has its turn. Every is negative if there are no turns.
+func (r *rota) due(every time.Duration) instant {
+	if r.pods.len() == 0 || every < 0 {
+		return never
+	}
+	return r.next
+}
+
+// turn moves the pod in front to the end, and returns it.
+func (r *rota) turn(every time.Duration, now instant) *pod {
+	p := r.pods.pop()
+	r.pods.push(p)
+	pause := every / time.Duration(r.pods.len())
+	if r.soon > 0 {
+		r.soon--
+		pause = rotaSoon
+	}
+	r.next = now.add(max(pause, rotaLeast))
+	return p
+}
+
+// leave removes the pod that has just had its turn.
+func (r *rota) leave() {
+	last := len(r.pods.items) - 1
+	r.pods.items[last] = nil
+	r.pods.items = r.pods.items[:last]
+}
+
+// reread gives the pods their turns.
+func (c *core[S]) reread(now instant) {
+	every := c.cfg.Reread
+	for range c.rota.pods.len() {
+		if c.rota.due(every) > now {
+			return
+		}
+		p := c.rota.turn(every, now)
+		if c.pods[p.uid] != p || p.entry == noEntry {
+			p.onRota = false
+			c.rota.leave()
+			c.rota.next = now // the next pod has the turn
+			continue
+		}
+		if p.read <= c.rota.since || now.sub(p.read) > every/rotaSpares {
+			c.count[countRereads]++
+			p.readLater(now)
+			c.review(p, now)
+		}
+	}
+}
+
+// readLater has all statuses of a pod read at a time, unless they are read earlier.
+func (p *pod) readLater(at instant) {
+	if p.late == 0 || at < p.late {
+		p.late = at
+	}
+}
+
+// settles has the statuses of a pod read again a moment after an end, or after a payload was
+// stored: a runtime may learn the reason of an end late, or correct an exit code.
+func (c *core[S]) settles(p *pod, now instant) {
+	if c.cfg.EndSettle >= 0 {
+		p.settling = now
+		p.readLater(now.add(c.cfg.EndSettle))
+	}
+}
+
+// settled notes that all statuses of a pod were read, by a read begun at the given time.
+func (c *core[S]) settled(p *pod, began instant) {
+	if p.late == 0 || p.late > began {
+		return
+	}
+	p.late = 0
+	if p.settling == 0 {
+		return
+	}
+	at := p.settling.add(c.cfg.EndSettle)
+	if at <= began {
+		p.settling = 0
+		return
+	}
+	p.late = at // another has ended since
+}

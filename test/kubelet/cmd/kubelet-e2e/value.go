@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
+)
+
+// value is the table of what the PLEG is worth: two kubelets, each in a run of its own and by
+// turns, on some runtimes and sizes of a node, a few rounds. Two kubelets in one run would share a
+// cgroup namespace, and each would pay for the other's pods.
+func value(ctx context.Context, args []string) error {
+	flags := newCommon("value")
+	runtimesOf := flags.String("runtimes", "fake,crio,containerd-2.4,containerd-2.4+10s", "runtimes, separated by commas; +10s: with that stats_collect_period")
+	sizes := flags.String("pods", "30,60,110", "numbers of pods, separated by commas")
+	rounds := flags.Int("rounds", 3, "runs of each kubelet, by turns")
+	settle := flags.Duration("settle", 90*time.Second, "time for a started node to come to rest; the relist period grows to 45 s meanwhile")
+	idle := flags.Duration("idle", 100*time.Second, "time to watch the idle node")
+	churn := flags.Float64("churn", 1, "pods a second that come and go afterwards, for a minute; 0: none")
+	_ = flags.Parse(args)
+	names := flags.Args()
+	if len(names) == 0 {
+		names = []string{"stock-1.36.3", "evented-1.36.3"}
+	}
+	if len(names) != 2 || *rounds < 1 {
+		return usagef("value compares two kubelets in one round or more, such as stock-1.36.3 evented-1.36.3")
+	}
+	var table []valueRow
+	for on := range strings.SplitSeq(*runtimesOf, ",") {
+		for size := range strings.SplitSeq(*sizes, ",") {
+			if _, err := strconv.Atoi(size); err != nil {
+				return usagef("-pods: %q is no number", size)
+			}
+			row := valueRow{Runtime: on, Pods: size}
+			for range *rounds {
+				for side, name := range names {
+					run := valueRun{
+						variant: name,
+						runtime: on,
+						pods:    size,
+						dir:     flags.dir,
+						settle:  *settle,
+						idle:    *idle,
+						churn:   *churn,
+					}
+					got, err := run.measure(ctx)
+					if err != nil {
+						return fmt.Errorf("%s on %s with %s pods: %w", name, on, size, err)
+					}
+					row.Runs[side] = append(row.Runs[side], got)
+				}
+			}
+			table = append(table, row)
+			writeValue(os.Stdout, []valueRow{row}, len(table) == 1)
+		}
+	}
+	return nil
+}
+
+// valueRow is the runs of both kubelets on a runtime with a number of pods.
+type valueRow struct {
+	Runtime, Pods string
+	Runs          [2][]valueFigures
+}
+
+// valueFigures are the figures of a run, as the command of a single run writes them: milliseconds
+// of CPU a second when idle, of CPU a pod in the churn, milliseconds of the times as texts.
+type valueFigures struct {
+	Kubelet, Daemon, Monitors, Both float64
+	Lists                           float64
+	ChurnBoth, ChurnReads           float64
+	ChurnLists                      float64
+	Exit, Ready                     string
+}
+
+// valueRun is a run of one kubelet.
+type valueRun struct {
+	variant, runtime, pods, dir string
+	settle, idle                time.Duration
+	churn                       float64
+}
+
+// measure runs this program anew for the run, because a run has namespaces of its own.
+func (r *valueRun) measure(ctx context.Context) (got valueFigures, err error) {
+	out, err := os.CreateTemp("", "value-*.json")
+	if err != nil {
+		return got, err
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return got, err
+	}
+	args := []string{
+		"value-run", "-kubelets", r.dir, "-pods", r.pods, "-settle", r.settle.String(),
+		"-idle", r.idle.String(), "-churn", fmt.Sprint(r.churn), "-to", out.Name(),
+	}
+	on, period, _ := strings.Cut(r.runtime, "+")
+	if on != "fake" {
+		args = append(args, "-runtime", on, "-stats-period", period)
+	}
+	cmd := exec.CommandContext(ctx, self, append(args, r.variant)...)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	if err := cmd.Run(); err != nil {
+		return got, err
+	}
+	text, err := os.ReadFile(out.Name())
+	return got, errors.Join(err, json.Unmarshal(text, &got))
+}
+
+// valueOne is the command of a single run.
+func valueOne(ctx context.Context, args []string) error {
+	flags := newCommon("value-run")
+	course := scene.Course{
+		NoEnds:     true,
+		ChurnFor:   time.Minute,
+		Life:       3 * time.Second,
+		Containers: 1,
+	}
+	flags.IntVar(&course.Pods, "pods", 30, "pods of the node")
+	flags.DurationVar(&course.Settle, "settle", 0, "see value")
+	flags.DurationVar(&course.Idle, "idle", 0, "see value")
+	flags.Float64Var(&course.Churn, "churn", 0, "see value")
+	period := flags.String("stats-period", "", "containerd's stats_collect_period")
+	to := flags.String("to", "", "file for the figures")
+	_ = flags.Parse(args)
+	list, err := flags.variants(flags.Args())
+	if err != nil {
+		return err
+	}
+	if len(list) != 1 || *to == "" {
+		return usagef("value-run plays one kubelet, and writes to a file")
+	}
+	v := list[0]
+	v.StatsPeriod = *period
+	v.FileCheck = time.Hour
+	column, err := scene.Measure(ctx, v, course)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(figuresOf(column, course.Churn))
+	return errors.Join(err, os.WriteFile(filepath.Clean(*to), text, 0o644))
+}
+
+func figuresOf(c *scene.Column, churn float64) (f valueFigures) {
+	number := func(row string) float64 { n, _ := c.Number(row); return n }
+	f.Kubelet = number("idle: kubelet CPU, ms/s")
+	f.Daemon = number("idle: runtime CPU, ms/s")
+	f.Monitors = number("idle: shims or monitors CPU, ms/s")
+	f.Both = number("idle: kubelet and runtime CPU, ms/s")
+	f.Lists = number("idle: ListPodSandbox / min") + number("idle: ListContainers / min")
+	if churn > 0 {
+		row := fmt.Sprintf("churn %g/s: ", churn)
+		f.ChurnBoth = number(row + "kubelet and runtime CPU, ms a pod")
+		f.ChurnReads = number(row + "reads by the generator a pod")
+		f.ChurnLists = number(row+"ListPodSandbox a pod") + number(row+"ListContainers a pod")
+		f.Exit = c.Text(row + "exit to status: number, p50 / p99 / worst ms")
+		f.Ready = c.Text(row + "manifest to ready: number, p50 / p99 / worst ms")
+	}
+	return f
+}
+
+// writeValue writes rows of the table: medians, the ratio with its spread over the rounds, and the
+// CPU-seconds that a node gets back each day.
+func writeValue(out io.Writer, rows []valueRow, head bool) {
+	if head {
+		fmt.Fprint(out, "| runtime, pods | kubelet ms/s | daemon ms/s | shims ms/s | both, ratio (spread) | CPU-s a day | lists/min | ",
+			"churn: CPU ms a pod | reads, lists a pod | exit → status, last round | ready, last round |\n",
+			"|---|---|---|---|---|---|---|---|---|---|---|\n")
+	}
+	for _, r := range rows {
+		of := func(get func(valueFigures) float64) [2]float64 {
+			return [2]float64{median(r.Runs[0], get), median(r.Runs[1], get)}
+		}
+		pair := func(p [2]float64) string { return fmt.Sprintf("%.1f → %.1f", p[0], p[1]) }
+		both := of(func(f valueFigures) float64 { return f.Both })
+		var ratios []float64
+		for i := range r.Runs[0] {
+			ratios = append(ratios, r.Runs[1][i].Both/r.Runs[0][i].Both)
+		}
+		last := func(side int) valueFigures { return r.Runs[side][len(r.Runs[side])-1] }
+		fmt.Fprintf(out, "| %s, %s | %s | %s | %s | %.2f (%.2f–%.2f) | %.0f | %s | %s | %.1f, %s | %s → %s | %s → %s |\n",
+			r.Runtime, r.Pods,
+			pair(of(func(f valueFigures) float64 { return f.Kubelet })),
+			pair(of(func(f valueFigures) float64 { return f.Daemon })),
+			pair(of(func(f valueFigures) float64 { return f.Monitors })),
+			both[1]/both[0], slices.Min(ratios), slices.Max(ratios),
+			(both[0]-both[1])/1e3*86400,
+			pair(of(func(f valueFigures) float64 { return f.Lists })),
+			pair(of(func(f valueFigures) float64 { return f.ChurnBoth })),
+			of(func(f valueFigures) float64 { return f.ChurnReads })[1],
+			pair(of(func(f valueFigures) float64 { return f.ChurnLists })),
+			last(0).Exit, last(1).Exit, last(0).Ready, last(1).Ready)
+	}
+}
+
+// median returns the median of a figure of some runs.
+func median(runs []valueFigures, get func(valueFigures) float64) float64 {
+	var all []float64
+	for _, f := range runs {
+		all = append(all, get(f))
+	}
+	slices.Sort(all)
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+}

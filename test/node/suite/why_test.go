@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package suite
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
+)
+
+// told is an Event that pleg-agent printed.
+type told struct {
+	Time        time.Time         `json:"time"`
+	Reason      string            `json:"reason"`
+	Name        string            `json:"name"`
+	FieldPath   string            `json:"fieldPath"`
+	Count       int               `json:"count"`
+	Note        string            `json:"note"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+const annotation = "exits.evented-pleg.io/"
+
+// teller is a process of cmd/pleg-agent that prints its Events.
+type teller struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when its output is read
+
+	mu     sync.Mutex // owns events
+	events []told
+}
+
+// newTeller starts the agent behind the proxy. Tellers of a scenario share their memory of what was
+// reported.
+func (t *T) newTeller() *teller {
+	program := filepath.Join(t.Dir, "pleg-agent")
+	if _, err := os.Stat(program); err != nil {
+		build := exec.CommandContext(t.ctx, "go", "build", "-o", program, "./cmd/pleg-agent")
+		build.Dir = run.root
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build pleg-agent: %v\n%s", err, out)
+		}
+	}
+	log := testkit.Must(os.OpenFile(filepath.Join(t.Dir, "pleg-agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(t)
+	defer log.Close()
+	x := &teller{ended: make(chan struct{})}
+	x.cmd = exec.Command(program, "--endpoint", t.Proxy.Endpoint(), "--state", filepath.Join(t.Dir, "reported.json"), "--print",
+		"--output", "json", "--node-events=false", "-v", "--kinds", "oom,failed,killed,lost,sandbox,completed,stopped,not-started")
+	x.cmd.Stderr = log
+	out := testkit.Must(x.cmd.StdoutPipe())(t)
+	t.Check(x.cmd.Start())
+	go x.read(out)
+	t.Cleanup(func() { x.end(syscall.SIGKILL) })
+	return x
+}
+
+func (x *teller) read(out io.Reader) {
+	defer close(x.ended)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var e told
+		if json.Unmarshal(lines.Bytes(), &e) == nil {
+			x.mu.Lock()
+			x.events = append(x.events, e)
+			x.mu.Unlock()
+		}
+	}
+}
+
+// end ends the process, and returns all that it has told.
+func (x *teller) end(signal syscall.Signal) []told {
+	_ = x.cmd.Process.Signal(signal) // it may have ended
+	<-x.ended
+	_ = x.cmd.Wait() // killed, or 0
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.events
+}
+
+// of returns the Events of a container, or of a sandbox.
+func (x *teller) of(id string) (all []told) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.events {
+		if e.Annotations[annotation+"id"] == id {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// tells waits for the Event of an end, one of the reasons, with one of the codes if any is named.
+func (t *T) tells(x *teller, id, what string, reasons []string, codes ...string) told {
+	t.Eventually("the Event of "+what, func() error {
+		if len(x.of(id)) == 0 {
+			return fmt.Errorf("no Event yet")
+		}
+		return nil
+	})
+	e := x.of(id)[0]
+	code := e.Annotations[annotation+"exit-code"]
+	if !slices.Contains(reasons, e.Reason) || len(codes) > 0 && !slices.Contains(codes, code) {
+		t.Errorf("%s: %s, code %q: %s; want %v, codes %v", what, e.Reason, code, e.Note, reasons, codes)
+	}
+	t.Logf("%-28s %s: %s", what, e.Reason, e.Note)
+	return e
+}
+
+// why ends containers in every way, under an agent that reports why: each end once, with its final
+// code and reason, whatever is restarted or killed meanwhile.
+func why(t *T) {
+	x := t.newTeller()
+	early := t.Container(t.Pod("early"), "c", "exit", "3")
+	t.tells(x, early, "exit 3", []string{"ContainerFailed"}, "3")
+
+	pod := t.Pod("ends")
+	ok := t.Container(pod, "ok", "exit", "0")
+	oom := t.Made(pod, crikit.Spec{Name: "oom", Args: []string{"eat", "64"}, Memory: 20 << 20})
+	segv := t.Container(pod, "segv", "sleep", "1h")
+	killed := t.Container(pod, "killed", "sleep", "1h")
+	stopped := t.Container(pod, "stopped", "sleep", "1h")
+	t.Check(syscall.Kill(t.pidOf(segv), syscall.SIGSEGV))
+	t.Check(syscall.Kill(t.pidOf(killed), syscall.SIGKILL))
+	t.Check(t.Client.Stop(t.ctx, stopped, 10*time.Second))
+	t.tells(x, ok, "exit 0", []string{"ContainerCompleted"}, "0")
+	t.tells(x, oom, "out of memory at 20 MiB", []string{"ContainerOOMKilled"}, "137")
+	t.tells(x, segv, "SIGSEGV", []string{"ContainerKilled", "ContainerFailed"}, "139", "2") // Go's own handler exits with 2
+	t.tells(x, killed, "SIGKILL", []string{"ContainerKilled"}, "137")
+	t.tells(x, stopped, "SIGTERM", []string{"ContainerStopped", "ContainerKilled"}, "143", "137")
+	var ends []string
+	ends = append(ends, early, ok, oom, segv, killed, stopped)
+	if !t.Traits.CreateFails {
+		broken := t.failedStart(pod)
+		t.tells(x, broken, "a failed start", []string{"ContainerNotStarted"})
+		ends = append(ends, broken)
+	}
+
+	fast := t.Pod("removed-at-once")
+	gone := t.Container(fast, "c", "exit", "5")
+	t.Exited(gone)
+	t.Check(t.Delete(t.ctx, fast.SandboxID))
+	t.tells(x, gone, "a pod removed at once", []string{"ContainerFailed"}, "5")
+	ends = append(ends, gone)
+
+	if t.Traits.KeeperTells {
+		victim := t.Pod("shim")
+		id := t.Container(victim, "c", "sleep", "1h")
+		t.Sleep(2 * time.Second)
+		t.Check(syscall.Kill(t.keeperOf(victim.SandboxID), syscall.SIGKILL))
+		t.tells(x, victim.SandboxID, "kill -9 of the shim", []string{"SandboxDied"})
+		t.tells(x, id, "its container", []string{"ContainerLost", "ContainerFailed", "ContainerKilled"})
+		ends = append(ends, victim.SandboxID, id)
+		t.deletePod(victim)
+	}
+
+	// The runtime is killed, and a container ends meanwhile.
+	long := t.Pod("long")
+	away, pid := t.Mortal(long, "away", 4)
+	agentless, agentlessPID := t.Mortal(long, "agentless", 6)
+	t.StopRuntime(syscall.SIGKILL)
+	t.End(away, pid)
+	t.StartRuntime()
+	t.tells(x, away, "an end while the runtime was killed", []string{"ContainerFailed", "ContainerLost"}, "4", "255")
+	ends = append(ends, away)
+
+	// The agent is killed, and a container ends meanwhile.
+	events := x.end(syscall.SIGKILL)
+	t.End(agentless, agentlessPID)
+	t.Exited(agentless)
+	x = t.newTeller()
+	t.tells(x, agentless, "an end while the agent was killed", []string{"ContainerFailed"}, "6")
+	ends = append(ends, agentless)
+	t.Sleep(3 * time.Second) // for what must not come
+	events = append(events, x.end(syscall.SIGTERM)...)
+	x = t.newTeller()
+	t.Sleep(3 * time.Second)
+	events = append(events, x.end(syscall.SIGTERM)...)
+
+	t.onceEach(events, ends)
+}
+
+// onceEach checks that each end was told once, and records the time that it took.
+func (t *T) onceEach(events []told, ends []string) {
+	counts := make(map[string]int)
+	var took []time.Duration
+	for _, e := range events {
+		id := e.Annotations[annotation+"id"]
+		counts[id]++
+		if !slices.Contains(ends, id) {
+			t.Errorf("told of another end: %+v", e)
+		}
+		finished, err := time.Parse(time.RFC3339Nano, e.Annotations[annotation+"finished-at"])
+		if err == nil {
+			took = append(took, e.Time.Sub(finished))
+		}
+	}
+	for _, id := range ends {
+		if counts[id] != 1 {
+			t.Errorf("the end of %s is told %d times, want once", id, counts[id])
+		}
+	}
+	slices.Sort(took)
+	t.Figure("end→Event", "%s", quantiles(took))
+}
