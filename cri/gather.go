@@ -100,7 +100,7 @@ func (g *gathering) wait(stuck time.Duration) bool {
 		if g.underWay == 0 {
 			return true
 		}
-		timer.Reset(time.Until(g.nextLook(begun, stuck)))
+		timer.Reset(max(1, time.Until(g.nextLook(begun, stuck))))
 		select {
 		case o := <-g.ended:
 			g.end(o)

@@ -70,7 +70,7 @@ func (b *Broadcaster) record(ctx context.Context) {
 
 // write makes the calls owed, in sequence, until next says that no call is left.
 func (b *Broadcaster) write(ctx context.Context) {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour) // set below
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		b.mu.Lock()

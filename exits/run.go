@@ -156,7 +156,7 @@ func (w *run[S]) timer(now time.Time) <-chan time.Time {
 	if next.IsZero() {
 		return nil
 	}
-	return time.After(next.Sub(now))
+	return time.After(max(1, next.Sub(now)))
 }
 
 // event takes an event of Watch. The cache shows the change already.

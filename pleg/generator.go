@@ -176,7 +176,7 @@ type stepObserver interface{ BetweenSteps() }
 
 // run turns until ctx ends.
 func (l *loop[S]) run() {
-	c, timer := l.core, time.NewTimer(0)
+	c, timer := l.core, time.NewTimer(time.Hour) // set below
 	defer timer.Stop()
 	l.apply(&input[S]{kind: inputStart, held: l.g.cfg.Cache.UIDs()})
 	l.g.cfg.Cache.RenewDemand()
@@ -195,7 +195,7 @@ func (l *loop[S]) run() {
 		}
 		var due <-chan time.Time
 		if d := c.deadline(); d != never {
-			timer.Reset(max(0, d.sub(l.g.clock.now())))
+			timer.Reset(max(1, d.sub(l.g.clock.now())))
 			due = timer.C
 		}
 		select {

@@ -42,9 +42,9 @@ func (s *scheduler) arm() {
 	switch {
 	case len(s.tasks) == 0:
 	case s.timer == nil:
-		s.timer = time.AfterFunc(time.Until(s.tasks[0].at), s.fire)
+		s.timer = time.AfterFunc(max(1, time.Until(s.tasks[0].at)), s.fire)
 	default:
-		s.timer.Reset(time.Until(s.tasks[0].at))
+		s.timer.Reset(max(1, time.Until(s.tasks[0].at)))
 	}
 }
 

@@ -61,7 +61,7 @@ func (p *pump) run(ctx context.Context) {
 	for {
 		var due <-chan time.Time
 		if len(p.questions) > 0 {
-			due = time.After(time.Until(p.questions[0].at))
+			due = time.After(max(1, time.Until(p.questions[0].at)))
 		}
 		var events []*kubepleg.PodLifecycleEvent
 		select {

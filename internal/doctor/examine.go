@@ -212,7 +212,7 @@ func (e *examiner) examine(ctx context.Context) {
 	var listening sync.WaitGroup
 	until, stop := context.WithCancel(ctx) // without a deadline, at which the runtime might end it first
 	defer stop()
-	defer time.AfterFunc(time.Until(e.began.Add(e.options.Within*9/10)), stop).Stop()
+	defer time.AfterFunc(max(1, time.Until(e.began.Add(e.options.Within*9/10))), stop).Stop()
 	again, done := context.WithDeadline(ctx, e.began.Add(e.options.Within*6/10))
 	defer done()
 	e.facts.Stream.Skipped = e.skip()

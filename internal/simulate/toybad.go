@@ -178,7 +178,7 @@ func (r *toy) wait(ctx context.Context, id string, until time.Time) error {
 		return nil
 	}
 	if how == spoilHangs {
-		timer := time.NewTimer(time.Until(until))
+		timer := time.NewTimer(max(1, time.Until(until)))
 		defer timer.Stop()
 		select {
 		case <-free:

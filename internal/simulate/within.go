@@ -107,7 +107,7 @@ func (w *world) quiet() {
 // sleep lets time pass.
 func (w *world) sleep(d time.Duration) {
 	for until := time.Now().Add(d); ; {
-		timer := time.NewTimer(time.Until(until))
+		timer := time.NewTimer(max(1, time.Until(until)))
 		select {
 		case <-timer.C:
 			return

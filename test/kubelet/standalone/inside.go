@@ -68,8 +68,8 @@ func RunInside(args []string) error {
 	if err := Seal(writable); err != nil {
 		return fmt.Errorf("%s is not started: %w", argv[0], err)
 	}
-	// As on a real node: a kubelet whose folder is not shared binds it over itself, beside the making of
-	// the sockets in it, and a file made below the one mount cannot be renamed below the other.
+	// As on a real node: a kubelet whose folder is not shared binds it over itself, beside the making
+	// of the sockets in it, and a file made below one mount cannot be renamed below the other.
 	if err := syscall.Mount("", f.root(), "", syscall.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("standalone: share %s: %w", f.root(), err)
 	}
