@@ -325,3 +325,76 @@ func BenchmarkClaimOfManyIDs(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkReadOfManyIDs applies reads of one pod: the cost of an ID does not grow with their
+// number, whatever the read lacks.
+func BenchmarkReadOfManyIDs(b *testing.B) {
+	broken := errors.New("a status cannot be read")
+	for _, ids := range []int{100, 10_000} {
+		items := make([]Item, ids)
+		names := make([]string, ids)
+		for i := range items {
+			names[i] = fmt.Sprintf("%064x", i)
+			items[i] = Item{ID: names[i], Phase: PhaseRunning}
+		}
+		for _, read := range []struct {
+			name   string
+			listed []Item // by the listing in the read; nil: there is none
+			shows  []Item
+			unread []string
+			peek   bool
+		}{
+			{name: "whole", shows: items},
+			{name: "without half", shows: items[ids/2:]},
+			{name: "half not listed", listed: items, shows: items[ids/2:]},
+			{name: "none readable", shows: items, unread: names},
+			{name: "peek", shows: items, unread: names[ids/2:], peek: true},
+		} {
+			b.Run(fmt.Sprintf("%s/ids=%d", read.name, ids), func(b *testing.B) {
+				d := newDeck(0)
+				pod := Pod{UID: "p", Items: items}
+				d.list(Listing{Pods: []Pod{pod}})
+				for b.Loop() {
+					b.StopTimer() // the pod as before
+					d.step(time.Minute)
+					d.read(pod, &inspected[benchStatus]{status: new(benchStatus), shows: pod})
+					r := &inspected[benchStatus]{
+						status: new(benchStatus),
+						shows:  Pod{UID: "p", Items: read.shows},
+						unread: read.unread,
+						peek:   read.peek,
+					}
+					if len(read.unread) > 0 {
+						r.err = broken
+					}
+					if read.listed != nil {
+						r.listing = &Pod{UID: "p", Items: read.listed}
+					}
+					d.step(time.Minute)
+					b.StartTimer()
+					d.read(pod, r)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*ids), "ns/ID")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// read has a pod read, as if by the loop.
+func (d *deck) read(pod Pod, r *inspected[benchStatus]) {
+	p := d.core.ensure(pod.UID)
+	r.uid = pod.UID
+	if r.peek {
+		x := d.core.peeks.ensure(pod.UID)
+		d.core.peek(p, x, d.now)
+		r.began = x.began
+	} else {
+		d.core.inspect(p, laneFirst, d.now)
+		r.began = d.core.inflight[p].began
+	}
+	d.settle()
+	d.begun = d.begun[:0] // it is made here
+	d.now = d.now.add(time.Millisecond)
+	d.onInspected(r, d.now)
+}

@@ -402,6 +402,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	check(calls == len(c.calls), "%d own calls in pods, %d known", calls, len(c.calls))
 	c.records.check(check)
 	c.trust.check(check, now)
+	c.peeks.check(check, now)
 	for _, set := range []map[*pod]struct{}{c.dirty, c.differ} {
 		for p := range set {
 			check(c.pods[p.uid] == p, "pod %q is dirty, or differs, and is forgotten", p.uid)

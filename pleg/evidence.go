@@ -68,8 +68,9 @@ func (l *expectations) unmet() bool {
 // unmetBeside reports whether an expectation calls for another read, after one begun at the given
 // time that could not read the given IDs: of those only what was reported since does.
 func (l *expectations) unmetBeside(unread []string, began instant) bool {
+	left := setOf(unread)
 	return slices.ContainsFunc(l.all, func(e expectation) bool {
-		return !e.stored && (e.at > began || !slices.Contains(unread, e.id))
+		return !e.stored && (e.at > began || !left.has(e.id))
 	})
 }
 
@@ -256,8 +257,9 @@ func (v *evidence) resolve(r *records, s settlement) (refuted []refutation) {
 		return nil
 	}
 	v.expected -= p.expected.len()
+	unread := setOf(s.unread)
 	p.expected.drop(func(e expectation) bool {
-		if slices.Contains(s.unread, e.id) {
+		if unread.has(e.id) {
 			return false
 		}
 		x := r.find(p, 0, e.id)

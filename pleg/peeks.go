@@ -53,8 +53,8 @@ type peeking struct {
 	queued bool
 	began  instant
 
-	// asked are the IDs of the peek under way, in the phases of its begin.
-	asked []Item
+	// asked are the IDs of the peek under way.
+	asked idSet
 
 	// looked is the end of the last peek that was applied; zero if none was. An ordinary read or list
 	// begun earlier may have looked earlier, and show less.
@@ -67,7 +67,7 @@ type peeking struct {
 	// left are IDs that events have named and whose status could not be read: they are left out, until
 	// something else is told of the pod. Beside one that no list has shown, the others could not be
 	// stored.
-	left []string
+	left map[string]bool
 
 	// retry delays the peeks of a pod that does not show what was reported.
 	retry ladder
@@ -85,11 +85,6 @@ const (
 	// peekPoll is the time from one peek of a pod to the next while no stream tells what changes.
 	peekPoll = 10 * time.Second
 )
-
-// asks reports whether the peek under way has asked for an ID.
-func (x *peeking) asks(id string) bool {
-	return slices.ContainsFunc(x.asked, func(it Item) bool { return it.ID == id })
-}
 
 // expects reports whether an event or an own call has told of an ID.
 func (p *pod) expects(id string) bool {
@@ -283,15 +278,16 @@ func (c *core[S]) pollByPeeks(now instant) {
 // peek starts a peek of a pod.
 func (c *core[S]) peek(p *pod, x *peeking, now instant) {
 	x.at = never
-	x.asked = c.namedItems(p, x.left)
-	if p.foreign || len(x.asked) == 0 {
+	asked := c.namedItems(p, x.left)
+	if p.foreign || len(asked) == 0 {
 		return
 	}
+	x.asked = setOfItems(asked)
 	x.began = now
 	c.peeks.lane.begin(now)
 	c.count[countPeeks]++
 	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
-		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: x.asked},
+		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: asked},
 		listed: true,
 		peek:   true,
 	}})
@@ -299,14 +295,18 @@ func (c *core[S]) peek(p *pod, x *peeking, now instant) {
 
 // namedItems returns the items of a pod, and the IDs that events and calls have named and that may
 // still be there, without some.
-func (c *core[S]) namedItems(p *pod, without []string) []Item {
+func (c *core[S]) namedItems(p *pod, without map[string]bool) []Item {
 	items := p.shownItems()
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
-		named := slices.ContainsFunc(items, func(it Item) bool { return it.ID == e.id })
-		if !named && e.phase < PhaseRemoved && !slices.Contains(without, e.id) {
-			items = append(items, Item{ID: e.id, Kind: e.kind, Phase: e.phase, Name: e.name})
+		if e.phase == PhaseRemoved || without[e.id] || c.find(p, 0, e.id) != nil {
+			continue
 		}
+		event := p.expected.get(e.id, CauseClaim)
+		if e.cause == CauseAck && event != nil && event.phase < PhaseRemoved {
+			continue // named by both
+		}
+		items = append(items, Item{ID: e.id, Kind: e.kind, Phase: e.phase, Name: e.name})
 	}
 	return items
 }
@@ -321,9 +321,10 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		return
 	}
 	p.rename(r.shows.Name, r.shows.Namespace)
-	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return slices.Contains(r.unread, it.ID) }))
+	unread := setOf(r.unread)
+	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return unread.has(it.ID) }))
 	again := c.applyPeek(p, x, r, now)
-	x.asked = nil
+	x.asked = idSet{}
 	if again || p.unmet() {
 		x.at = min(x.at, x.retry.climb(r.began, now, c.cfg.RereadBase, peekPoll))
 	}
@@ -363,14 +364,17 @@ func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
 	before := len(x.left)
 	for _, id := range r.unread {
 		if c.find(p, 0, id) == nil {
-			x.left = append(x.left, id)
+			if x.left == nil {
+				x.left = make(map[string]bool)
+			}
+			x.left[id] = true
 		}
 	}
 	if len(x.left) > before {
 		return peekAgain
 	}
 	for _, y := range p.items {
-		if !x.asks(y.id) {
+		if !x.asked.has(y.id) {
 			return peekAgain // shown since
 		}
 	}
@@ -379,7 +383,7 @@ func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
 		y := c.find(p, i, it.ID)
 		switch {
 		case !it.valid():
-		case y == nil && x.asks(it.ID) && !p.expects(it.ID):
+		case y == nil && x.asked.has(it.ID) && !p.expects(it.ID):
 			return peekAgain // gone since; what the runtime shows unasked is news
 		case y != nil && it.Phase < y.phase && it.Phase != PhaseUnknown:
 			return peekDropped
@@ -418,15 +422,15 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 		looked: r.began,
 	}, now)
 	c.settles(p, now)
+	unread := setOf(r.unread)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
-		at := slices.IndexFunc(r.shows.Items, func(it Item) bool { return it.ID == e.id })
-		if at < 0 {
+		y := c.find(p, 0, e.id)
+		if y == nil {
 			e.stored = e.stored || e.phase == PhaseRemoved
 			continue
 		}
-		shown := r.shows.Items[at].Phase
-		if shown != PhaseUnknown && shown >= e.phase && !slices.Contains(r.unread, e.id) {
+		if y.shown != PhaseUnknown && y.shown >= e.phase && !unread.has(e.id) {
 			e.stored = true
 		}
 	}
@@ -465,4 +469,27 @@ func (l *expectations) last() (at instant) {
 		}
 	}
 	return at
+}
+
+// check reports each violated invariant of the room: each peek that waits or is under way is in the
+// lane, and nothing else is.
+func (k *peeks) check(check func(ok bool, format string, args ...any), now instant) {
+	queued := 0
+	under := 0
+	for uid, x := range k.of {
+		check(uid == x.uid, "the peeks of pod %q are filed under %q", x.uid, uid)
+		check(!x.queued || x.began == 0, "a peek of pod %q waits beside another", uid)
+		check(max(x.began, x.looked, x.stored, x.told) <= now, "the peeks of pod %q have an instant in the future: %+v", uid, *x)
+		if x.queued {
+			queued++
+		}
+		if x.began != 0 {
+			under++
+		}
+	}
+	for _, w := range k.lane.waiting {
+		check(k.of[w.pod.uid] == w.pod && w.pod.queued, "pod %q waits for a peek against its record", w.pod.uid)
+	}
+	check(queued == len(k.lane.waiting), "%d peeks wait, %d of them in the lane", queued, len(k.lane.waiting))
+	check(under == len(k.lane.begins), "%d peeks under way, %d of them limited", under, len(k.lane.begins))
 }

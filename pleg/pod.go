@@ -44,6 +44,10 @@ type item struct {
 	// missing in the status. The next status with the item is told of, too.
 	unshown bool
 
+	// back reports, of a dropped item, whether reads have shown the ID again, which has another item
+	// now.
+	back bool
+
 	// mark is the last comparison of records that met the ID.
 	mark uint64
 
@@ -182,6 +186,9 @@ func (p *pod) announced() Phase { return PhaseUnknown }
 // busy implements subject.
 func (p *pod) busy() bool { return false }
 
+// mistaken implements subject.
+func (p *pod) mistaken() bool { return false }
+
 // unmet reports whether an expectation calls for a read.
 func (p *pod) unmet() bool { return p.expected.unmet() }
 
@@ -252,14 +259,14 @@ func (p *pod) confirm(at instant) { p.asOf = at }
 // reveal reports whether the entry shows again what it did not show when Watch was last told of
 // the pod. Written reports whether a reading has brought a status, in which the unread items are
 // missing.
-func (p *pod) reveal(written bool, unread []string) (news bool) {
+func (p *pod) reveal(written bool, unread *idSet) (news bool) {
 	if !written {
 		return false
 	}
 	news = p.unshown
 	p.unshown = false
 	for _, x := range p.items {
-		if x.unshown && !slices.Contains(unread, x.id) {
+		if x.unshown && !unread.has(x.id) {
 			x.unshown = false
 			news = true
 		}
@@ -268,13 +275,13 @@ func (p *pod) reveal(written bool, unread []string) (news bool) {
 }
 
 // conceal notes what the entry does not show while Watch is told of the pod.
-func (p *pod) conceal(written bool, unread []string) {
+func (p *pod) conceal(written bool, unread *idSet) {
 	if !written {
 		p.unshown = true
 		return
 	}
 	for _, x := range p.items {
-		x.unshown = x.unshown || slices.Contains(unread, x.id)
+		x.unshown = x.unshown || unread.has(x.id)
 	}
 }
 
@@ -336,6 +343,9 @@ func (x *item) announced() Phase { return x.claimed }
 
 // busy reports whether an own call about the pod is under way.
 func (x *item) busy() bool { return x.pod.calls > 0 }
+
+// mistaken reports whether the ID was called removed and is back.
+func (x *item) mistaken() bool { return x.back }
 
 // title names the ID for people.
 func (x *item) title() string {
@@ -438,11 +448,10 @@ func (r *records) judged(x *item) {
 	}
 }
 
-// returned forgets that an ID was removed, and returns the item that it was.
-func (r *records) returned(id string) *item {
-	g := r.gone[id]
+// returned forgets that an ID was removed.
+func (r *records) returned(id string) {
+	r.gone[id].of.back = true
 	delete(r.gone, id)
-	return g.of
 }
 
 // prune forgets the vanished IDs that will not return.
@@ -475,16 +484,25 @@ func (r *records) find(p *pod, hint int, id string) *item {
 	if hint < len(p.items) && p.items[hint].id == id {
 		return p.items[hint]
 	}
-	if len(p.items) <= manyIDs || r.items() > len(r.index) { // few, or reads show some ID in two pods
-		if i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id }); i >= 0 {
-			return p.items[i]
+	if len(p.items) > manyIDs {
+		x := r.index[id]
+		if x == nil || x.pod == p {
+			return x
 		}
+		if r.items() == len(r.index) { // reads show no ID in two pods
+			return nil
+		}
+	}
+	return p.item(id)
+}
+
+// item is find, one by one.
+func (p *pod) item(id string) *item {
+	i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id })
+	if i < 0 {
 		return nil
 	}
-	if x := r.index[id]; x != nil && x.pod == p {
-		return x
-	}
-	return nil
+	return p.items[i]
 }
 
 // items returns the number of items of all pods.
@@ -531,25 +549,40 @@ func (r *records) doubt(p *pod, shows []Item) (first bool) {
 		first = !p.missed // whatever the entry shows may be running
 		p.missed = true
 	}
+	r.marks++
+	for i, it := range shows {
+		if x := r.find(p, i, it.ID); x != nil && it.valid() {
+			x.mark = r.marks
+		}
+	}
 	for _, x := range p.items {
 		if !x.lives() {
 			continue
 		}
-		if slices.ContainsFunc(shows, func(it Item) bool { return it.ID == x.id && it.valid() }) {
+		if x.mark == r.marks {
 			x.doubted = false
 			continue
 		}
 		first = first || !x.doubted
 		x.doubted = true
 	}
+	return r.doubtMade(p, shows) || first
+}
+
+// doubtMade is doubt for the IDs that the agent has just made and no read has shown.
+func (r *records) doubtMade(p *pod, shows []Item) (first bool) {
+	var shown idSet
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
 		made := e.cause == CauseAck && PhaseCreated <= e.phase && e.phase <= PhaseRunning
-		if !made || slices.ContainsFunc(shows, func(it Item) bool { return it.ID == e.id && it.valid() }) {
+		if !made || r.find(p, 0, e.id) != nil {
 			continue
 		}
-		if r.find(p, 0, e.id) != nil {
-			continue // looked at above
+		if shown.items == nil {
+			shown = setOfItems(shows)
+		}
+		if shown.has(e.id) {
+			continue
 		}
 		first = first || !e.doubted
 		e.doubted = true
@@ -699,7 +732,7 @@ func (r *records) drop(x *item) {
 		if other != nil && p.uid >= other.pod.uid {
 			continue
 		}
-		if y := r.find(p, 0, x.id); y != nil && y != x {
+		if y := p.item(x.id); y != nil && y != x { // the index has none just now
 			other = y
 		}
 	}

@@ -104,9 +104,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		if !p.split {
 			c.sighted(p, r.listing.Items) // the statuses may not show what the listing has shown
 		}
-		p.split = r.status != nil && slices.ContainsFunc(r.listing.Items, func(it Item) bool {
-			return !slices.ContainsFunc(shows, func(s Item) bool { return s.ID == it.ID })
-		})
+		read := setOfItems(shows)
+		p.split = r.status != nil && slices.ContainsFunc(r.listing.Items, func(it Item) bool { return !read.has(it.ID) })
 	}
 	if r.err == nil && f.full {
 		c.settled(p, f.started)

@@ -5,7 +5,6 @@ package pleg
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -23,6 +22,9 @@ type reading[S any] struct {
 	// unread are the IDs whose status could not be read. In items they stand at the phase that a
 	// list has shown.
 	unread []string
+
+	// unreadSet has unread. Only core.store sets it.
+	unreadSet idSet
 
 	// err is why; nil if everything was read.
 	err error
@@ -52,6 +54,7 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 	if r.looked == 0 {
 		c.peeks.brought(p.uid, now)
 	}
+	r.unreadSet = setOf(r.unread)
 	since := c.lastRead(p)
 	if !p.differs() && c.lists.applied != 0 {
 		p.listed = p.shownItems()
@@ -164,7 +167,7 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 	moves := c.show(p, r.items)
 	for i := range moves {
 		m := &moves[i]
-		c.judgeMove(m, r.unread, since, now)
+		c.judgeMove(m, &r.unreadSet, since, now)
 		if m.died {
 			c.emit(m.of, ContainerDied, now)
 			told++
@@ -183,27 +186,27 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 		sync = sync || told == 0
 	}
 	written := r.status != nil || r.err == nil
-	sync = p.reveal(written, r.unread) || sync
+	sync = p.reveal(written, &r.unreadSet) || sync
 	if sync {
 		c.sync(p, now)
 	}
 	if r.err != nil && (sync || told > 0) {
-		p.conceal(written, r.unread)
+		p.conceal(written, &r.unreadSet)
 	}
 }
 
 // judgeMove counts a phase that was taken back, and has a change judged that nobody announced.
 // Unread are the IDs of which the reading has no more than the phase in a list.
-func (c *core[S]) judgeMove(m *move, unread []string, since, now instant) {
+func (c *core[S]) judgeMove(m *move, unread *idSet, since, now instant) {
 	x := m.of
 	d := discovery{of: x, phase: x.phase, since: since, stream: c.upSince()}
 	switch {
 	case m.back && m.before == phaseNone:
 		c.count[countRegressions]++
-		c.trust.forgive(c.returned(x.id))
+		c.returned(x.id)
 		c.trust.refute(x.title() + " was gone, and is back")
 	case m.back:
-		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && !slices.Contains(unread, x.id) {
+		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && !unread.has(x.id) {
 			return // the read overrules a payload: core.resolve counts
 		}
 		c.count[countRegressions]++

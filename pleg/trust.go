@@ -59,6 +59,8 @@ type subject interface {
 	announced() Phase
 	// busy reports whether an own call about the ID's pod is under way.
 	busy() bool
+	// mistaken reports whether the ID was called removed and is back: it never changed.
+	mistaken() bool
 	// title names the ID for people.
 	title() string
 }
@@ -165,11 +167,6 @@ func (t *trust) revoke(now instant) {
 	t.sched.reset(now)
 }
 
-// forgive drops the changes of an ID that has returned: it never changed.
-func (t *trust) forgive(of subject) {
-	t.open.keep(func(e change) bool { return e.of != of })
-}
-
 // refute notes that a read has refuted a claim, or taken back what another read had shown. settle
 // follows in the same turn.
 func (t *trust) refute(what string) { t.refuted.add(what) }
@@ -216,6 +213,9 @@ func (t *trust) settle(stream, now instant) (v verdict) {
 			if missed.n == 0 && stream != 0 {
 				t.sched.lengthen(now)
 			}
+			continue
+		}
+		if e.of.mistaken() {
 			continue
 		}
 		if e.of.busy() && !e.announced() { // the change may be the effect of the call

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "slices"
+
+// idSet are IDs that a report names. A report may name any number: up to manyIDs are compared one
+// by one, more are indexed. The zero idSet has none.
+type idSet struct {
+	ids   []string
+	items []Item
+	many  map[string]struct{} // the index; nil up to manyIDs
+}
+
+// setOf returns a set of IDs, which it keeps.
+func setOf(ids []string) idSet {
+	s := idSet{ids: ids}
+	if len(ids) > manyIDs {
+		s.many = make(map[string]struct{}, len(ids))
+		for _, id := range ids {
+			s.many[id] = struct{}{}
+		}
+	}
+	return s
+}
+
+// setOfItems returns the set of the IDs of the items that are valid. It keeps the items.
+func setOfItems(items []Item) idSet {
+	s := idSet{items: items}
+	if len(items) > manyIDs {
+		s.many = make(map[string]struct{}, len(items))
+		for _, it := range items {
+			if it.valid() {
+				s.many[it.ID] = struct{}{}
+			}
+		}
+	}
+	return s
+}
+
+// has reports whether the set has an ID.
+func (s *idSet) has(id string) bool {
+	if s.many != nil {
+		_, ok := s.many[id]
+		return ok
+	}
+	return slices.Contains(s.ids, id) || slices.ContainsFunc(s.items, func(it Item) bool { return it.ID == id && it.valid() })
+}
