@@ -248,8 +248,13 @@ func TestStressVerdicts(t *testing.T) {
 	for _, test := range []struct {
 		trial
 		end, fails string
+		rate       float64 // the only one, 0 for 20 containers a second
 	}{
 		{trial: trial{}},
+		// A container takes two seconds, and 30 a second can be made.
+		{trial: trial{faults: "slow-write=700ms"}, end: bench.EndMaxRate},
+		// 64 calls are in flight at most, and each container takes three: 42 a second.
+		{trial: trial{faults: "slow-write=500ms"}, end: bench.EndRuntime, rate: 75},
 		{trial: trial{faults: "exit-lag=1500ms"}}, // late by the container's status, in time by the event's stamp
 		{trial: trial{faults: "delay=0.3 delay-by=1500ms"}, end: bench.EndKnee},
 		{trial: trial{faults: "unimplemented=1"}, end: bench.EndNoEvents},
@@ -260,7 +265,8 @@ func TestStressVerdicts(t *testing.T) {
 			t.Parallel()
 			o, history := test.options(t)
 			o.Pods, o.Containers = 2, 1
-			r := testkit.Must(Stress(t.Context(), StressOptions{Options: o, StartRate: 20, MaxRate: 20, Factor: 2, StepFor: 3 * time.Second}))(t)
+			rate := cmp.Or(test.rate, 20)
+			r := testkit.Must(Stress(t.Context(), StressOptions{Options: o, StartRate: rate, MaxRate: rate, Factor: 2, StepFor: 3 * time.Second}))(t)
 			dots := 0
 			for _, p := range r.Series[0].Points {
 				if p[1] > 1 {
@@ -278,7 +284,7 @@ func TestStressVerdicts(t *testing.T) {
 				t.Errorf("%s: %d late, %d on Watch, %d of them in the steps", r.End, r.Late, r.LateOnWatch, steps)
 			}
 			if test.end != "" && r.End != test.end {
-				t.Errorf("%s, want %s", r.End, test.end)
+				t.Errorf("%s, want %s: %+v", r.End, test.end, r.Steps)
 			}
 			said := r.Document().Verdict
 			if r.OK != (test.fails == "" && r.End != bench.EndNoEvents) || !strings.Contains(said, test.fails) || strings.HasPrefix(said, "FAIL") != (test.fails != "") {
@@ -288,5 +294,32 @@ func TestStressVerdicts(t *testing.T) {
 				t.Errorf("%d events received, %d changes without one, %d missed", r.Events, lost, r.Missed)
 			}
 		})
+	}
+}
+
+// TestStressSteps checks what follows a step of a stress test: a higher rate, the same once more, or
+// the end.
+func TestStressSteps(t *testing.T) {
+	o := StressOptions{MaxRate: 40, Factor: 2}
+	for _, test := range []struct {
+		name  string
+		steps []bench.StressStep
+		rate  float64
+		end   string
+	}{
+		{"it keeps up", []bench.StressStep{{Rate: 10, Achieved: 9}}, 20, ""},
+		{"the last rate", []bench.StressStep{{Rate: 20, Achieved: 19}, {Rate: 40, Achieved: 35}}, 0, bench.EndMaxRate},
+		{"not beyond the last", []bench.StressStep{{Rate: 30, Achieved: 29}}, 40, ""},
+		{"it begins slowly", []bench.StressStep{{Rate: 10, Achieved: 2}}, 10, ""},
+		{"it has begun", []bench.StressStep{{Rate: 10, Achieved: 2}, {Rate: 10, Achieved: 10}}, 20, ""},
+		{"it does not keep up", []bench.StressStep{{Rate: 10, Achieved: 2}, {Rate: 10, Achieved: 6}}, 0, bench.EndRuntime},
+		{"nor with a higher rate", []bench.StressStep{{Rate: 10, Achieved: 2}, {Rate: 10, Achieved: 9}, {Rate: 20, Achieved: 9}}, 20, ""},
+		{"nor with the last", []bench.StressStep{{Rate: 40, Achieved: 9}, {Rate: 40, Achieved: 9}}, 0, bench.EndRuntime},
+		{"late by the histogram", []bench.StressStep{{Rate: 10, Achieved: 9, Late: 1}}, 0, bench.EndKnee},
+		{"late on Watch, and slow", []bench.StressStep{{Rate: 10, Achieved: 1, LateOnWatch: 1}}, 0, bench.EndKnee},
+	} {
+		if rate, end := o.next(test.steps); rate != test.rate || end != test.end {
+			t.Errorf("%s: %v %q, want %v %q", test.name, rate, end, test.rate, test.end)
+		}
 	}
 }
