@@ -22,6 +22,9 @@ const (
 	lagBy = 10
 	// lagging is from when on that wait is worth a note.
 	lagging = 0.2
+	// lateError: an item whose call fails after so many seconds hangs. containerd itself gives up on a
+	// shim after two.
+	lateError = 1.0
 	// manyExited: a kubelet keeps one exited container for each that it runs.
 	manyExited = 300
 	// diskFree and inodesFree are the least free shares.
@@ -84,6 +87,15 @@ func (f Facts) service() string {
 	return "containerd"
 }
 
+// log is where to look for why the runtime does not do what it should. With another process on the
+// socket that is not known to be the runtime's doing.
+func (f Facts) log() string {
+	if o := f.Host.Owner; o.PID > 0 && !o.known() {
+		return fmt.Sprintf("pleg-bench doctor --endpoint with the runtime's own socket: is it the runtime, or process %d (%s) before it?", o.PID, o.Name)
+	}
+	return fmt.Sprintf("journalctl -u %s -n 100", f.service())
+}
+
 func (f Facts) containerd() bool { return f.Name == "containerd" }
 
 func unreachable(f Facts) []Finding {
@@ -109,6 +121,8 @@ func silent(f Facts) []Finding {
 		switch {
 		case o.stopped():
 			change = o.resume()
+		case !o.known():
+			change = f.log()
 		case f.service() == "containerd" && o.known():
 			change = fmt.Sprintf("kill -USR1 %d writes its goroutines to its log; then systemctl restart containerd", o.PID)
 		}
@@ -165,8 +179,11 @@ func conditions(f Facts) (list []Finding) {
 			continue
 		}
 		change := fmt.Sprintf("journalctl -u %s -n 100", f.service())
-		if c.Type == "NetworkReady" {
+		switch c.Type {
+		case "NetworkReady":
 			change = "ls /etc/cni/net.d: the network plugin of the cluster writes its configuration there; look at its pod on this node"
+		case "ContainerdHasNoDeprecationWarnings":
+			change = "ctr deprecations list"
 		}
 		grade := Note // such as containerd's warnings of what is deprecated
 		if c.Type == "RuntimeReady" || c.Type == "NetworkReady" {
@@ -181,12 +198,17 @@ func conditions(f Facts) (list []Finding) {
 func hanging(f Facts) (list []Finding) {
 	byKeeper := map[string]bool{}
 	for _, i := range f.Items {
-		if !i.Hung || f.hungForAll(i.Call) || byKeeper[i.Sandbox] && i.Sandbox != "" {
+		if !f.hangs(i) || f.hungForAll(i.Call) || byKeeper[i.Sandbox] && i.Sandbox != "" {
 			continue
 		}
 		byKeeper[i.Sandbox] = true
-		finding := Finding{"item-hangs", Ill, fmt.Sprintf("%s hangs: %s is not answered", i.words(), i.Call),
-			[]string{fmt.Sprintf("no answer in %s; ID %s", bench.Seconds(i.Seconds), i.ID)},
+		how := "is not answered"
+		seen := fmt.Sprintf("no answer in %s; ID %s", bench.Seconds(i.Seconds), i.ID)
+		if !i.Hung {
+			how = "fails"
+			seen = fmt.Sprintf("an error after %s: %s; ID %s", bench.Seconds(i.Seconds), i.Error, i.ID)
+		}
+		finding := Finding{"item-hangs", Ill, fmt.Sprintf("%s hangs: %s %s", i.words(), i.Call, how), []string{seen},
 			fmt.Sprintf("crictl %s %.13s (which may hang as well); journalctl -u %s -n 100", i.inspect(), i.ID, f.service())}
 		if shim, ok := f.shimOf(i); ok {
 			finding.Evidence = append(finding.Evidence, fmt.Sprintf("its shim, process %d (%s), is %s", shim.PID, shim.Name, shim.words()))
@@ -209,6 +231,13 @@ func hanging(f Facts) (list []Finding) {
 	}
 	slices.SortFunc(list, func(a, b Finding) int { return strings.Compare(a.Sentence, b.Sentence) })
 	return several(list, "item-hangs", "more hang")
+}
+
+// hangs reports whether an item hangs: the runtime gives no answer, or gives one up for a shim that
+// does not answer or is stopped.
+func (f Facts) hangs(i Item) bool {
+	shim, ok := f.shimOf(i)
+	return i.Hung || i.Seconds >= lateError || ok && shim.stopped()
 }
 
 // hungForAll reports whether a call for single items was answered for none of many.
@@ -258,15 +287,15 @@ func (f Facts) shimOf(i Item) (Process, bool) {
 func calls(f Facts) (list []Finding) {
 	for n, c := range f.Calls {
 		single := slices.Contains(itemCalls, c.Method)
-		change := fmt.Sprintf("journalctl -u %s -n 100", f.service())
+		change := f.log()
 		usual := fmt.Sprintf("usual on a quiet node of this size: %s", bench.Seconds(c.UsualSeconds))
 		switch {
 		case c.Hung > 0 && n > 0 && (!single || c.hungForAll()):
 			list = append(list, Finding{"call-hangs", Ill, fmt.Sprintf("%s is not answered", c.Method), []string{fmt.Sprintf("%d of %s without an answer in %s; %s", c.Hung, bench.Count(c.Count, "call"), bench.Seconds(c.MaxSeconds), usual)}, change})
 		case c.Failed > 0 && !single:
 			list = append(list, Finding{"call-fails", Ill, c.Method + " fails", []string{c.Error}, change})
-		case c.Hung == 0 && c.MaxSeconds > max(slowFrom, slowBy*c.UsualSeconds, lagBy*f.LagSeconds):
-			list = append(list, Finding{"call-slow", Ill, fmt.Sprintf("%s took %s", c.Method, bench.Seconds(c.MaxSeconds)), []string{usual}, "top, iostat -x 1: is it CPU or disk? A proxy on the socket?"})
+		case c.Hung == 0 && c.doneSeconds > max(slowFrom, slowBy*c.UsualSeconds, lagBy*f.LagSeconds):
+			list = append(list, Finding{"call-slow", Ill, fmt.Sprintf("%s took %s", c.Method, bench.Seconds(c.doneSeconds)), []string{usual}, "top, iostat -x 1: is it CPU or disk? A proxy on the socket?"})
 		}
 	}
 	return list
@@ -275,17 +304,25 @@ func calls(f Facts) (list []Finding) {
 func unreadable(f Facts) []Finding {
 	var evidence []string
 	n := 0
+	statistics := 0 // the only thing that cannot be read of so many
 	for _, i := range f.Items {
-		if i.Hung {
+		if f.hangs(i) {
 			continue
 		}
 		n++
+		if i.Call == "ContainerStats" {
+			statistics++
+		}
 		if len(evidence) < mostNamed {
 			evidence = append(evidence, fmt.Sprintf("%s, %s of %s: %s", i.words(), i.Call, i.ID, i.Error))
 		}
 	}
 	if n == 0 {
 		return nil
+	}
+	if statistics == n {
+		return []Finding{{"items-unreadable", Ill, fmt.Sprintf("the statistics of %s cannot be read", bench.Count(n, "running container")), evidence,
+			f.log() + ": what of its shim?"}}
 	}
 	return []Finding{{"items-unreadable", Ill, fmt.Sprintf("%s listed and cannot be read", bench.Count(n, "item is", "items are")), evidence,
 		"crictl rm or crictl rmp of such an item, after a look at its pod: the kubelet makes it anew"}}
@@ -416,7 +453,11 @@ func costs(f Facts) (list []Finding) {
 // others finds who else calls the runtime.
 func others(f Facts) (list []Finding) {
 	if o := f.Host.Owner; o.PID > 0 && !o.known() {
-		list = append(list, Finding{"socket-owner", Note, fmt.Sprintf("the socket is served by %s, which is no runtime by its name, but perhaps a proxy", o.Name), []string{fmt.Sprintf("process %d", o.PID)}, ""})
+		what := "which is no runtime by its name, but perhaps a proxy"
+		if o.Name == ourName+" "+ourProxy {
+			what = "which disturbs the runtime by rules"
+		}
+		list = append(list, Finding{"socket-owner", Note, fmt.Sprintf("the socket is served by %s, %s", o.Name, what), []string{fmt.Sprintf("process %d", o.PID)}, ""})
 	}
 	var evidence []string
 	for _, p := range f.Host.Callers[:min(len(f.Host.Callers), 2*mostNamed)] {

@@ -96,6 +96,15 @@ var sicknesses = []sickness{
 	}, worth: Well, findings: []string{"polled"}, says: "60 ListContainers a minute"},
 	{name: "containerd's collector", server: collected{period: ""}, worth: Well, findings: []string{"stats-collector"}, says: "stats_collect_period = '10s'"},
 	{name: "a slow collector", server: collected{period: "10s"}, worth: Well},
+	{name: "a stopped shim, for which the runtime gives up first", server: collected{period: "10s", after: 1900 * time.Millisecond, wrong: noMetrics},
+		host:  HostFacts{Seen: true, Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "T"}}},
+		worth: Sick, findings: []string{"item-hangs"}, says: "kill -CONT 7"},
+	{name: "a shim that does not answer, for which the runtime gives up first", server: collected{period: "10s", after: 1900 * time.Millisecond, wrong: noMetrics},
+		host:  HostFacts{Seen: true, Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "S"}}},
+		worth: Sick, findings: []string{"item-hangs"}, says: "an error after 1.90 s: rpc error: code = Unknown desc = unexpected metrics response: []"},
+	{name: "a container without statistics", server: collected{period: "10s", wrong: noMetrics}, worth: Sick, findings: []string{"items-unreadable"},
+		says: "the statistics of 1 running container cannot be read"},
+	{name: "a container that ends before its statistics", server: collected{period: "10s", wrong: noMetrics, ends: true}, worth: Well},
 	{name: "events left alone", population: ten, options: func(o *Options) { o.NoEvents = true }, worth: Well, findings: []string{"events-skipped"}},
 }
 
@@ -103,7 +112,13 @@ var sicknesses = []sickness{
 type collected struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	period string
+	after  time.Duration // how long its statistics take
+	wrong  error         // of its statistics
+	ends   bool          // the container has ended when its statistics are read
 }
+
+// noMetrics is what containerd says of a shim that gives it no statistics.
+var noMetrics = status.Error(codes.Unknown, "unexpected metrics response: []")
 
 func (collected) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}, nil
@@ -127,12 +142,17 @@ func (collected) PodSandboxStatus(context.Context, *runtimeapi.PodSandboxStatusR
 	return &runtimeapi.PodSandboxStatusResponse{}, nil
 }
 
-func (collected) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	return &runtimeapi.ContainerStatusResponse{}, nil
+func (c collected) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	state := runtimeapi.ContainerState_CONTAINER_RUNNING
+	if c.ends { // after the list
+		state = runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{State: state}}, nil
 }
 
-func (collected) ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
-	return &runtimeapi.ContainerStatsResponse{}, nil
+func (c collected) ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+	time.Sleep(c.after)
+	return &runtimeapi.ContainerStatsResponse{}, c.wrong
 }
 
 func (collected) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
@@ -159,6 +179,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
+var silentCalls = []Call{{Method: "Version", Count: 2, Hung: 2, MaxSeconds: 2}}
+
 // TestWords checks sentences and remedies that depend on a detail.
 func TestWords(t *testing.T) {
 	sandbox := Item{Kind: "sandbox", ID: "0123456789abcdef", Hung: true, Call: "PodSandboxStatus"}
@@ -171,6 +193,15 @@ func TestWords(t *testing.T) {
 		{"a sandbox hangs", Facts{Items: []Item{sandbox}}, "crictl inspectp 0123456789abc", "crictl inspect "},
 		{"a debugger", Facts{Host: HostFacts{Shims: map[string]Process{"s": {PID: 9, State: "t"}}}}, "TracerPid /proc/9/status", "kill -CONT"},
 		{"a file system without a bound of inodes", Facts{Host: HostFacts{Disks: []Disk{{Path: "/x", FreeBytes: 1, Bytes: 1000}}}}, "/x is full", "0 of 0 inodes"},
+		{"a proxy that answers nothing", Facts{Calls: silentCalls, Host: HostFacts{Owner: Process{PID: 7, Name: "pleg-bench proxy", State: "S"}}},
+			"is it the runtime, or process 7 (pleg-bench proxy) before it?", "systemctl"},
+		{"a proxy whose lists hang", Facts{Calls: []Call{{Method: "Version", Count: 1}, {Method: "ListContainers", Count: 1, Hung: 1, MaxSeconds: 2}}, Host: HostFacts{Owner: Process{PID: 7, Name: "haproxy"}}},
+			"is it the runtime, or process 7 (haproxy) before it?", "journalctl"},
+		{"a shim that is stopped makes no item unreadable", Facts{
+			Items: []Item{{Kind: "container", ID: "c", Sandbox: "s", Call: "ContainerStats", Error: "unexpected metrics response", Seconds: 0.1}},
+			Host:  HostFacts{Shims: map[string]Process{"s": {PID: 9, State: "T"}}}}, "kill -CONT 9", "crictl rm"},
+		{"statistics alone are no reason to remove a container", Facts{Items: []Item{{Kind: "container", ID: "c", Call: "ContainerStats", Error: "no metrics"}}}, "the statistics of 1 running container", "crictl rm"},
+		{"a warning of containerd", Facts{Conditions: []Condition{{Type: "ContainerdHasNoDeprecationWarnings"}}}, "ctr deprecations list", "journalctl"},
 		{"a slow runtime", Facts{Calls: []Call{{Method: "Version", Count: 2, Hung: 2, MaxSeconds: 1}}}, "answered nothing in 1 s", "answers nothing"},
 	} {
 		test.facts.Listed = true

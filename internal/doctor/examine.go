@@ -306,6 +306,7 @@ func try[Q, A any](ctx context.Context, e *examiner, method string, call func(co
 	c.MaxSeconds = max(c.MaxSeconds, took.Seconds())
 	switch {
 	case err == nil:
+		c.doneSeconds = max(c.doneSeconds, took.Seconds())
 	case hung(err):
 		c.Hung++
 	default:
@@ -473,10 +474,21 @@ func (e *examiner) readItem(ctx context.Context, i item) {
 	e.enter(ctx, i, "ContainerStatus", err, took)
 	if i.running && err == nil {
 		_, took, err = try(ctx, e, "ContainerStats", e.client.ContainerStats, &runtimeapi.ContainerStatsRequest{ContainerId: i.ID})
-		if status.Code(err) != codes.Unimplemented {
-			e.enter(ctx, i, "ContainerStats", err, took)
+		if err == nil || status.Code(err) == codes.Unimplemented || !hung(err) && !e.runs(ctx, i) {
+			return
 		}
+		e.enter(ctx, i, "ContainerStats", err, took)
 	}
+}
+
+// runs reports whether a container still runs, or whether that is not known. The statistics of one
+// that has ended meanwhile are an error of no code of its own.
+func (e *examiner) runs(ctx context.Context, i item) bool {
+	answer, _, err := try(ctx, e, "ContainerStatus", e.client.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID})
+	if status.Code(err) == codes.NotFound {
+		return false
+	}
+	return err != nil || answer.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
 // enter enters the outcome of a read. What ended with the examination, or has gone, is none.

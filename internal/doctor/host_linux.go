@@ -29,8 +29,9 @@ type Machine struct {
 	// Kubelet is the address of the kubelet's /healthz, empty to leave it alone.
 	Kubelet string
 
-	begun  time.Time
-	before map[int]float64 // CPU seconds by PID, of the runtime and the shims
+	begun   time.Time
+	before  map[int]float64 // CPU seconds by PID, of the runtime and the shims
+	clients int             // connections to the socket, before our own
 }
 
 var _ Host = (*Machine)(nil)
@@ -39,6 +40,7 @@ var _ Host = (*Machine)(nil)
 func (m *Machine) Begin(context.Context) {
 	m.begun = time.Now()
 	m.before = make(map[int]float64)
+	m.clients = connectionsOf(m.Socket)
 	owner := listenerOf(m.Socket)
 	all, _ := procfs.AllProcs() // none are seen then
 	for _, p := range all {
@@ -92,7 +94,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 			}
 		}
 	}
-	f.Clients = max(0, connectionsOf(m.Socket))
+	f.Clients = min(m.clients, connectionsOf(m.Socket)) // a stalled server may still hold ours
 	usual := []string{"/run", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet", "/var/log/pods", filepath.Dir(m.Socket)}
 	f.Disks = disksOf(append(what.Paths, usual...)...)
 	f.Unsynchronised = unsynchronised()

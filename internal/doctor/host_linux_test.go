@@ -92,3 +92,30 @@ func TestDisks(t *testing.T) {
 		}
 	}
 }
+
+// TestClients checks that the connections of others are told, and not those of the examination, which
+// a server that hangs may still hold at the end.
+func TestClients(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	lis := testkit.Must(net.Listen("unix", socket))(t)
+	defer lis.Close()
+	connect := func() {
+		conn := testkit.Must(net.Dial("unix", socket))(t)
+		kept := testkit.Must(lis.Accept())(t)
+		t.Cleanup(func() {
+			_ = conn.Close()
+			_ = kept.Close()
+		})
+	}
+	for others := range 3 {
+		m := &Machine{Socket: socket}
+		m.Begin(t.Context())
+		testkit.Must(lis.Accept())(t).Close() // Begin looks at the listener
+		connect()
+		f := m.End(t.Context(), Whereabouts{})
+		testkit.Must(lis.Accept())(t).Close()
+		if f.Clients != others {
+			t.Errorf("%d connections of others, want %d", f.Clients, others)
+		}
+	}
+}

@@ -120,6 +120,9 @@ type Call struct {
 	UsualSeconds float64 `json:"usual_seconds"`
 	// Error is the first error.
 	Error string `json:"error,omitempty"`
+
+	// doneSeconds is MaxSeconds of the calls that succeeded.
+	doneSeconds float64
 }
 
 // Line is the report in one line, for a plugin of the node problem detector. Its columns are
