@@ -304,6 +304,21 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	return true, true
 }
 
+// disputed reports whether a look begun at the given time would refute a claim by what the pod was
+// last shown as. Lists may show for ever what is gone, so that it takes a status to refute a claim.
+func (v *evidence) disputed(r *records, p *pod, began instant) bool {
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		if e.cause != CauseClaim || began <= e.at.add(v.grace) {
+			continue
+		}
+		if x := r.find(p, 0, e.id); x != nil && x.phase < e.phase && x.shown != PhaseUnknown {
+			return true
+		}
+	}
+	return false
+}
+
 // keepRemoval remembers a removal that a read has met: another read, begun earlier or within the
 // grace, may still show the ID.
 func (v *evidence) keepRemoval(e *expectation, began instant) {

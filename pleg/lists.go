@@ -230,7 +230,11 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 			quiet = !news && p.expected.len() == 0 && !p.waited() && p.late == 0 && p.due == 0 && len(c.rounds) == 0
 			c.todo.observe(p.uid, began)
 			p.confirm(began)
-			c.resolve(p, began, nil)
+			if c.evidence.disputed(&c.records, p, began) {
+				p.readLater(now)
+			} else {
+				c.resolve(p, began, nil)
+			}
 			c.delay(p, began, now)
 		}
 		if p.entry == failedEntry {

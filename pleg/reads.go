@@ -36,7 +36,7 @@ type inspected[S any] struct {
 // the agent, in place of a list of the pod.
 func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	r := &podRead{ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
-	full := p.needsContent(now)
+	full := p.needsContent(now) || c.evidence.disputed(&c.records, p, now)
 	builds := p.entry == statusEntry && !full && !p.unknown()
 	began := now
 	known := c.knownItems(p)

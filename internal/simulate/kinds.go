@@ -28,6 +28,8 @@ var kinds = []kind{
 	{name: "late", on: true, share: 0.3, weave: (*weaver).late},
 	{name: "silent", on: true, share: 1, weave: (*weaver).silent},
 	{name: "crowd", on: true, share: 0.004, weave: (*weaver).crowd},
+	{name: "ghosts", on: true, share: 0.15, weave: (*weaver).ghosts},
+	{name: "bundles", on: true, share: 0.15, weave: (*weaver).bundles},
 }
 
 // KindNames returns the names of all kinds, and of those that are in every search.
@@ -192,6 +194,20 @@ func (v *weaver) doubt(h History) History {
 		return []string{line}
 	})
 }
+
+// ghosts has containers that are gone, and that lists show for ever.
+func (v *weaver) ghosts(h History) History {
+	return v.each(h, func(line string) []string {
+		id := v.id()
+		if !strings.HasPrefix(id, "c") || !v.chance(0.1) {
+			return []string{line}
+		}
+		return []string{line, "runtime haunt " + id + v.word("", "", " drop", " late=30ms", " nil-statuses")}
+	})
+}
+
+// bundles has statuses bring all that their pod has.
+func (v *weaver) bundles(h History) History { return slices.Insert(h, 0, "config bundles true") }
 
 // hung has lists hang or fail while statuses are read as ever.
 func (v *weaver) hung(h History) History {

@@ -107,6 +107,9 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	if owner, phase := b.truth.phaseOf(it.ID); owner == pod && phase >= it.Phase && b.prompt.promises[it.ID].phase < it.Phase {
 		shown := b.shows(pod)
 		known := slices.ContainsFunc(shown, func(x pleg.Item) bool { return x.ID == it.ID })
+		if b.truth.ghost(it.ID) { // a list that still shows the ID is believed for a grace; the pod is read again after at most two
+			now = now.Add(2*b.pace.settings.grace + b.pace.settings.base)
+		}
 		b.prompt.promises[it.ID] = promise{pod: pod, phase: it.Phase, at: now, seen: phaseIn(shown, it.ID) >= it.Phase && (known || phase == pleg.PhaseRemoved)}
 	}
 }

@@ -61,6 +61,9 @@ type toyItem struct {
 	spoilt  spoil      // its status cannot be read
 	hidden  int        // so many more looks do not show it
 	unseen  int        // so many looks in a row have not shown it
+
+	ghost  bool       // it is gone, and lists show it all the same, in the phase haunts
+	haunts pleg.Phase // of a ghost
 }
 
 // name is the name of a container for people.
@@ -85,6 +88,7 @@ type toy struct {
 	cpu      processors.Processors
 	readable chan struct{} // closed when an item that hung can be read
 	torn     bool          // a read looks at sandboxes and containers at different moments
+	bundles  bool          // statuses bring all that their pod has, also what nobody has asked for
 	delta    bool
 	down     bool
 	mode     streamMode
@@ -300,7 +304,7 @@ func (r *toy) calm() {
 		if x.spoilt != spoilNot {
 			r.truth.Spoil(x.id, false)
 		}
-		x.spoilt, x.hidden = spoilNot, 0
+		x.spoilt, x.hidden, x.ghost = spoilNot, 0, false
 	}
 	r.release()
 }

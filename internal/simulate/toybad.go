@@ -122,6 +122,9 @@ func (r *toy) delivered(shows []pleg.Item) {
 	for _, it := range shows {
 		if x := r.byID[it.ID]; x != nil {
 			x.unseen = 0
+			if x.ghost {
+				r.truth.Haunts(x.id)
+			}
 		}
 	}
 }
@@ -133,12 +136,28 @@ func (r *toy) unseen(x *toyItem) {
 	r.upset(time.Now())
 }
 
+// haunt has a container gone, and lists show it for ever as it was.
+func (r *toy) haunt(id string, how telling) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.byID[id]
+	if x == nil || x.kind != pleg.Container || x.phase == pleg.PhaseRemoved {
+		return errNoSuch
+	}
+	x.ghost = true
+	x.haunts = x.phase
+	r.truth.Haunt(id)
+	r.cascade(x, pleg.PhaseRemoved, how)
+	return nil // and nothing is at rest until all is calm
+}
+
 // bad runs the commands about content and bad items:
 //
 //	runtime update c1                  its content changes
 //	runtime spoil c1 fails|hangs|not   its status cannot be read
 //	runtime hide c1 N                  the next N looks do not show it
-func (t *toySide) bad(what string, names []string) error {
+//	runtime haunt c1 [how…]            it is gone, and lists show it until all is calm
+func (t *toySide) bad(what string, names []string, how telling) error {
 	id := names[0]
 	switch {
 	case what == "update" && len(names) == 1:
@@ -149,6 +168,8 @@ func (t *toySide) bad(what string, names []string) error {
 			return errUsage
 		}
 		return t.toy.spoil(id, how)
+	case what == "haunt" && len(names) == 1:
+		return t.toy.haunt(id, how)
 	case what == "hide" && len(names) == 2:
 		n, err := strconv.Atoi(names[1])
 		if err != nil {

@@ -169,9 +169,12 @@ func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pl
 		}
 		r.mu.Lock()
 		for _, x := range r.items {
-			if x.kind == kind && (only == "" || x.pod == only) && r.sees(x) {
+			if x.kind == kind && (only == "" || x.pod == only) && (x.ghost || r.sees(x)) {
 				phase := x.phase
-				if x.blurred {
+				switch {
+				case x.ghost:
+					phase = x.haunts
+				case x.blurred:
 					phase = pleg.PhaseUnknown
 				}
 				found[x.pod] = append(found[x.pod], pleg.Item{ID: x.id, Kind: x.kind, Phase: phase, Name: x.name()})
@@ -242,6 +245,7 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 		}
 		r.mu.Unlock()
 	}
+	looked = append(looked, r.unasked(&pod, next, &shows)...)
 	var unread []string
 	var failure error
 	until := time.Now().Add(max(hungAtLeast, hungTimes*time.Since(begun)))
@@ -269,6 +273,26 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 		return pleg.Inspection[Status]{}, failure
 	}
 	return read, failure
+}
+
+// unasked adds what a pod has beside the items asked for, if statuses bring that, and returns it.
+func (r *toy) unasked(pod *pleg.Pod, next *Status, shows *[]pleg.Item) (looked []pleg.Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.bundles {
+		return nil
+	}
+	for _, x := range r.items {
+		asked := slices.ContainsFunc(pod.Items, func(it pleg.Item) bool { return it.ID == x.id })
+		if asked || x.pod != pod.UID || x.spoilt != spoilNot || !r.sees(x) {
+			continue
+		}
+		next.add(pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase}, x.content())
+		it := pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase, Name: x.name()}
+		*shows = append(*shows, it)
+		looked = append(looked, it)
+	}
+	return looked
 }
 
 // readNow puts an ID that can be read again into a status, in place of what stands for the ID.

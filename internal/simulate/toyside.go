@@ -28,6 +28,7 @@ func newToySide(w *world) (side, error) {
 		return nil, err
 	}
 	r.latency, r.torn, r.delta = s.latency, s.torn, s.delta
+	r.bundles = s.bundles
 	r.work = s.work
 	r.cpu.Set(s.processors)
 	t := &toySide{toy: r, w: w, cache: cache.New(func(uid cache.UID) *Status { return &Status{UID: uid} })}
@@ -63,7 +64,7 @@ func (t *toySide) restless() bool {
 			return true
 		}
 	}
-	return r.down
+	return r.down || slices.ContainsFunc(r.items, func(x *toyItem) bool { return x.ghost })
 }
 
 func (t *toySide) calm(w *world) {
@@ -202,8 +203,8 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 		return t.remove(w, id, how)
 	case "lose":
 		return r.lose(id)
-	case "update", "spoil", "hide":
-		return t.bad(what, names)
+	case "update", "spoil", "hide", "haunt":
+		return t.bad(what, names, how)
 	case "blur", "clear":
 		return r.blur(id, what == "blur")
 	case "down", "up":

@@ -37,20 +37,21 @@ type life struct {
 // Truth is the authoritative history of a runtime: every change of every ID, and its claims. Safe
 // for concurrent use.
 type Truth struct {
-	mu    sync.Mutex
-	lives map[string]*life
-	pods  map[cache.UID][]*life
-	uids  []cache.UID             // sorted; additions make a new slice
-	moves map[cache.UID]time.Time // the last change of each pod
-	lied  map[string]bool         // IDs of which a read has lied
-	bad   map[string]bool         // IDs with a status that cannot be read, or could not when the pod was last read; true: now
-	fresh map[cache.UID]bool      // pods that the present generator has read
-	pull  func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
+	mu     sync.Mutex
+	lives  map[string]*life
+	pods   map[cache.UID][]*life
+	uids   []cache.UID             // sorted; additions make a new slice
+	moves  map[cache.UID]time.Time // the last change of each pod
+	lied   map[string]bool         // IDs of which a read has lied
+	bad    map[string]bool         // IDs with a status that cannot be read, or could not when the pod was last read; true: now
+	ghosts map[string]bool         // IDs that are gone, and that lists show or did show
+	fresh  map[cache.UID]bool      // pods that the present generator has read
+	pull   func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
 }
 
 // NewTruth returns an empty history.
 func NewTruth() *Truth {
-	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool), bad: make(map[string]bool), fresh: make(map[cache.UID]bool)}
+	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool), bad: make(map[string]bool), ghosts: make(map[string]bool), fresh: make(map[cache.UID]bool)}
 }
 
 // Record adds a change.
@@ -100,6 +101,29 @@ func (t *Truth) Hide(id string, looks int) {
 		t.lied[id] = true
 		l.hid++
 	}
+}
+
+// Haunt notes that lists show an ID for ever that is going.
+func (t *Truth) Haunt(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lied[id] = true
+	t.ghosts[id] = true
+}
+
+// Haunts notes that a list has shown a ghost. While its status cannot be read, the list stands, and
+// nobody announces that the ID comes and goes once more.
+func (t *Truth) Haunts(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lives[id].hid++
+}
+
+// ghost reports whether lists show an ID that is gone, or did.
+func (t *Truth) ghost(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ghosts[id]
 }
 
 // Restart notes that a generator has been started, which knows no IDs.
@@ -282,14 +306,15 @@ func (t *Truth) moved(pod cache.UID) time.Time {
 
 // restless reports whether a pod may have to be looked at again and again, as of the last refresh:
 // the pod has a sandbox that is not ready, or a claim of such a sandbox, or the runtime does not
-// know the state of one of its containers. That excuse stays, because a status that does not know
-// what the last list knew is read again, with growing delay, until a list agrees with it.
+// know the state of one of its containers, or lists show one that is gone, which takes a read each
+// time. The excuse of an unknown state stays, because a status that does not know what the last list
+// knew is read again, with growing delay, until a list agrees with it.
 func (t *Truth) restless(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.ContainsFunc(t.pods[pod], func(l *life) bool {
 		ends := l.now() == pleg.PhaseExited || l.told&(1<<pleg.PhaseExited) != 0
-		return l.now() == pleg.PhaseUnknown || l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved && ends
+		return l.now() == pleg.PhaseUnknown || t.ghosts[l.id] || l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved && ends
 	})
 }
 
