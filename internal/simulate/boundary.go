@@ -133,7 +133,6 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	defer b.mu.Unlock()
 	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	peek := b.peekPace.maybe[uid][ctx.Done()]
-	again := b.podPace(uid).open
 	if !cut {
 		b.readEnds(uid, statuses, peek, items, time.Now(), err)
 	} else if b.pace.on && !b.stopping {
@@ -144,7 +143,7 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 		b.peekHurts(begun, time.Now(), len(items), err)
 	}
 	if !cut && !peek && (statuses || err != nil || len(items) == 0) {
-		b.timedOut(b.podPace(uid).started, time.Now(), again, err)
+		b.timedOut(b.podPace(uid).started, time.Now(), b.podPace(uid).again, err)
 	}
 	if len(b.inflight) == b.workers {
 		b.prompt.troubled = time.Now()

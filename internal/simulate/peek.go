@@ -90,6 +90,9 @@ func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)
 	if err == nil && (vanishes(b.shows(uid), i.Pod.Items) || vanishes(x.reply, i.Pod.Items)) {
 		b.overtaken(x, now) // a running ID that vanishes is looked for once more
 	}
+	if b.inflight[uid] > 0 {
+		b.overtaken(x, now) // nobody can tell which of the peek and the read under way looked last
+	}
 	return i, err
 }
 

@@ -30,6 +30,7 @@ type podPace struct {
 	begun      time.Time   // likewise, or of the list on which the read may build
 	ended      time.Time
 	call       <-chan struct{} // what ends its context, which all calls of one read have in common
+	again      bool            // the pod's last read had failed when the read under way began
 	open       bool            // an error may be in the cache, or a reinspection unanswered
 	closes     bool            // open ends if no error is in the cache
 	failed     bool            // the last read has yielded nothing
@@ -176,6 +177,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		x.lapped = false // the statuses are looked at later than any list that has ended
 		return
 	}
+	x.again = b.fails(uid)
 	if b.lied() && !b.truth.mentions(uid) {
 		b.phantoms++
 		if b.phantoms > 4*(b.lists+b.podReads-b.phantoms)+20 {
