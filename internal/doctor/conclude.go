@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -344,7 +345,8 @@ func disks(f Facts) (list []Finding) {
 		full := d.Bytes > 0 && float64(d.FreeBytes) < diskFree*float64(d.Bytes)
 		filled := d.Inodes > 0 && float64(d.FreeInodes) < inodesFree*float64(d.Inodes)
 		if full || filled {
-			list = append(list, Finding{"disk-full", Ill, "the file system of " + d.Path + " is full", evidence, "du -xsh " + d.Path + "/* | sort -h; crictl rmi --prune"})
+			list = append(list, Finding{"disk-full", Ill, "the file system of " + d.Path + " is full", evidence,
+				fmt.Sprintf("du -xh -d3 %s | sort -h | tail -20: who writes? crictl rmi --prune", cmp.Or(d.Mount, d.Path))})
 		}
 	}
 	return list

@@ -112,6 +112,7 @@ type Process struct {
 // Disk is a file system that the runtime writes to.
 type Disk struct {
 	Path               string
+	Mount              string // the folder that it is mounted on
 	FreeBytes, Bytes   uint64
 	FreeInodes, Inodes uint64
 }

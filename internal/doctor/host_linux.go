@@ -201,6 +201,7 @@ func disksOf(paths ...string) (list []Disk) {
 		size := uint64(s.Bsize)
 		list = append(list, Disk{
 			Path:       path,
+			Mount:      mountOf(path),
 			FreeBytes:  s.Bavail * size,
 			Bytes:      s.Blocks * size,
 			FreeInodes: s.Ffree,
@@ -208,6 +209,17 @@ func disksOf(paths ...string) (list []Disk) {
 		})
 	}
 	return list
+}
+
+// mountOf is the folder that the file system of a path is mounted on.
+func mountOf(path string) string {
+	var own, above unix.Stat_t
+	for path = filepath.Clean(path); path != "/" && unix.Stat(path, &own) == nil; path = filepath.Dir(path) {
+		if unix.Stat(filepath.Dir(path), &above) != nil || above.Dev != own.Dev {
+			return path
+		}
+	}
+	return path
 }
 
 // unsynchronised reports whether the kernel knows of no time source.

@@ -86,15 +86,21 @@ func TestDisks(t *testing.T) {
 	if len(list) == 0 || list[0].Path != dir {
 		t.Fatalf("disks %+v", list)
 	}
+	if mount := mountOf("/proc/self"); mount != "/proc" {
+		t.Errorf("/proc is mounted on %s", mount)
+	}
 	for _, d := range list {
+		if other := mountOf(d.Mount); other != d.Mount || !strings.HasPrefix(d.Path, d.Mount) {
+			t.Errorf("disk %+v is mounted on %s", d, other)
+		}
 		if d.Bytes == 0 || d.FreeBytes > d.Bytes || d.FreeInodes > d.Inodes {
 			t.Errorf("disk %+v", d)
 		}
 	}
 }
 
-// TestClients checks that the connections of others are told, and not those of the examination, which
-// a server that hangs may still hold at the end.
+// TestClients checks that the connections of others are told, and not those of the examination,
+// which a server that hangs may still hold at the end.
 func TestClients(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	lis := testkit.Must(net.Listen("unix", socket))(t)

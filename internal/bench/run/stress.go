@@ -198,9 +198,9 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	return result, nil
 }
 
-// next returns the rate of the step after the given ones, or the end. A step in which the runtime did
-// not keep up is made once more: containers begun in a step end a life and three calls later, so that
-// a slow runtime completes less than the rate until as many are under way as that takes.
+// next returns the rate of the step after the given ones, or the end. A step in which the runtime
+// did not keep up is made once more: containers begun in a step end a life and three calls later,
+// so that a slow runtime completes less than the rate until as many are under way as that takes.
 func (o StressOptions) next(steps []bench.StressStep) (rate float64, end string) {
 	last := steps[len(steps)-1]
 	slow := last.Achieved < keepsUp*last.Rate

@@ -297,8 +297,8 @@ func TestStressVerdicts(t *testing.T) {
 	}
 }
 
-// TestStressSteps checks what follows a step of a stress test: a higher rate, the same once more, or
-// the end.
+// TestStressSteps checks what follows a step of a stress test: a higher rate, the same once more,
+// or the end.
 func TestStressSteps(t *testing.T) {
 	o := StressOptions{MaxRate: 40, Factor: 2}
 	for _, test := range []struct {
