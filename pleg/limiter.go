@@ -191,8 +191,10 @@ func shorter(old, took time.Duration) time.Duration {
 // lane is the pods that wait for a read, and the limiter of their reads.
 type lane[P any] struct {
 	limiter
-	// waiting are the pods, in the order in which they came to need a read.
+	// waiting are the pods, in the order in which they came to need a read: what is left of array.
 	waiting []waiter[P]
+	// array is waiting with the room in front, which is used again once no pod waits.
+	array []waiter[P]
 	// last reports whether the last pod taken was the newest.
 	last bool
 }
@@ -209,7 +211,11 @@ func (l *lane[P]) push(w waiter[P]) {
 	for i > 0 && l.waiting[i-1].since > w.since {
 		i--
 	}
+	full := len(l.waiting) == cap(l.waiting)
 	l.waiting = slices.Insert(l.waiting, i, w)
+	if full {
+		l.array = l.waiting
+	}
 }
 
 // newest returns since when the latest comer waits.
@@ -233,12 +239,20 @@ func (l *lane[P]) next(after instant) instant {
 // one, and each probe, is the newest.
 func (l *lane[P]) take(now instant) P {
 	l.last = !l.room(now) || len(l.begins) >= l.workers && !l.last
-	i := 0
+	at := &l.waiting[0]
 	if l.last {
-		i = len(l.waiting) - 1
+		at = &l.waiting[len(l.waiting)-1]
 	}
-	p := l.waiting[i].pod
-	l.waiting = slices.Delete(l.waiting, i, i+1)
+	p := at.pod
+	*at = waiter[P]{}
+	switch {
+	case len(l.waiting) == 1:
+		l.waiting = l.array[:0]
+	case l.last:
+		l.waiting = l.waiting[:len(l.waiting)-1]
+	default:
+		l.waiting = l.waiting[1:]
+	}
 	return p
 }
 

@@ -217,9 +217,6 @@ func (c *core[S]) delay(p *pod, began, now instant) {
 	}
 }
 
-// lateAgain is how long a read that nobody waits for is put off while the workers are busy.
-const lateAgain = time.Second
-
 // retryHung is the least time after which a read that fails has hung.
 const retryHung = time.Second
 
@@ -287,7 +284,7 @@ func (c *core[S]) review(p *pod, now instant) {
 		p.due = 0
 	}
 	if p.late != 0 && p.late <= now && len(c.lanes[laneFirst].waiting) >= c.cfg.InspectWorkers {
-		p.late = now.add(lateAgain) // other pods need their reads more
+		p.late = c.rota.putOff(&c.lanes[laneFirst].limiter, now) // other pods need their reads more
 	}
 	next := c.nextRead(p)
 	forget := next == never && p.empty()

@@ -16,6 +16,8 @@ type rota struct {
 	since instant
 	// soon is the number of pods in front that may have been read before since.
 	soon int
+	// putUntil is until when the last read was put off for which no worker was free.
+	putUntil instant
 }
 
 const (
@@ -26,6 +28,8 @@ const (
 	rotaSpares = 4
 	// rotaLeast is the least pause between two reads of the slow round.
 	rotaLeast = time.Millisecond
+	// putOffLeast is the least pause between two reads that were put off.
+	putOffLeast = 100 * time.Microsecond
 )
 
 // join adds a pod. Its turn comes last, and within the time of a round: the turns are as far apart
@@ -101,6 +105,13 @@ func (p *pod) readLater(at instant) {
 	if p.late == 0 || at < p.late {
 		p.late = at
 	}
+}
+
+// putOff returns until when a read that nobody waits for is put off while the workers are busy: the
+// reads put off have a turn each, as fast as the workers make them.
+func (r *rota) putOff(l *limiter, now instant) instant {
+	r.putUntil = max(r.putUntil, now).add(max(putOffLeast, l.longest/time.Duration(l.workers)))
+	return r.putUntil
 }
 
 // settles has the statuses of a pod read again a moment after an end, or after a payload was

@@ -307,8 +307,8 @@ func (t *Truth) moved(pod cache.UID) time.Time {
 // restless reports whether a pod may have to be looked at again and again, as of the last refresh:
 // the pod has a sandbox that is not ready, or a claim of such a sandbox, or the runtime does not
 // know the state of one of its containers, or lists show one that is gone, which takes a read each
-// time. The excuse of an unknown state stays, because a status that does not know what the last list
-// knew is read again, with growing delay, until a list agrees with it.
+// time. The excuse of an unknown state stays, because a status that does not know what the last
+// list knew is read again, with growing delay, until a list agrees with it.
 func (t *Truth) restless(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
