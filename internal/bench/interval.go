@@ -40,8 +40,18 @@ func NewShare(hits, of int) Share {
 }
 
 // String is for people, such as 23 % (12 to 37 %).
-func (s Share) String() string {
-	return fmt.Sprintf("%.2g %% (%.2g to %.2g %%)", 100*s.Share, 100*s.Low, 100*s.High)
+func (s Share) String() string { return Percent(s.Share) + " % (" + s.Interval() + ")" }
+
+// Interval is the interval for people, such as 12 to 37 %.
+func (s Share) Interval() string { return Percent(s.Low) + " to " + Percent(s.High) + " %" }
+
+// Percent is a share in percent with two digits, all of them written out.
+func Percent(share float64) string {
+	percent := 100 * share
+	if percent >= 99.5 { // two digits of these are 1e+02
+		return fmt.Sprintf("%.0f", percent)
+	}
+	return fmt.Sprintf("%.2g", percent)
 }
 
 // solve returns where a condition that holds near 0 ceases to hold.

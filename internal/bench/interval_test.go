@@ -22,6 +22,17 @@ func TestShare(t *testing.T) {
 			t.Errorf("%d of %d: %.4f to %.4f, want %.4f to %.4f", test.hits, test.of, s.Low, s.High, test.low, test.high)
 		}
 	}
+	for share, want := range map[Share]string{
+		NewShare(19, 19):    "100 % (82 to 100 %)",
+		NewShare(999, 1000): "100 % (99 to 100 %)",
+		NewShare(99, 100):   "99 % (95 to 100 %)",
+		NewShare(1, 100):    "1 % (0.025 to 5.4 %)",
+		NewShare(0, 10):     "0 % (0 to 31 %)",
+	} {
+		if share.String() != want {
+			t.Errorf("%v, want %s", share, want)
+		}
+	}
 	if s := NewShare(0, 0); s.Low != 0 || s.High != 1 {
 		t.Errorf("of nothing: %+v", s)
 	}

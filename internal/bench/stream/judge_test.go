@@ -370,12 +370,14 @@ func TestConclude(t *testing.T) {
 		// advice is part of the advice to maintainers, empty for none.
 		advice string
 	}{
-		"no list":     {told(50), with(func(f *stream.Facts) { f.Lists, f.ListErrors = 0, 7 }), stream.WorthUnknown, 0, "no list", "7 of 7 lists"},
-		"no stream":   {told(0), with(func(f *stream.Facts) { f.Unsupported = true }), stream.WorthNone, 1, "no events", "enable_pod_events"},
-		"quiet":       {told(0), full, stream.WorthUntested, 0, "nothing happened", ""},
-		"silent":      {told(0), with(func(f *stream.Facts) { f.Missed = 5 }), stream.WorthNone, 1, "nothing of 5", "5 starts and exits"},
-		"lossy":       {told(95) + lost(5), full, stream.WorthPartial, 10, "container STARTED 5 % (1.6 to 11 %), 5 of 100", "events are lost"},
-		"very lossy":  {told(50) + lost(500), full, stream.WorthPartial, 1, "container STARTED 91 %", "500 of 550"},
+		"no list":    {told(50), with(func(f *stream.Facts) { f.Lists, f.ListErrors = 0, 7 }), stream.WorthUnknown, 0, "no list", "7 of 7 lists"},
+		"no stream":  {told(0), with(func(f *stream.Facts) { f.Unsupported = true }), stream.WorthNone, 1, "no events", "enable_pod_events"},
+		"quiet":      {told(0), full, stream.WorthUntested, 0, "nothing happened", ""},
+		"silent":     {told(0), with(func(f *stream.Facts) { f.Missed = 5 }), stream.WorthNone, 1, "nothing of 5", "5 starts and exits"},
+		"lossy":      {told(95) + lost(5), full, stream.WorthPartial, 10, "container STARTED 5 % (1.6 to 11 %), 5 of 100", "events are lost"},
+		"very lossy": {told(50) + lost(500), full, stream.WorthPartial, 1, "container STARTED 91 %", "500 of 550"},
+		"contested": {told(95) + lost(5), with(func(f *stream.Facts) { f.Contested = true }), stream.WorthPartial, 10,
+			"lost events, or another client took them: container STARTED 5 %", "unless another client took them"},
 		"found":       {told(5), with(func(f *stream.Facts) { f.Missed = 5 }), stream.WorthPartial, 10, "5 starts and exits that lists have found", "5 starts and exits"},
 		"lists alone": {told(95), with(func(f *stream.Facts) { f.Missed = 5 }), stream.WorthFull, 300, "other things", "lists found 5 starts"},
 		"lists lie":   {told(95), with(func(f *stream.Facts) { f.Missed, f.TakenBack = 5, 7 }), stream.WorthFull, 300, "other things", "7 findings of reads"},

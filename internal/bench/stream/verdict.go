@@ -227,10 +227,14 @@ func (r Report) loses(f Facts, lossy []string) Verdict {
 	if f.MissedUnknowns > 0 {
 		what = strings.TrimPrefix(what+"; "+bench.Count(f.MissedUnknowns, "change")+" to or from the state UNKNOWN", "; ")
 	}
+	how := "lost events"
+	if f.Contested {
+		how = "lost events, or another client took them"
+	}
 	return Verdict{
 		Worth: WorthPartial,
-		Summary: fmt.Sprintf("the stream lost events: %s%s. A PLEG that believes it alone would be wrong, this one finds them with its lists",
-			what, f.also()),
+		Summary: fmt.Sprintf("the stream %s: %s%s. A PLEG that believes it alone would be wrong, this one finds them with its lists",
+			how, what, f.also()),
 		PeriodSeconds: earned,
 		Period: fmt.Sprintf("up to about %s: an event is lost every %s on average, each takes the period back to a second, and clean lists double it again",
 			bench.Short(time.Duration(earned*float64(time.Second)).Round(time.Second)), bench.Short(between.Round(100*time.Millisecond))),
@@ -263,7 +267,11 @@ func (r Report) faultless(f Facts) Verdict {
 		wrong = "and other things are to be said of the runtime (see below)"
 	}
 	if len(r.Never) > 0 {
-		wrong += "; it sends no event of: " + strings.Join(r.Never, ", ")
+		never := "it sends no event of: "
+		if f.Contested {
+			never = "no event came of: "
+		}
+		wrong += "; " + never + strings.Join(r.Never, ", ")
 	}
 	return Verdict{
 		Worth: WorthFull,
@@ -332,7 +340,11 @@ func (r Report) complaints(f Facts) []string {
 	}
 	lossy := r.lossy()
 	all := r.Delays[AllKinds]
-	about(len(lossy), "events are lost: %s; later events, stamps in their statuses, or lists prove what happened", strings.Join(lossy, "; "))
+	lost := "events are lost"
+	if f.Contested {
+		lost = "events are lost, unless another client took them"
+	}
+	about(len(lossy), lost+": %s; later events, stamps in their statuses, or lists prove what happened", strings.Join(lossy, "; "))
 	about(f.Missed, "lists found %s without an event", lives(f.Missed))
 	about(f.MissedUnknowns, "%s to or from the state UNKNOWN came without an event", bench.Count(f.MissedUnknowns, "change"))
 	about(f.UnreadPods+f.UnreadItems, "%s in the end", f.unread())

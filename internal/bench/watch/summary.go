@@ -126,7 +126,7 @@ func (s *Summary) Document() bench.Document {
 		Tables: []bench.Table{s.lines()},
 	}
 	if r := s.Stream; r != nil {
-		if lost := lossTable(r); len(lost.Rows) > 0 {
+		if lost := lossTable(r, s.Contested); len(lost.Rows) > 0 {
 			d.Tables = append(d.Tables, lost)
 		}
 		delays := bench.NewDelayTable("delay from stamp to here")
@@ -180,16 +180,20 @@ func (s *Summary) Unmeasured() []string {
 // OfStream are the parts of a summary that need a stream.
 var OfStream = []string{"missed", "unheard", "missed_creations", "missed_removals", "overruled", "connected_seconds", "stream"}
 
-// lossTable shows, for each kind of event, what was proven and what of it was lost.
-func lossTable(r *stream.Report) bench.Table {
+// lossTable shows, for each kind of event, what was proven and what of it was lost. On a contested
+// stream another client may have got what did not come here.
+func lossTable(r *stream.Report, contested bool) bench.Table {
 	t := bench.Table{Title: "events lost", Columns: []string{"proven", "lost", "share", "95 % interval"}}
 	for _, kind := range slices.Sorted(maps.Keys(r.Loss)) {
 		s := r.Loss[kind]
-		interval := fmt.Sprintf("%.2g to %.2g %%", 100*s.Low, 100*s.High)
-		t.Add(kind, "", fmt.Sprint(s.Of), fmt.Sprint(s.Hits), fmt.Sprintf("%.2g %%", 100*s.Share), interval)
+		t.Add(kind, "", fmt.Sprint(s.Of), fmt.Sprint(s.Hits), bench.Percent(s.Share)+" %", s.Interval())
+	}
+	never := "not sent"
+	if contested {
+		never = "none came"
 	}
 	for _, kind := range r.Never {
-		t.Add(kind, "", "", "", "not sent", "")
+		t.Add(kind, "", "", "", never, "")
 	}
 	return t
 }
