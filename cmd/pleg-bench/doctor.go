@@ -93,6 +93,9 @@ namespaces: in a pod with hostPID.`,
 			})
 			if check {
 				_, err = fmt.Fprintln(s.out, found.Line(checkColumns))
+				if err != nil && found.Worth == doctor.Well { // which nobody can read
+					err = errors.Join(cli.ErrUnknown, err)
+				}
 				return errors.Join(verdictOf(found), err)
 			}
 			saved := report.Saved{

@@ -113,7 +113,7 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 			fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.CommandPath(), line)
 		}
 	}
-	printed := errors.Is(err, ErrBad) || errors.Is(err, ErrUnmet) || errors.Is(err, ErrUnknown)
+	printed := isFinding(err)
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return ExitOK
@@ -123,12 +123,11 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 		}
 		say(cause)
 		return ExitInterrupted
-	case errors.Is(err, ErrBad):
-		return ExitFailure
-	case errors.Is(err, ErrUnmet):
-		return ExitUnmet
-	case errors.Is(err, ErrUnknown):
-		return ExitUsage
+	case printed:
+		if rest := besides(err); rest != nil && !errors.Is(rest, syscall.EPIPE) {
+			say(rest)
+		}
+		return status(err)
 	case unwritten(err) && errors.Is(err, syscall.EPIPE): // as of `| head`: nobody is there to be told
 		return ExitUnread
 	}
@@ -141,6 +140,38 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 		return ExitUsage
 	}
 	return ExitFailure
+}
+
+// isFinding reports whether an error stands for a printed finding.
+func isFinding(err error) bool {
+	return errors.Is(err, ErrBad) || errors.Is(err, ErrUnmet) || errors.Is(err, ErrUnknown)
+}
+
+// status is the exit status of a printed finding.
+func status(err error) int {
+	switch {
+	case errors.Is(err, ErrBad):
+		return ExitFailure
+	case errors.Is(err, ErrUnmet):
+		return ExitUnmet
+	}
+	return ExitUsage
+}
+
+// besides is what went wrong besides a finding.
+func besides(err error) error {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var rest []error
+	for _, part := range all.Unwrap() {
+		if isFinding(part) {
+			part = besides(part)
+		}
+		rest = append(rest, part)
+	}
+	return errors.Join(rest...)
 }
 
 // unwritten reports whether all that went wrong is output that could not be written.
