@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,6 +36,8 @@ type Supervisor struct {
 	closed  bool
 	why     string // why the latest reader that was ended was, until Why takes it
 	ended   int    // readers ended here, or by their own timer
+	// ends are when readers ended otherwise than at the observer's wish, at most mostEnds.
+	ends []time.Time
 }
 
 // NewSupervisor returns a supervisor of readers of the runtime behind a socket. Args are those with
@@ -155,10 +158,29 @@ func (s *Supervisor) supervise(p *child.Process, beats *os.File, socket os.FileI
 	case err == nil || s.closed || endedHere:
 	case exit != nil && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL: // by its own timer
 		s.ended++
-		s.why = notRead
+		s.because(notRead)
 	default:
-		s.why = fmt.Sprintf("the process that reads the stream ended: %v: %s", err, complaint.String())
+		s.because(fmt.Sprintf("the process that reads the stream ended: %v: %s", err, complaint.String()))
 	}
+}
+
+// mostEnds bounds the ends of readers that are kept.
+const mostEnds = 1000
+
+// because enters the end of a reader. The caller holds mu.
+func (s *Supervisor) because(why string) {
+	s.why = why
+	if len(s.ends) < mostEnds {
+		s.ends = append(s.ends, time.Now())
+	}
+}
+
+// Ends returns when readers ended otherwise than at the observer's wish, the first 1000 of them: a
+// call that was under way then did not fail by the runtime.
+func (s *Supervisor) Ends() []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ends)
 }
 
 // notRead is why a reader is ended, by its supervisor or by the kernel.
@@ -173,7 +195,7 @@ func (s *Supervisor) replaced(socket os.FileInfo) bool {
 // end kills a reader.
 func (s *Supervisor) end(p *child.Process, why string) {
 	s.mu.Lock()
-	s.why = why
+	s.because(why)
 	s.ended++
 	s.mu.Unlock()
 	_ = p.Kill()

@@ -56,6 +56,10 @@ func (t *tap) run(now time.Time) {
 	t.evidence.alive = now
 	if gap := now.Sub(last); !last.IsZero() && gap >= frozenFor {
 		t.judge.Frozen(last, now)
+		for _, c := range t.calls {
+			c.begun = c.begun.Add(gap)
+			c.frozen = true
+		}
 		t.print(fmt.Sprintf("this watch did not run for %s: it was stopped, or had no CPU; events of that time are not judged by their delay",
 			bench.Short(gap)))
 	}

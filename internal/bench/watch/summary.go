@@ -63,6 +63,10 @@ func (p *printer) sum(watched time.Duration, last pleg.StreamState) (*Summary, e
 	st := p.generator.Stats()
 	client := p.client.Stats()
 	t := p.tap
+	var ends []time.Time
+	if t.reader != nil {
+		ends = t.reader.Ends()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &Summary{
@@ -71,8 +75,8 @@ func (p *printer) sum(watched time.Duration, last pleg.StreamState) (*Summary, e
 			Seconds: watched.Seconds(), ConnectedSeconds: p.connected.Seconds(),
 			Missed: st.MissedStarts + st.MissedExits, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals,
 			MissedUnknowns: st.MissedUnknowns, Overruled: st.Overruled, TakenBack: st.Regressions,
-			Lists: st.Relists, ListErrors: st.RelistErrors, ListsHung: t.hung[listCall],
-			Reads: max(st.Inspections-t.readErr, 0), ReadErrors: t.readErr, ReadsHung: t.hung[readCall],
+			Lists: st.Relists, ListErrors: max(st.RelistErrors-t.ownFailures(listCall, ends), 0), ListsHung: t.hung[listCall],
+			Reads: max(st.Inspections-t.readErr, 0), ReadErrors: max(t.readErr-t.ownFailures(readCall, ends), 0), ReadsHung: t.hung[readCall],
 			Malformed: int(client.Malformed), ListedTwice: int(client.Duplicates), Unattributed: client.Unattributed, UnknownPhase: t.unknown,
 			Contested: t.contested, Unsupported: last == pleg.StreamUnsupported, Longest: longestPeriod,
 		},

@@ -60,15 +60,30 @@ type tap struct {
 	closing bool
 	// own counts the ends of the stream by this watch, for the runtime's sake.
 	own int
+	// ownErrors counts reads that failed while this watch did not run, by kind; doubtful are those of
+	// the failures that may be the end of a reader.
+	ownErrors map[string]int
+	doubtful  []failure
 }
 
 // call is a read of the runtime under way.
 type call struct {
 	kind  string
 	pod   string
-	begun time.Time
+	begun time.Time // later by the times in which this watch did not run
 	told  bool
+	// frozen: this watch did not run meanwhile.
+	frozen bool
 }
+
+// failure is a read that failed.
+type failure struct {
+	kind         string
+	begun, ended time.Time
+}
+
+// mostDoubtful bounds the failures kept for a comparison with the ends of readers.
+const mostDoubtful = 1000
 
 // Kinds of reads.
 const (
@@ -78,7 +93,7 @@ const (
 
 func newTap(wantRaw bool) *tap {
 	return &tap{
-		wantRaw: wantRaw, judge: stream.New(0), evidence: newEvidence(), hung: make(map[string]int),
+		wantRaw: wantRaw, judge: stream.New(0), evidence: newEvidence(), hung: make(map[string]int), ownErrors: make(map[string]int),
 		track: &track{
 			begun: time.Now(), good: thinned[bench.Point]{most: maxPoints}, flawed: thinned[bench.Point]{most: maxPoints}, samples: thinned[bench.Sample]{most: maxSamples},
 		},
@@ -122,6 +137,7 @@ func (t *tap) Record(r pleg.Report) {
 func (t *tap) take(now time.Time) []any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.run(now)
 	queue := t.queue
 	lost := t.lost
 	t.queue = nil
@@ -143,17 +159,24 @@ func (t *tap) take(now time.Time) []any {
 func (t *tap) begin(kind, pod string) (end func(error, ...pleg.Pod)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := &call{kind: kind, pod: pod, begun: time.Now()}
+	begun := time.Now()
+	c := &call{kind: kind, pod: pod, begun: begun}
 	t.calls = append(t.calls, c)
 	return func(err error, shown ...pleg.Pod) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
+		t.run(time.Now())
 		t.calls = slices.DeleteFunc(t.calls, func(of *call) bool { return of == c })
 		t.took[kind].Record(time.Since(c.begun))
 		if kind == listCall {
 			t.listed = true
 		}
 		if err != nil && !t.closing {
+			if c.frozen {
+				t.ownErrors[kind]++
+			} else if len(t.doubtful) < mostDoubtful {
+				t.doubtful = append(t.doubtful, failure{kind, begun, time.Now()})
+			}
 			if kind == listCall {
 				t.listErr = err
 				t.evidence.failed()
@@ -169,6 +192,20 @@ func (t *tap) begin(kind, pod string) (end func(error, ...pleg.Pod)) {
 			}
 		}
 	}
+}
+
+// ownFailures counts the failures of a kind of read that are this watch's own: it did not run, or ended its
+// reader, whose connection the read was on. The caller holds the mutex.
+func (t *tap) ownFailures(kind string, ends []time.Time) int {
+	const moment = time.Second // the end of a connection is seen before that of its process
+	n := t.ownErrors[kind]
+	for _, f := range t.doubtful {
+		by := func(end time.Time) bool { return !end.Before(f.begun) && end.Before(f.ended.Add(moment)) }
+		if f.kind == kind && slices.ContainsFunc(ends, by) {
+			n++
+		}
+	}
+	return n
 }
 
 // sample enters the generator's numbers into the track.

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -53,4 +55,55 @@ func TestWhy(t *testing.T) {
 			t.Errorf("why(%v) is %q, want %q", err, got, want)
 		}
 	}
+}
+
+// TestOwnFailures checks that a read fails and lasts by the runtime's doing alone: not for a time in
+// which the watch did not run, nor by the end of its reader.
+func TestOwnFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tap := newTap(false)
+		began := time.Now()
+		tap.beat()
+		frozen := tap.begin(listCall, "")
+		time.Sleep(30 * time.Second) // without a beat
+		frozen(context.DeadlineExceeded)
+		cut := tap.begin(readCall, "")
+		time.Sleep(100 * time.Millisecond)
+		cut(status.Error(codes.Unavailable, "EOF"))
+		ends := []time.Time{began.Add(-time.Second), time.Now().Add(10 * time.Millisecond)}
+		tap.beat()
+		time.Sleep(500 * time.Millisecond)
+		tap.beat()
+		refused := tap.begin(readCall, "")
+		time.Sleep(100 * time.Millisecond)
+		refused(status.Error(codes.Unavailable, "refused"))
+		if lists, reads := tap.ownFailures(listCall, ends), tap.ownFailures(readCall, ends); lists != 1 || reads != 1 {
+			t.Errorf("%d lists and %d reads failed by the watch, want one of each", lists, reads)
+		}
+		if took := tap.took[listCall].Seconds().Max; took > 1 || len(tap.hung) > 0 {
+			t.Errorf("the list took %v s without the time in which the watch did not run; hung: %v", took, tap.hung)
+		}
+	})
+}
+
+// TestFrozenList checks that a list under way when the watch did not run is not called hung.
+func TestFrozenList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tap := newTap(false)
+		tap.beat()
+		tap.begin(listCall, "")
+		time.Sleep(30 * time.Second)
+		tap.take(time.Now())
+		if len(tap.hung) > 0 {
+			t.Errorf("hung while the watch did not run: %v", tap.hung)
+		}
+		for range 31 {
+			time.Sleep(hangs / 30)
+			tap.beat()
+		}
+		tap.take(time.Now())
+		if tap.hung[listCall] != 1 {
+			t.Errorf("hung: %v, want the list", tap.hung)
+		}
+	})
 }
