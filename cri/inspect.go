@@ -391,8 +391,12 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		}
 	}
 	unread := in.unread()
+	lacks := make(map[string]bool, len(unread))
+	for _, id := range unread {
+		lacks[id] = true
+	}
 	for _, item := range in.pod.Items {
-		if slices.Contains(unread, item.ID) {
+		if lacks[item.ID] {
 			b.pod.Items = append(b.pod.Items, item)
 		}
 	}

@@ -226,7 +226,7 @@ func (s *Service) recordEvent(e *runtimeapi.ContainerEventResponse) {
 			kind = ledger.SandboxKind
 		}
 	}
-	phase := ledger.Gone
+	var phase ledger.Phase
 	switch e.ContainerEventType {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
 		phase = ledger.Created
@@ -234,6 +234,10 @@ func (s *Service) recordEvent(e *runtimeapi.ContainerEventResponse) {
 		phase = ledger.Running
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
 		phase = ledger.Exited
+	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
+		phase = ledger.Gone
+	default:
+		return // of a later CRI: lists show no more than before
 	}
 	s.update(func(l *ledger.Ledger, _ time.Time) { l.Claim(e.ContainerId, kind, phase, pod) })
 }

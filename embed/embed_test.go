@@ -133,7 +133,7 @@ func TestClaims(t *testing.T) {
 		}, claimed{Item: pleg.Item{ID: "a", Phase: pleg.PhaseRemoved}, Payload: []pleg.Item{{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseExited}}}, false},
 		{"nil", nil, claimed{}, true},
 		{"no ID", &runtimeapi.ContainerEventResponse{}, claimed{}, true},
-		{"type from the future", &runtimeapi.ContainerEventResponse{ContainerId: "a", ContainerEventType: 42}, claimed{}, true},
+		{"type from the future", &runtimeapi.ContainerEventResponse{ContainerId: "a", ContainerEventType: 42}, claimed{Item: pleg.Item{ID: "a"}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, ok := claim[struct{}](test.event)

@@ -248,8 +248,12 @@ func TestWhoIsServed(t *testing.T) {
 		{ByHousekeeping, &runtimeapi.ContainerFilter{Id: "nobody"}, "lists_forwarded/unknown_id", 1},
 	} {
 		calls, counted := k.toy.count("ListContainers"), k.counted[c.counted]
-		if _, err := k.ListContainers(As(t.Context(), c.by), c.filter); err != nil {
+		ctx, forwarded := Tracked(t.Context(), c.by)
+		if _, err := k.ListContainers(ctx, c.filter); err != nil {
 			t.Fatal(err)
+		}
+		if forwarded() != (c.calls > 0) {
+			t.Errorf("%s, %v: forwarded %v", c.by, c.filter, forwarded())
 		}
 		if n := k.toy.count("ListContainers") - calls; n != c.calls || k.counted[c.counted] != counted+1 {
 			t.Errorf("%s, %v: %d calls, want %d; counted %v", c.by, c.filter, n, c.calls, k.counted)
@@ -281,6 +285,46 @@ func TestWithoutTrustEverythingIsForwarded(t *testing.T) {
 	k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
 	k.relist()
 	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	k.close() // and nobody lists before the next one
+	k.stream()
+	k.want(1, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+}
+
+// TestAnEventOfALaterCRI claims nothing: lists show no more than before.
+func TestAnEventOfALaterCRI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.send("r", 42)
+		synctest.Wait()
+		k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	})
+}
+
+// TestNobodyWaitsForTheReadsOfAnother: while one caller's list has IDs in doubt read, another's goes
+// to the runtime at once.
+func TestNobodyWaitsForTheReadsOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.send("r", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		synctest.Wait()
+		k.toy.onList = func(ctx context.Context) error {
+			if _, bounded := ctx.Deadline(); bounded {
+				<-ctx.Done() // the read of the ID in doubt
+				return ctx.Err()
+			}
+			return nil
+		}
+		var first sync.WaitGroup
+		first.Go(func() { _, _ = k.ListContainers(As(t.Context(), ByImageGC), &runtimeapi.ContainerFilter{}) })
+		synctest.Wait()
+		began := time.Now()
+		if _, err := k.ListContainers(As(t.Context(), ByHousekeeping), &runtimeapi.ContainerFilter{}); err != nil || time.Since(began) > 0 {
+			t.Errorf("the other list: %v after %v", err, time.Since(began))
+		}
+		first.Wait()
+	})
 }
 
 // TestAnEventCausesOneRead checks that doubt is read once, and then known.

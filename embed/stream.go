@@ -96,8 +96,8 @@ func claim[S any](e *runtimeapi.ContainerEventResponse) (pleg.Claim[S], bool) {
 		c.Item.Phase = pleg.PhaseExited
 	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
 		c.Item.Phase = pleg.PhaseRemoved
-	default:
-		return c, false
+	default: // of a later CRI: it claims nothing, and has the pod's statuses read
+		c.Item.Phase = pleg.PhaseUnknown
 	}
 	return c, true
 }

@@ -112,16 +112,21 @@ type stage struct {
 const firstSeeds = 500
 
 // stages are the tests that may notice a mutation, the simulation first, and then the cheapest. The
-// mutations of the ledger answer to its own search, those of a recorder or reporter to the tests of
-// their packages.
+// mutations of the ledger answer to its own search, those of a client, service, recorder or reporter
+// to the tests of their packages.
 func (m mutation) stages(seeds int) []stage {
+	if strings.HasPrefix(m.file, ledgerDir) {
+		return []stage{{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}}}
+	}
 	for _, pkg := range []string{"events", "exits"} {
 		if strings.HasPrefix(m.file, pkg+"/") {
 			return []stage{{"the package tests", pkg, []string{"-test.skip=^TestBesideClientGo$"}}}
 		}
 	}
-	if strings.HasPrefix(m.file, ledgerDir) {
-		return []stage{{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}}}
+	for _, pkg := range []string{"cri", "embed"} { // in which a mutation may wait for ever
+		if strings.HasPrefix(m.file, pkg+"/") {
+			return []stage{{"the package tests", pkg, []string{"-test.timeout=1m"}}}
+		}
 	}
 	simulate := func(name, run string, args ...string) stage {
 		return stage{name, "internal/simulate", append(args, "-test.run=^"+run+"$", "-hung=20s", "-reduce=false")}
