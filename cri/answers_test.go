@@ -17,8 +17,8 @@ import (
 
 // Answers that are strange in a single way, one after another.
 
-// TestAListThatBreaksOffIsNotMadeAnotherWay: a streaming list that has shown something, and then says
-// that it is not implemented, has failed. The plain list would show the same items once more.
+// TestAListThatBreaksOffIsNotMadeAnotherWay: a streaming list that has shown something, and then
+// says that it is not implemented, has failed. The plain list would show the same items once more.
 func TestAListThatBreaksOffIsNotMadeAnotherWay(t *testing.T) {
 	s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}}
 	c := serve(t, s, Config{})
@@ -35,8 +35,8 @@ func TestAListThatBreaksOffIsNotMadeAnotherWay(t *testing.T) {
 	}
 }
 
-// TestAListMadeAgainShowsNothingTwice: a container of a sandbox that the first list has not shown has
-// the sandboxes listed again, which is no fault of the runtime.
+// TestAListMadeAgainShowsNothingTwice: a container of a sandbox that the first list has not shown
+// has the sandboxes listed again, which is no fault of the runtime.
 func TestAListMadeAgainShowsNothingTwice(t *testing.T) {
 	s := &stub{
 		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", ready)},
@@ -62,8 +62,8 @@ func TestOfTwoEntriesTheLaterPhaseHolds(t *testing.T) {
 	}
 }
 
-// TestASandboxIsForgottenWithItsContainers: the record of a sandbox that has gone stays only as long
-// as it names the pod of a container.
+// TestASandboxIsForgottenWithItsContainers: the record of a sandbox that has gone stays only as
+// long as it names the pod of a container.
 func TestASandboxIsForgottenWithItsContainers(t *testing.T) {
 	s := &stub{
 		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", ready)},
@@ -125,8 +125,8 @@ func TestWhatIsOfAnotherPodIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestWhatABundleBringsIsRead: a container whose own status cannot be read, and that the late answer
-// about the sandbox brings along.
+// TestWhatABundleBringsIsRead: a container whose own status cannot be read, and that the late
+// answer about the sandbox brings along.
 func TestWhatABundleBringsIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stub{

@@ -301,8 +301,8 @@ func TestAnEventOfALaterCRI(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForTheReadsOfAnother: while one caller's list has IDs in doubt read, another's goes
-// to the runtime at once.
+// TestNobodyWaitsForTheReadsOfAnother: while one caller's list has IDs in doubt read, another's
+// goes to the runtime at once.
 func TestNobodyWaitsForTheReadsOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)

@@ -111,9 +111,9 @@ type stage struct {
 // firstSeeds is how many histories are searched before anything else: most mutations need no more.
 const firstSeeds = 500
 
-// stages are the tests that may notice a mutation, the simulation first, and then the cheapest. The
-// mutations of the ledger answer to its own search, those of a client, service, recorder or reporter
-// to the tests of their packages.
+// stages are the tests that may notice a mutation, the simulation first, and then the cheapest.
+// The mutations of the ledger answer to its own search, those of a client, service, recorder or
+// reporter to the tests of their packages.
 func (m mutation) stages(seeds int) []stage {
 	if strings.HasPrefix(m.file, ledgerDir) {
 		return []stage{{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}}}

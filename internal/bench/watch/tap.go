@@ -194,8 +194,8 @@ func (t *tap) begin(kind, pod string) (end func(error, ...pleg.Pod)) {
 	}
 }
 
-// ownFailures counts the failures of a kind of read that are this watch's own: it did not run, or ended its
-// reader, whose connection the read was on. The caller holds the mutex.
+// ownFailures counts the failures of a kind of read that are this watch's own: it did not run, or
+// ended its reader, whose connection the read was on. The caller holds the mutex.
 func (t *tap) ownFailures(kind string, ends []time.Time) int {
 	const moment = time.Second // the end of a connection is seen before that of its process
 	n := t.ownErrors[kind]

@@ -57,8 +57,8 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestOwnFailures checks that a read fails and lasts by the runtime's doing alone: not for a time in
-// which the watch did not run, nor by the end of its reader.
+// TestOwnFailures checks that a read fails and lasts by the runtime's doing alone: not for a time
+// in which the watch did not run, nor by the end of its reader.
 func TestOwnFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tap := newTap(false)
