@@ -12,16 +12,14 @@ type ticket struct {
 	seq   int64 // the order
 	tried int64 // the turn in which the ticket last tried a failing scope, 0 for none
 	in    *line // nil while not waiting
-
-	prev, next *ticket
+	neighbours[ticket]
 }
 
 // line is a list of tickets in order: those of a lane, or of an object.
 type line struct {
-	first, last *ticket
-	n           int
-	lane        *lane   // of the line, or nil
-	object      *object // likewise
+	chain[ticket, *ticket]
+	lane   *lane   // of the line, or nil
+	object *object // likewise
 }
 
 func (l *line) insert(t *ticket) {
@@ -36,33 +34,10 @@ func (l *line) insert(t *ticket) {
 		}
 	}
 	t.in = l
-	t.prev = after
-	if after == nil {
-		t.next = l.first
-		l.first = t
-	} else {
-		t.next = after.next
-		after.next = t
-	}
-	if t.next == nil {
-		l.last = t
-	} else {
-		t.next.prev = t
-	}
-	l.n++
+	l.put(t, after)
 }
 
 func (l *line) remove(t *ticket) {
-	if t.prev == nil {
-		l.first = t.next
-	} else {
-		t.prev.next = t.next
-	}
-	if t.next == nil {
-		l.last = t.prev
-	} else {
-		t.next.prev = t.prev
-	}
-	t.in, t.prev, t.next = nil, nil, nil
-	l.n--
+	t.in = nil
+	l.chain.remove(t)
 }

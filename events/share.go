@@ -12,11 +12,8 @@ type shares struct {
 	spare *share // to be used again, nil for none
 }
 
-// share is a list of the series of a namespace, the latest last.
-type share struct {
-	first, last *series
-	n           int
-}
+// share holds the series of a namespace, the latest last.
+type share = chain[series, *series]
 
 func newShares() *shares { return &shares{by: map[string]*share{}} }
 
@@ -45,33 +42,14 @@ func (h *shares) add(s *series) {
 		}
 		h.by[namespace] = l
 	}
-	s.before = l.last
-	if l.last == nil {
-		l.first = s
-	} else {
-		l.last.after = s
-	}
-	l.last = s
-	l.n++
+	l.put(s, l.last)
 	h.n++
 }
 
 func (h *shares) remove(s *series) {
 	namespace := s.content.namespace
 	l := h.by[namespace]
-	if s.before == nil {
-		l.first = s.after
-	} else {
-		s.before.after = s.after
-	}
-	if s.after == nil {
-		l.last = s.before
-	} else {
-		s.after.before = s.before
-	}
-	s.before = nil
-	s.after = nil
-	l.n--
+	l.remove(s)
 	h.n--
 	if l.n == 0 {
 		delete(h.by, namespace)
@@ -121,7 +99,7 @@ func (h *shares) candidate(namespace string) (found *series) {
 		case found == nil:
 			found = s
 		}
-		s = s.before
+		s = s.prev
 	}
 	return found
 }

@@ -56,10 +56,9 @@ type series struct {
 	ticket ticket        // in the queue
 	age    *list.Element // in table.aged
 	soon   *list.Element // in table.hurried
-	// in is the bounded part of the table that the series is in, nil for none; before and after are
-	// its neighbours in the share of its namespace. Set by hold.
-	in            *shares
-	before, after *series
+	// in is the bounded part of the table that the series is in, nil for none. Set by hold.
+	in                 *shares
+	neighbours[series] // in the share of the namespace
 }
 
 // trouble is the record of a series' failures in a row.
