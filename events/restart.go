@@ -104,6 +104,9 @@ func (c *core) goingOn(r *roster) (out []*series) {
 	return out
 }
 
+// keeps reports whether a restart would continue or end something of a source.
+func (c *core) keeps(r *roster) bool { return len(r.left) > 0 || len(c.goingOn(r)) > 0 }
+
 // renewal returns when a roster with names is written again, lest it expire.
 func (c *core) renewal(now time.Time) time.Time { return now.Add(c.opts.Heartbeat * 9 / 10) }
 
@@ -137,7 +140,7 @@ func (c *core) rosterAnswered(j job, a reply) {
 	case a.verdict == verdictOK:
 		r.wrote(j.write, a.stored)
 		r.rest = a.now.Add(rosterEvery)
-		if r.entries && c.stage == stageOpen {
+		if c.keeps(r) && c.stage == stageOpen {
 			r.want(c.renewal(a.now))
 		}
 	default:
@@ -214,8 +217,9 @@ func (c *core) claim(r *roster, s *series, now time.Time) {
 	known := r.exact && l.count > 0
 	l.state = stateUnknown
 	goOn, _ := l.continues(s.st.begun, c.opts)
-	if known && !goOn {
-		return // that series is over
+	if known && !goOn { // that series is over
+		r.drop(l.path, now)
+		return
 	}
 	_, s.name, _ = strings.Cut(l.path, "/")
 	if known {
@@ -260,6 +264,7 @@ func (c *core) endOf(r *roster, l leftover, now time.Time) {
 		st.becomeUnread()
 		c.end(r, l.path, st, now)
 	case l.count == 1: // as it is
+		r.drop(l.path, now)
 	default:
 		l.state = stateOngoing
 		if r.exact {
@@ -282,6 +287,8 @@ func (c *core) end(r *roster, path string, st state, now time.Time) {
 		st:   st,
 		seen: r.shared,
 		left: true,
+		// The object names it, from the earlier process on.
+		listed: true,
 	}
 	s.ticket.owner = s
 	s.content.namespace, s.name, _ = strings.Cut(path, "/")

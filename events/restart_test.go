@@ -103,6 +103,10 @@ func TestHistories(t *testing.T) {
 			1m start a×5 1s end [a: Unknown ×2, Unknown ×3, Unknown ×9]`},
 		{name: "adopted series do not keep new series from the roster", history: `start old×3 1s end
 			start 1s new×2 1s kill start new×1 old×1 1s [new: Ongoing ≥3] [old: Ongoing ×4]`},
+		{name: "what a process has ended stays as it is when that process is killed", history: `start end×3 once×1 old×3 1s end 5m
+			start old×1 15m [end: Finished ×3] [old: Finished ×4] kill start 15m [end: Finished ×3] [old: Finished ×4] [once: single]`},
+		{name: "also what it had replaced", history: `start a×3 old×3 1s end 10m
+			start old×2 1s a×1 5m old×1 5m [a: Unknown ×3, single] kill start 15m [a: Unknown ×3, single]`},
 		{name: "the object has expired", history: "start ttl=10s a×2 0s ttl=1h 10s kill start a×3 1s [a: Ongoing ×3]"}, // the roster has not
 		{name: "the context ends before the shutdown", history: "start a×2 0s stop a×8 b×1 1s end [a: Unknown ×10] [b: single]"},
 		{name: "recording goes on", history: "start a×2 0s stop a×3 run 6m [a: Finished ×5]"},
@@ -254,6 +258,20 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 		}
 		if !slices.Equal(got, reasons) {
 			t.Errorf("by name they come as %v", got)
+		}
+	})
+}
+
+// TestRosterOfNothing: a roster that names no series is not renewed.
+func TestRosterOfNothing(t *testing.T) {
+	bubble(t, continuing, func(t *testing.T, r *rig) {
+		r.pod("a", 3)
+		pass(10 * time.Minute)
+		before, _ := r.server.Count()
+		pass(24 * time.Hour)
+		after, _ := r.server.Count()
+		if after > before {
+			t.Errorf("%d calls in a day without events", after-before)
 		}
 	})
 }

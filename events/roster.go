@@ -25,7 +25,7 @@ import (
 const (
 	rosterSoon     = time.Second / 4  // from a change to the write: other series may change too
 	rosterEvery    = 10 * time.Second // the least time between two writes of a roster
-	rosterRemovals = time.Minute      // from a removal to the write, if nothing else changes
+	rosterRemovals = 2 * time.Minute  // from a removal to the write, if nothing else changes
 	maxNames       = 4 << 20          // bytes of the lines read from a roster
 	maxRoster      = 240 << 10        // bytes of a packed roster: annotations may have 256 KiB
 	maxChanges     = 120              // writes of changes before the whole is written again
@@ -142,9 +142,14 @@ func (r *roster) add(s *series, now time.Time) {
 func (r *roster) remove(s *series, now time.Time) {
 	if s.listed {
 		s.listed = false
-		r.removed = append(r.removed, s.path())
-		r.want(now.Add(rosterRemovals))
+		r.drop(s.path(), now)
 	}
+}
+
+// drop lets the object no longer name a series: a later process would take it for one that goes on.
+func (r *roster) drop(path string, now time.Time) {
+	r.removed = append(r.removed, path)
+	r.want(now.Add(rosterRemovals))
 }
 
 // event is the roster's object, without its contents.
