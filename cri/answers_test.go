@@ -4,6 +4,10 @@
 package cri
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,4 +162,126 @@ func phaseOf(items []pleg.Item, id string) pleg.Phase {
 		}
 	}
 	return pleg.PhaseRemoved
+}
+
+// TestHungConnection: a connection is closed after three calls that met their deadline over five
+// seconds in silence. Any answer, an error of the runtime's own included, is none.
+func TestHungConnection(t *testing.T) {
+	ctx := t.Context()
+	begun := time.Now()
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	m := &connMonitor{}
+	m.connected(ours, nil)
+	for range hungCalls {
+		m.timedOut(begun)
+	}
+	if m.abandoned.Load() != 0 {
+		t.Error("closed after calls that were made at once")
+	}
+	m.observe(ctx, status.Error(codes.Internal, "broken"))
+	m.timedOut(begun.Add(hungTime))
+	if m.abandoned.Load() != 0 {
+		t.Error("closed although the runtime has answered")
+	}
+	for i := range hungCalls {
+		m.timedOut(begun.Add(hungTime + time.Duration(i+1)*hungTime/2))
+	}
+	if m.abandoned.Load() != 1 {
+		t.Errorf("%d connections were closed, want 1", m.abandoned.Load())
+	}
+}
+
+// TestTheFirstFailureEndsTheOthers: of the calls of a pod's list.
+func TestTheFirstFailureEndsTheOthers(t *testing.T) {
+	broken := errors.New("broken")
+	err := new(Client).parallel(t.Context(), 2, func(ctx context.Context, i int) error {
+		if i == 0 {
+			return broken
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestRefusedPodsOutlastAFailedListing: a pod refused by an event is forgotten once a listing begun
+// later has ended, and not when one begins.
+func TestRefusedPodsOutlastAFailedListing(t *testing.T) {
+	x := excluded{filter: func(PodMeta) bool { return false }}
+	x.note("first")
+	x.begin()
+	x.note("second")
+	x.begin() // the first has failed
+	if !x.has("first") || !x.has("second") {
+		t.Errorf("first %v, second %v", x.has("first"), x.has("second"))
+	}
+	x.end()
+	if x.has("first") || x.has("second") {
+		t.Error("remembered although a listing has ended")
+	}
+}
+
+// TestACallOutlastsItsRead: a call that was given up goes on when its reader cancels the read, or an
+// item that hangs would be asked for with each.
+func TestACallOutlastsItsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c1", "c2")
+		r.hangs["c2"] = true
+		c := serve(t, r.stub, Config{})
+		defer close(r.release)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			in, err := c.Inspect(ctx, slowPod("c1", "c2"))
+			if err == nil || len(in.Unread) != 1 {
+				t.Errorf("%v, unread %v", err, in.Unread)
+			}
+			cancel()
+			time.Sleep(time.Second)
+		}
+		if n := r.asked("c2"); n != 1 {
+			t.Errorf("the item that hangs was asked for %d times", n)
+		}
+	})
+}
+
+// TestWhatWasNotAskedForIsNotGone: a read that ends before some of its calls were begun says nothing
+// of their items.
+func TestWhatWasNotAskedForIsNotGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime()
+		var pod pleg.Pod
+		for i := range 3 * callsPerRead {
+			id := fmt.Sprint("c", i)
+			r.hangs[id] = true
+			pod.Items = append(pod.Items, pleg.Item{ID: id, Phase: pleg.PhaseRunning})
+		}
+		c := serve(t, r.stub, Config{})
+		defer close(r.release)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		in, err := c.Inspect(ctx, pod)
+		if err == nil || in.Status != nil {
+			t.Errorf("%v, and the status shows %v", err, in.Pod.Items)
+		}
+	})
+}
+
+// TestExitCodesOfTwoGenerations: the latest exits are remembered beyond the first keptExits.
+func TestExitCodesOfTwoGenerations(t *testing.T) {
+	c := new(Client)
+	for i := range keptExits + 1 {
+		c.exits.note(fmt.Sprint(i), &containerItem{state: int32(exited), exitCode: int32(i)})
+	}
+	for _, i := range []int{0, 1, keptExits} {
+		if code, ok := c.ExitCode(fmt.Sprint(i)); !ok || code != int32(i) {
+			t.Errorf("exit %d: code %d, known %v", i, code, ok)
+		}
+	}
+	c.exits.note("0", &containerItem{state: int32(exited), exitCode: 255}) // a runtime may correct it
+	if code, _ := c.ExitCode("0"); code != 255 {
+		t.Errorf("code %d after the correction", code)
+	}
 }
