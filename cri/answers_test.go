@@ -224,8 +224,8 @@ func TestRefusedPodsOutlastAFailedListing(t *testing.T) {
 	}
 }
 
-// TestACallOutlastsItsRead: a call that was given up goes on when its reader cancels the read, or an
-// item that hangs would be asked for with each.
+// TestACallOutlastsItsRead: a call that was given up goes on when its reader cancels the read, or
+// an item that hangs would be asked for with each.
 func TestACallOutlastsItsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSlowRuntime("c1", "c2")
@@ -247,8 +247,8 @@ func TestACallOutlastsItsRead(t *testing.T) {
 	})
 }
 
-// TestWhatWasNotAskedForIsNotGone: a read that ends before some of its calls were begun says nothing
-// of their items.
+// TestWhatWasNotAskedForIsNotGone: a read that ends before some of its calls were begun says
+// nothing of their items.
 func TestWhatWasNotAskedForIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSlowRuntime()
