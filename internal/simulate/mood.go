@@ -26,10 +26,10 @@ import (
 //     forgive).
 //
 // Lists that show for ever what is gone (Truth.Haunt) excuse three things, of those IDs and pods
-// alone, and are not counted: that the ID is shown until two graces after its event (promise), that
-// its pod is read with each list (Truth.restless), and that as many changes count as missed as lists
-// have shown it (Truth.Haunts). The first ends with the promise, the others with the history, since
-// a list may have been read late.
+// alone, and are not counted: that the ID is shown until two graces after its event (promise),
+// that its pod is read with each list (Truth.restless), and that as many changes count as missed
+// as lists have shown it (Truth.Haunts). The first ends with the promise, the others with the
+// history, since a list may have been read late.
 const (
 	excuseMood  = "mood"
 	excuseStood = "stood"
