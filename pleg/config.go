@@ -127,14 +127,44 @@ type Config[S any] struct {
 }
 
 // limits is the core's part of a configuration: durations and bounds, and nothing with effects.
+// Fields without a comment are those of Config.
 type limits struct {
-	Streams                                          bool // there is a stream
-	TellsCalls                                       bool
-	LateCall                                         time.Duration
-	RelistBase, RelistMax, RelistSlow                time.Duration
-	Grace, CallSettle, RetryBase, RetryMax           time.Duration
-	RereadBase, EndSettle, Reread                    time.Duration
-	InspectWorkers, SweepAt, OwedMax, UnconfirmedMax int
+	// Streams reports whether there is a stream.
+	Streams    bool
+	TellsCalls bool
+	LateCall   time.Duration
+
+	RelistBase time.Duration
+	RelistMax  time.Duration
+	RelistSlow time.Duration
+
+	// ListFirst is how long a pod that needs a read waits for a list of everything under way, which
+	// may make the read unnecessary.
+	ListFirst time.Duration
+
+	// SweepAgain is the least time from a list of everything to one that replaces the reads of many
+	// pods for which nobody waits.
+	SweepAgain time.Duration
+
+	// ForceAgain is the least time between two reads of a pod by RequestReinspect.
+	ForceAgain time.Duration
+
+	// TeardownAgain is the first delay of the reads of a pod in its teardown, whose removal may never
+	// be announced.
+	TeardownAgain time.Duration
+
+	Grace      time.Duration
+	CallSettle time.Duration
+	RetryBase  time.Duration
+	RetryMax   time.Duration
+	RereadBase time.Duration
+	EndSettle  time.Duration
+	Reread     time.Duration
+
+	InspectWorkers int
+	SweepAt        int
+	OwedMax        int
+	UnconfirmedMax int
 }
 
 // LateCall is how long a call that its caller has given up may still take effect in the runtime:
@@ -146,21 +176,39 @@ const LateCall = 10 * time.Minute
 // limits returns the core's part.
 func (c *Config[S]) limits() limits {
 	return limits{
-		Streams:    c.Stream != nil,
-		TellsCalls: c.TellsCalls,
-		LateCall:   LateCall,
-		RelistBase: c.RelistBase, RelistMax: c.RelistMax, RelistSlow: c.RelistSlow,
-		Grace: c.Grace, CallSettle: c.CallSettle, RetryBase: c.RetryBase, RetryMax: c.RetryMax, RereadBase: c.RereadBase,
-		EndSettle: c.EndSettle, Reread: c.Reread,
-		InspectWorkers: c.InspectWorkers, SweepAt: c.SweepAt, OwedMax: c.OwedMax, UnconfirmedMax: c.UnconfirmedMax,
+		Streams:        c.Stream != nil,
+		TellsCalls:     c.TellsCalls,
+		LateCall:       LateCall,
+		RelistBase:     c.RelistBase,
+		RelistMax:      c.RelistMax,
+		RelistSlow:     c.RelistSlow,
+		ListFirst:      c.RelistBase / 10,
+		SweepAgain:     c.RelistBase,
+		ForceAgain:     c.RelistBase,
+		TeardownAgain:  max(c.RelistBase/10, 1),
+		Grace:          c.Grace,
+		CallSettle:     c.CallSettle,
+		RetryBase:      c.RetryBase,
+		RetryMax:       c.RetryMax,
+		RereadBase:     c.RereadBase,
+		EndSettle:      c.EndSettle,
+		Reread:         c.Reread,
+		InspectWorkers: c.InspectWorkers,
+		SweepAt:        c.SweepAt,
+		OwedMax:        c.OwedMax,
+		UnconfirmedMax: c.UnconfirmedMax,
 	}
 }
 
 // conn returns the stream machine's part.
 func (c *Config[S]) conn() connConfig {
 	return connConfig{
-		base: c.ReconnectBase, max: c.ReconnectMax, steady: c.ReconnectSteady,
-		stableAfter: c.StableAfter, settle: c.Settle, jitter: c.Jitter,
+		base:        c.ReconnectBase,
+		max:         c.ReconnectMax,
+		steady:      c.ReconnectSteady,
+		stableAfter: c.StableAfter,
+		settle:      c.Settle,
+		jitter:      c.Jitter,
 	}
 }
 

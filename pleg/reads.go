@@ -211,7 +211,7 @@ func (c *core[S]) delay(p *pod, began, now instant) {
 	case p.unmet():
 		p.notBefore = p.retry.climb(began, now, c.cfg.RereadBase, c.cfg.RelistMax)
 	case c.cfg.Streams && p.teardown():
-		p.notBefore = p.retry.climb(began, now, max(c.cfg.RelistBase/10, 1), c.cfg.RelistMax)
+		p.notBefore = p.retry.climb(began, now, c.cfg.TeardownAgain, c.cfg.RelistMax)
 	default:
 		p.retry, p.notBefore = ladder{}, 0
 	}
@@ -345,7 +345,7 @@ func (c *core[S]) nextRead(p *pod) instant {
 	if p.force != 0 && p.entry != failedEntry {
 		next := p.force.next()
 		if p.forced != 0 {
-			next = max(next, p.forced.add(c.cfg.RelistBase))
+			next = max(next, p.forced.add(c.cfg.ForceAgain))
 		}
 		at = min(at, next)
 	}
@@ -382,7 +382,7 @@ func (c *core[S]) sweeps(now instant) bool {
 	if len(queue) < c.cfg.SweepAt || queue[len(queue)-c.cfg.SweepAt].since <= c.lists.began {
 		return false
 	}
-	if now >= c.trust.sched.ended.add(c.cfg.RelistBase) {
+	if now >= c.trust.sched.ended.add(c.cfg.SweepAgain) {
 		return true
 	}
 	waited, looks := 0, 4*c.cfg.SweepAt
@@ -405,7 +405,7 @@ func (c *core[S]) sweeps(now instant) bool {
 
 // old returns until when the list begun at the given time is waited for: a pod that needs a read is
 // not read itself before.
-func (c *core[S]) old(started instant) instant { return started.add(c.cfg.RelistBase / 10) }
+func (c *core[S]) old(started instant) instant { return started.add(c.cfg.ListFirst) }
 
 // nextWorker returns when the pods in the lanes may get another worker without the end of a read.
 func (c *core[S]) nextWorker() instant {
