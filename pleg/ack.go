@@ -169,7 +169,7 @@ func (c *core[S]) knownItems(p *pod) []Item {
 		case e.kind == Container && e.name == "":
 			return nil // a list has the name, even if the status cannot be read
 		default:
-			items = append(items, Item{ID: e.id, Kind: e.kind, Phase: e.phase, Name: e.name})
+			items = append(items, e.item())
 		}
 	}
 	if len(items) > knownIDsMax {

@@ -35,7 +35,12 @@ func (g *Generator[S]) Calling(call OwnCall) (returned func(err error, now ...It
 	var ended atomic.Bool
 	return func(err error, now ...Item) {
 		if !ended.Swap(true) {
-			g.acks.put(ack{call: c, returned: true, failed: err != nil, items: now}, g.clock)
+			g.acks.put(ack{
+				call:     c,
+				returned: true,
+				failed:   err != nil,
+				items:    now,
+			}, g.clock)
 		}
 	}
 }

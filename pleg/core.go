@@ -375,7 +375,8 @@ func (c *core[S]) checkInvariants(now instant) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	later, queued := make(map[*pod]bool), make(map[*pod]bool)
+	later := make(map[*pod]bool)
+	queued := make(map[*pod]bool)
 	for _, e := range c.later {
 		later[e.pod] = later[e.pod] || e.at == e.pod.later
 	}

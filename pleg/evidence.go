@@ -44,6 +44,16 @@ type expectation struct {
 	stamp int64
 }
 
+// item returns the ID as it was reported.
+func (e *expectation) item() Item {
+	return Item{
+		ID:    e.id,
+		Kind:  e.kind,
+		Phase: e.phase,
+		Name:  e.name,
+	}
+}
+
 // reportKey tells the expectations of a pod from each other.
 type reportKey struct {
 	id    string

@@ -105,7 +105,9 @@ const maxKept = 4096
 
 // reset drops the actions carried out.
 func (t *todo[S]) reset() {
-	t.actions, t.events, t.observed = emptied(t.actions), emptied(t.events), emptied(t.observed)
+	t.actions = emptied(t.actions)
+	t.events = emptied(t.events)
+	t.observed = emptied(t.observed)
 }
 
 // emptied returns the slice at length zero, holding no references.
@@ -159,7 +161,8 @@ func newExecutor[S any](cfg *Config[S], clk clock, c *core[S]) *executor[S] {
 // change heard of has been counted; events are counted as Watch gets them.
 func (e *executor[S]) carryOut(t *todo[S], n *counters) {
 	e.count(n)
-	events, observed := t.events, t.observed
+	events := t.events
+	observed := t.observed
 	for i := range t.actions {
 		a := &t.actions[i]
 		switch a.kind {
@@ -350,7 +353,10 @@ func (o *outbox) put(ev *Event) bool {
 		}
 	}
 	e := *ev
-	e.Type, e.ID, e.ContainerName, e.Kind = PodSync, "", "", 0
+	e.Type = PodSync
+	e.ID = ""
+	e.ContainerName = ""
+	e.Kind = 0
 	o.owed[e.Pod] = e
 	o.order.push(e.Pod)
 	return true

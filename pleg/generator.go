@@ -113,7 +113,9 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 		g.mu.Unlock()
 		return ErrAlreadyRun
 	}
-	g.ran, g.snapshot.running, g.snapshot.finished = true, true, g.clock.now() // requests count at once
+	g.ran = true
+	g.snapshot.running = true
+	g.snapshot.finished = g.clock.now() // requests count at once
 	g.mu.Unlock()
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -124,7 +126,8 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 	close(g.exec.out.ch)
 	g.acks.close()
 	g.mu.Lock()
-	g.snapshot.running, g.snapshot.stats.State = false, StreamIdle
+	g.snapshot.running = false
+	g.snapshot.stats.State = StreamIdle
 	clear(g.requests)
 	g.mu.Unlock()
 	return nil
@@ -165,7 +168,8 @@ func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 	if o, ok := g.cfg.Metrics.(stepObserver); ok {
 		l.pause = o.BetweenSteps
 	}
-	l.exec.child, l.exec.record = l.child, l.record
+	l.exec.child = l.child
+	l.exec.record = l.record
 	return l
 }
 
@@ -191,7 +195,8 @@ func (l *loop[S]) run() {
 		var owed chan<- Event
 		var next Event
 		if out := &l.exec.out; len(out.owed) > 0 {
-			owed, next = out.ch, out.next()
+			owed = out.ch
+			next = out.next()
 		}
 		var due <-chan time.Time
 		if d := c.deadline(); d != never {
@@ -302,7 +307,8 @@ func (l *loop[S]) streamEnded(err error) {
 	case errors.Is(err, io.EOF):
 		in = inEOF
 	}
-	was, reports := l.core.conn.state, l.reports
+	was := l.core.conn.state
+	reports := l.reports
 	l.apply(&input[S]{kind: inputEnded, in: in, ended: err})
 	if openError := err.Error(); l.ctx.Err() == nil && l.reports == reports && openError != l.openError { // else a report has it
 		l.openError = openError
@@ -320,7 +326,8 @@ func (l *loop[S]) child(a *action[S]) {
 	case actCut:
 		l.cut()
 	case actList:
-		began, since := a.at, a.since
+		began := a.at
+		since := a.since
 		l.children.Go(func() { l.list(began, since) })
 	case actInspect:
 		var prev *S
@@ -328,7 +335,8 @@ func (l *loop[S]) child(a *action[S]) {
 			prev, _ = l.g.cfg.Cache.Get(a.uid)
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, l.g.cfg.InspectTimeout)
-		began, r := a.at, a.read
+		began := a.at
+		r := a.read
 		l.children.Go(func() {
 			defer cancel()
 			l.inspect(ctx, began, r, prev)
@@ -353,7 +361,8 @@ func (l *loop[S]) record(r Report) {
 // stream is the child that only puts the runtime's events into the mailbox.
 func (l *loop[S]) stream(ctx context.Context) {
 	err := error(io.EOF)
-	cfg, opened := &l.g.cfg, l.g.cfg.WallClock()
+	cfg := &l.g.cfg
+	opened := l.g.cfg.WallClock()
 	for claim, e := range cfg.Stream.Events(ctx) {
 		if e != nil {
 			err = e
@@ -391,7 +400,8 @@ func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *
 			r.listing = &listing
 			pod.Items = listing.Items
 			if listing.Name != "" || listing.Namespace != "" {
-				pod.Name, pod.Namespace = listing.Name, listing.Namespace
+				pod.Name = listing.Name
+				pod.Namespace = listing.Namespace
 			}
 		}
 	}
@@ -438,8 +448,15 @@ var errNilStatus = errors.New("pleg: the source returned neither a status nor an
 // publish makes the core's state visible to other goroutines.
 func (l *loop[S]) publish() {
 	c := l.core
-	s := snapshot{running: true, stats: c.stats(), finished: c.lists.finished, listErr: c.lists.err}
-	s.stats.Owed, s.stats.OwedPods, s.stats.DiscardedEvents = l.exec.owed, len(l.exec.out.owed), l.exec.discarded
+	s := snapshot{
+		running:  true,
+		stats:    c.stats(),
+		finished: c.lists.finished,
+		listErr:  c.lists.err,
+	}
+	s.stats.Owed = l.exec.owed
+	s.stats.OwedPods = len(l.exec.out.owed)
+	s.stats.DiscardedEvents = l.exec.discarded
 	l.g.mu.Lock()
 	s.fell = l.g.snapshot.fell
 	if s.stats.RelistPeriod < l.g.snapshot.stats.RelistPeriod {

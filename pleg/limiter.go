@@ -140,7 +140,8 @@ func (l *limiter) next(newest, after instant) instant {
 func (l *limiter) begin(now instant) {
 	switch {
 	case len(l.begins) == 0:
-		l.quiet, l.probes = now, 0
+		l.quiet = now
+		l.probes = 0
 	case !l.room(now):
 		l.quiet = now
 		l.probes++
@@ -154,7 +155,8 @@ func (l *limiter) end(began instant, well bool, now instant) {
 	if !found {
 		return
 	}
-	hung, under := i < l.hung(now), len(l.begins)
+	hung := i < l.hung(now)
+	under := len(l.begins)
 	l.begins = slices.Delete(l.begins, i, i+1)
 	took := max(now.sub(began), 1)
 	if !well {

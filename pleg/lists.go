@@ -39,21 +39,33 @@ type listedAll struct {
 // list starts a list of everything.
 func (c *core[S]) list(now instant) {
 	before := c.lists.began
-	c.lists.inflight, c.lists.began = true, now
+	c.lists.inflight = true
+	c.lists.began = now
 	c.trust.sched.begun()
-	c.todo.do(action[S]{kind: actList, at: now, before: before, since: c.lists.revision})
+	c.todo.do(action[S]{
+		kind:   actList,
+		at:     now,
+		before: before,
+		since:  c.lists.revision,
+	})
 }
 
 // onListed applies a list of everything. A list confirms the pods listed as in the cache, wants a
 // read of all others, and stores nothing but the absence of a pod.
 func (c *core[S]) onListed(r *listedAll, now instant) {
 	failed := c.lists.err != nil
-	c.lists.inflight, c.lists.err = false, r.err
+	c.lists.inflight = false
+	c.lists.err = r.err
 	took := now.sub(r.began)
 	c.trust.sched.finished(now)
 	if r.err != nil {
 		c.count[countRelistErrors]++
-		c.report(Report{Reason: ReasonRelistFailed, Action: "Relist", Warning: true, Note: fmt.Sprintf("listing the runtime failed: %v; %s", r.err, c.withoutLists())}, now)
+		c.report(Report{
+			Reason:  ReasonRelistFailed,
+			Action:  "Relist",
+			Warning: true,
+			Note:    fmt.Sprintf("listing the runtime failed: %v; %s", r.err, c.withoutLists()),
+		}, now)
 		c.trust.sched.ask(now)
 		for _, p := range inOrder(c.dirty) {
 			c.review(p, now) // pods have waited for the list
@@ -82,7 +94,9 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	pending := c.visitAll(r, now)
 	quiet := len(pending) == 0 && c.trust.open.len() == found
 	trusted := !doubted && c.connected() && c.lists.applied > c.conn.connected && r.began > c.trust.refutedAt
-	c.lists.applied, c.lists.revision, c.lists.finished = r.began, r.listing.Revision, now
+	c.lists.applied = r.began
+	c.lists.revision = r.listing.Revision
+	c.lists.finished = now
 	if trusted {
 		c.trust.credit(quiet, now)
 	}
@@ -140,7 +154,8 @@ func (c *core[S]) doubtList(now instant) {
 // visitAll applies a list to every pod that may differ, and returns the pods still to be read.
 func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	began := r.began
-	pending, rest := make(map[*pod]struct{}), make(map[*pod]struct{}) // rest: pods not named by the list
+	pending := make(map[*pod]struct{})
+	rest := make(map[*pod]struct{}) // pods not named by the list
 	visit := func(p *pod, items []Item) {
 		if p.visited == began {
 			return // shown twice: the first counts
@@ -243,7 +258,8 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	case overlaps && !p.reading:
 		p.due = max(p.due, now-1) // a read begun now is later than the list
 	default: // if the pod is being read: core.onInspected compares
-		p.due, p.hold = max(p.due, began-1), min(p.hold, c.old(now))
+		p.due = max(p.due, began-1)
+		p.hold = min(p.hold, c.old(now))
 	}
 	return quiet
 }

@@ -306,7 +306,7 @@ func (c *core[S]) namedItems(p *pod, without map[string]bool) []Item {
 		if e.cause == CauseAck && event != nil && event.phase < PhaseRemoved {
 			continue // named by both
 		}
-		items = append(items, Item{ID: e.id, Kind: e.kind, Phase: e.phase, Name: e.name})
+		items = append(items, e.item())
 	}
 	return items
 }

@@ -698,7 +698,13 @@ func (r *records) show(p *pod, shows []Item) []move {
 
 // create adds an ID that a report shows for the first time.
 func (r *records) create(p *pod, it Item) *item {
-	x := &item{id: it.ID, pod: p, kind: it.Kind, phase: phaseNone, shown: phaseNone}
+	x := &item{
+		id:    it.ID,
+		pod:   p,
+		kind:  it.Kind,
+		phase: phaseNone,
+		shown: phaseNone,
+	}
 	for e := range p.expected.of(it.ID) {
 		x.announce(e)
 	}

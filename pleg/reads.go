@@ -43,12 +43,16 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	listed, at := c.listedItems(p, full)
 	switch {
 	case len(listed) > 0:
-		r.listed, r.ref.Items, r.builds = true, listed, builds
+		r.listed = true
+		r.ref.Items = listed
+		r.builds = builds
 		began = at
 	case len(known) > 0:
-		r.listed, r.ref.Items = true, known
+		r.listed = true
+		r.ref.Items = known
 	case builds:
-		r.builds, r.have = true, p.shownItems()
+		r.builds = true
+		r.have = p.shownItems()
 	}
 	if p.force != 0 {
 		p.forced = now
@@ -56,10 +60,20 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	p.excused = p.force != 0 || p.calls > 0 || p.called >= p.read && p.called != 0 || p.settling != 0
 	p.reading = true
 	c.lanes[lane].begin(now)
-	c.inflight[p] = &flight{began: began, started: now, lane: lane, full: !r.builds}
+	c.inflight[p] = &flight{
+		began:   began,
+		started: now,
+		lane:    lane,
+		full:    !r.builds,
+	}
 	p.since = 0
 	c.count[countInspections]++
-	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: began, read: r})
+	c.todo.do(action[S]{
+		kind: actInspect,
+		uid:  p.uid,
+		at:   began,
+		read: r,
+	})
 }
 
 // listedItems returns the items of a pod if a list of everything stands in for a list of the pod,
@@ -73,9 +87,11 @@ func (c *core[S]) listedItems(p *pod, full bool) (items []Item, at instant) {
 	wanted := max(p.want, p.content, p.force, p.due, p.readEnd)
 	switch {
 	case p.differs():
-		at, items = p.listedAt, p.listed
+		at = p.listedAt
+		items = p.listed
 	case full && p.entry == statusEntry && p.visited == c.lists.applied:
-		at, items = p.visited, p.shownItems()
+		at = p.visited
+		items = p.shownItems()
 	}
 	if at <= wanted || at < max(c.asOf(p), c.floor) {
 		return nil, 0
@@ -93,7 +109,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	f := c.inflight[p]
 	c.lanes[f.lane].end(f.started, r.err == nil, now)
-	p.reading, p.readEnd = false, now
+	p.reading = false
+	p.readEnd = now
 	delete(c.inflight, p)
 	shows := r.shows.Items
 	if r.listing != nil {
@@ -177,7 +194,13 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
 	c.failing(p, r, now)
 	p.read = max(p.read, r.began)
-	c.store(p, reading[S]{status: r.status, items: shows, unread: r.unread, err: r.err, began: r.began}, now)
+	c.store(p, reading[S]{
+		status: r.status,
+		items:  shows,
+		unread: r.unread,
+		err:    r.err,
+		began:  r.began,
+	}, now)
 	c.resolve(p, r.began, r.unread)
 	unread := r.unread
 	if r.listing == nil {
@@ -213,7 +236,8 @@ func (c *core[S]) delay(p *pod, began, now instant) {
 	case c.cfg.Streams && p.teardown():
 		p.notBefore = p.retry.climb(began, now, c.cfg.TeardownAgain, c.cfg.RelistMax)
 	default:
-		p.retry, p.notBefore = ladder{}, 0
+		p.retry = ladder{}
+		p.notBefore = 0
 	}
 }
 
@@ -228,7 +252,13 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], took time.Duration, now
 		return // a list has shown the same since
 	}
 	at := max(r.began, c.asOf(p))
-	c.todo.do(action[S]{kind: actFail, uid: p.uid, at: at, content: r.began, err: r.err})
+	c.todo.do(action[S]{
+		kind:    actFail,
+		uid:     p.uid,
+		at:      at,
+		content: r.began,
+		err:     r.err,
+	})
 	c.becomeFailed(p, at, max(len(p.items), len(r.unread)), false)
 	p.read = max(p.read, r.began)
 }
@@ -295,7 +325,8 @@ func (c *core[S]) review(p *pod, now instant) {
 	}
 	c.advance()
 	if forget {
-		c.uncertain, c.floor = max(c.uncertain, p.unlisted), max(c.floor, p.asOf)
+		c.uncertain = max(c.uncertain, p.unlisted)
+		c.floor = max(c.floor, p.asOf)
 		delete(c.pods, p.uid)
 	}
 	if next == never {
@@ -385,7 +416,8 @@ func (c *core[S]) sweeps(now instant) bool {
 	if now >= c.trust.sched.ended.add(c.cfg.SweepAgain) {
 		return true
 	}
-	waited, looks := 0, 4*c.cfg.SweepAt
+	waited := 0
+	looks := 4 * c.cfg.SweepAt
 	for _, w := range slices.Backward(queue) {
 		looks--
 		if looks < 0 || w.since <= c.lists.began {

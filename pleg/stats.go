@@ -191,9 +191,11 @@ func (g *Generator[S]) Stats() Stats {
 // Gauges yields the present value of every Gauge of this package, for a metrics registry during a
 // scrape.
 func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
-	s, healthy := g.Stats(), 0.0
+	s := g.Stats()
+	healthy := 0.0
 	g.mu.Lock()
-	running, finished := g.snapshot.running, g.snapshot.finished
+	running := g.snapshot.running
+	finished := g.snapshot.finished
 	g.mu.Unlock()
 	if g.Health() == nil {
 		healthy = 1

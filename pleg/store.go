@@ -105,7 +105,12 @@ func (c *core[S]) onChanged(in contentChange, now instant) {
 		return
 	}
 	c.count[countContentChanges]++
-	c.trust.note(discovery{of: p, content: true, since: in.since, stream: c.upSince()}, now)
+	c.trust.note(discovery{
+		of:      p,
+		content: true,
+		since:   in.since,
+		stream:  c.upSince(),
+	}, now)
 }
 
 // sync sends Watch a PodSync.
@@ -199,14 +204,19 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 // Unread are the IDs of which the reading has no more than the phase in a list.
 func (c *core[S]) judgeMove(m *move, unread *idSet, since, now instant) {
 	x := m.of
-	d := discovery{of: x, phase: x.phase, since: since, stream: c.upSince()}
+	d := discovery{
+		of:     x,
+		phase:  x.phase,
+		since:  since,
+		stream: c.upSince(),
+	}
 	switch {
 	case m.back && m.before == phaseNone:
 		c.count[countRegressions]++
 		c.returned(x.id)
 		c.trust.refute(x.title() + " was gone, and is back")
 	case m.back:
-		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && !unread.has(x.id) {
+		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && e.phase > x.phase && !unread.has(x.id) {
 			return // the read overrules a payload: core.resolve counts
 		}
 		c.count[countRegressions]++

@@ -304,7 +304,12 @@ func reportLost(ended error, mute bool) Report {
 	if mute {
 		note = "the runtime's container event stream has gone silent while containers changed; opening it again"
 	}
-	return Report{Reason: ReasonStreamLost, Action: "FallBack", Warning: true, Note: note}
+	return Report{
+		Reason:  ReasonStreamLost,
+		Action:  "FallBack",
+		Warning: true,
+		Note:    note,
+	}
 }
 
 // reportUnsupported returns the report of a runtime without events. The error tells how the

@@ -451,7 +451,12 @@ type schedule struct {
 }
 
 func newSchedule(base, longest time.Duration) schedule {
-	return schedule{base: base, longest: longest, period: base, asked: never}
+	return schedule{
+		base:    base,
+		longest: longest,
+		period:  base,
+		asked:   never,
+	}
 }
 
 // due returns when the next relist shall begin: at the start, a period after the last relist, or
