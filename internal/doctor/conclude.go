@@ -153,6 +153,17 @@ func (p Process) words() string {
 // stopped reports whether a process is stopped, by a signal or a debugger.
 func (p Process) stopped() bool { return p.State == "T" || p.State == "t" }
 
+// conmon reports whether a process is CRI-O's monitor of a single container.
+func (p Process) conmon() bool { return strings.HasPrefix(p.Name, "conmon") }
+
+// role is what a process is to the item that it keeps.
+func (p Process) role() string {
+	if p.conmon() {
+		return "monitor"
+	}
+	return "shim"
+}
+
 // resume is how a stopped process goes on.
 func (p Process) resume() string {
 	if p.State == "t" {
@@ -212,10 +223,12 @@ func hanging(f Facts) (list []Finding) {
 		finding := Finding{"item-hangs", Ill, fmt.Sprintf("%s hangs: %s %s", i.words(), i.Call, how), []string{seen},
 			fmt.Sprintf("crictl %s %.13s (which may hang as well); journalctl -u %s -n 100", i.inspect(), i.ID, f.service())}
 		if shim, ok := f.shimOf(i); ok {
-			finding.Evidence = append(finding.Evidence, fmt.Sprintf("its shim, process %d (%s), is %s", shim.PID, shim.Name, shim.words()))
-			finding.Change = fmt.Sprintf("kill -9 %d ends the shim; the runtime then ends the pod, and the kubelet starts it anew", shim.PID)
-			if shim.stopped() {
+			finding.Evidence = append(finding.Evidence, fmt.Sprintf("its %s, process %d (%s), is %s", shim.role(), shim.PID, shim.Name, shim.words()))
+			switch {
+			case shim.stopped():
 				finding.Change = shim.resume()
+			case !shim.conmon(): // CRI-O shows the old state for good after the end of one
+				finding.Change = fmt.Sprintf("kill -9 %d ends the shim; the runtime then ends the pod, and the kubelet starts it anew", shim.PID)
 			}
 		}
 		for _, p := range f.Host.Stuck[i.ID] {
@@ -227,8 +240,16 @@ func hanging(f Facts) (list []Finding) {
 		if !shim.stopped() || byKeeper[id] {
 			continue
 		}
-		list = append(list, Finding{"shim-stopped", Ill, fmt.Sprintf("the shim of sandbox %.13s is %s: its containers cannot be stopped, and their ends are not seen", id, shim.words()),
-			[]string{fmt.Sprintf("process %d (%s)", shim.PID, shim.Name)}, shim.resume()})
+		kept := "sandbox " + id[:min(len(id), 13)]
+		if item, ok := f.Kept[id]; ok {
+			kept = item.words()
+		}
+		what := "its containers cannot be stopped, and their ends are not seen"
+		if shim.conmon() {
+			what = "its end is not seen"
+		}
+		list = append(list, Finding{"shim-stopped", Ill, fmt.Sprintf("the %s of %s is %s: %s", shim.role(), kept, shim.words(), what),
+			[]string{fmt.Sprintf("process %d (%s); ID %s", shim.PID, shim.Name, id)}, shim.resume()})
 	}
 	slices.SortFunc(list, func(a, b Finding) int { return strings.Compare(a.Sentence, b.Sentence) })
 	return several(list, "item-hangs", "more hang")
@@ -363,7 +384,7 @@ func clocks(f Facts) (list []Finding) {
 	}
 	if f.BehindSeconds > clockOff {
 		list = append(list, Finding{"stamps-behind", Ill, fmt.Sprintf("the runtime stamps what happens now %s too early", bench.Seconds(f.BehindSeconds)),
-			[]string{"items that came during the examination were stamped before it"}, "timedatectl; is the runtime in a time namespace?"})
+			[]string{"items that came during the examination were stamped before it"}, "timedatectl; chronyc tracking: was the clock set just now? is the runtime on another machine?"})
 	}
 	if f.Host.Unsynchronised {
 		list = append(list, Finding{"clock-free", Note, "no time source keeps the machine's clock", []string{"adjtimex: STA_UNSYNC"}, "systemctl status chronyd systemd-timesyncd"})

@@ -102,6 +102,9 @@ var sicknesses = []sickness{
 	{name: "a shim that does not answer, for which the runtime gives up first", server: collected{period: "10s", after: 1900 * time.Millisecond, wrong: noMetrics},
 		host:  HostFacts{Seen: true, Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "S"}}},
 		worth: Sick, findings: []string{"item-hangs"}, says: "an error after 1.90 s: rpc error: code = Unknown desc = unexpected metrics response: []"},
+	{name: "a stopped shim that answers in time", server: collected{period: "10s"},
+		host:  HostFacts{Seen: true, Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "T"}}},
+		worth: Sick, findings: []string{"shim-stopped"}, says: "the shim of the sandbox of pod shop/web is stopped"},
 	{name: "a container without statistics", server: collected{period: "10s", wrong: noMetrics}, worth: Sick, findings: []string{"items-unreadable"},
 		says: "the statistics of 1 running container cannot be read"},
 	{name: "a container that ends before its statistics", server: collected{period: "10s", wrong: noMetrics, ends: true}, worth: Well},
@@ -130,7 +133,9 @@ func (c collected) Status(context.Context, *runtimeapi.StatusRequest) (*runtimea
 
 func (collected) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	ready := runtimeapi.PodSandboxState_SANDBOX_READY
-	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s", State: ready}}}, nil
+	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{
+		{Id: "s", State: ready, Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop"}},
+	}}, nil
 }
 
 func (collected) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
@@ -201,6 +206,11 @@ func TestWords(t *testing.T) {
 			Items: []Item{{Kind: "container", ID: "c", Sandbox: "s", Call: "ContainerStats", Error: "unexpected metrics response", Seconds: 0.1}},
 			Host:  HostFacts{Shims: map[string]Process{"s": {PID: 9, State: "T"}}}}, "kill -CONT 9", "crictl rm"},
 		{"statistics alone are no reason to remove a container", Facts{Items: []Item{{Kind: "container", ID: "c", Call: "ContainerStats", Error: "no metrics"}}}, "the statistics of 1 running container", "crictl rm"},
+		{"a stopped monitor of CRI-O", Facts{Kept: map[string]Item{"c": {Kind: "container", Name: "app", Pod: "web", Namespace: "shop"}},
+			Host: HostFacts{Shims: map[string]Process{"c": {PID: 9, Name: "conmon", State: "T"}}}}, "the monitor of container app of pod shop/web is stopped: its end is not seen", "sandbox"},
+		{"a monitor whose end tells CRI-O nothing", Facts{Items: []Item{{Kind: "container", ID: "c", Hung: true, Call: "ContainerStats"}},
+			Host: HostFacts{Shims: map[string]Process{"c": {PID: 9, Name: "conmon", State: "D"}}}}, "its monitor, process 9 (conmon)", "kill -9"},
+		{"a stopped shim of no listed sandbox", Facts{Host: HostFacts{Shims: map[string]Process{"0123456789abcdef": {PID: 9, State: "T"}}}}, "the shim of sandbox 0123456789abc is", "pod /"},
 		{"a warning of containerd", Facts{Conditions: []Condition{{Type: "ContainerdHasNoDeprecationWarnings"}}}, "ctr deprecations list", "journalctl"},
 		{"a slow runtime", Facts{Calls: []Call{{Method: "Version", Count: 2, Hung: 2, MaxSeconds: 1}}}, "answered nothing in 1 s", "answers nothing"},
 	} {

@@ -97,6 +97,12 @@ func Examine(ctx context.Context, o Options) Report {
 	if o.Host != nil {
 		e.facts.Host = o.Host.End(context.WithoutCancel(ctx), Whereabouts{IDs: e.ids(), Paths: e.paths})
 	}
+	e.facts.Kept = make(map[string]Item)
+	for id := range e.facts.Host.Shims {
+		if kept, ok := e.first[id]; ok {
+			e.facts.Kept[id] = kept.Item
+		}
+	}
 	e.facts.Seconds = time.Since(e.began).Seconds()
 	for _, method := range e.order {
 		c := *e.calls[method]

@@ -34,6 +34,7 @@ type Facts struct {
 	AheadSeconds              float64 // by how much at most
 	BehindSeconds             float64 // how much older than possible new items are stamped
 	Host                      HostFacts
+	Kept                      map[string]Item    // the items of Host.Shims, by ID
 	ListsAMinute              map[string]float64 // by method, from the runtime's metrics
 	MetricsAddress            string
 }
