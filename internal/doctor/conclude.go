@@ -463,7 +463,7 @@ func costs(f Facts) (list []Finding) {
 				"[plugins.'io.containerd.cri.v1.runtime'] stats_collect_period = '10s' in config.toml (never 0s: containerd 2.4 panics)"})
 		}
 	}
-	if n := f.Host.ShimsRun; n >= 10 && f.containerd() {
+	if n := f.Host.ShimsRun; n >= 10 && f.containerd() && f.Listed && f.Stream.Changed == 0 && len(list) == 0 { // else their CPU is for something else
 		list = append(list, Finding{"shims-wake", Note, fmt.Sprintf("each of %d shims wakes every 30 s to give memory back", n),
 			[]string{fmt.Sprintf("the shims used %s", perSecond(f.Host.ShimCPU)), "measured elsewhere: 9 ms/s for 30 shims without any call"}, ""})
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,7 +108,8 @@ var sicknesses = []sickness{
 		worth: Sick, findings: []string{"shim-stopped"}, says: "the shim of the sandbox of pod shop/web is stopped"},
 	{name: "a container without statistics", server: collected{period: "10s", wrong: noMetrics}, worth: Sick, findings: []string{"items-unreadable"},
 		says: "the statistics of 1 running container cannot be read"},
-	{name: "a container that ends before its statistics", server: collected{period: "10s", wrong: noMetrics, ends: true}, worth: Well},
+	{name: "a container that ends before its statistics", server: collected{period: "10s", wrong: noMetrics, ends: new(atomic.Int32)}, options: func(o *Options) { o.NoEvents = true },
+		worth: Well, findings: []string{"events-skipped"}},
 	{name: "events left alone", population: ten, options: func(o *Options) { o.NoEvents = true }, worth: Well, findings: []string{"events-skipped"}},
 }
 
@@ -117,7 +119,7 @@ type collected struct {
 	period string
 	after  time.Duration // how long its statistics take
 	wrong  error         // of its statistics
-	ends   bool          // the container has ended when its statistics are read
+	ends   *atomic.Int32 // counts its lists: the container has ended by the second; nil if it goes on
 }
 
 // noMetrics is what containerd says of a shim that gives it no statistics.
@@ -138,21 +140,20 @@ func (collected) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxReque
 	}}, nil
 }
 
-func (collected) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	running := runtimeapi.ContainerState_CONTAINER_RUNNING
-	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: running}}}, nil
+func (c collected) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	state := runtimeapi.ContainerState_CONTAINER_RUNNING
+	if c.ends != nil && c.ends.Add(1) > 1 {
+		state = runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state}}}, nil
 }
 
 func (collected) PodSandboxStatus(context.Context, *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return &runtimeapi.PodSandboxStatusResponse{}, nil
 }
 
-func (c collected) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	state := runtimeapi.ContainerState_CONTAINER_RUNNING
-	if c.ends { // after the list
-		state = runtimeapi.ContainerState_CONTAINER_EXITED
-	}
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{State: state}}, nil
+func (collected) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	return &runtimeapi.ContainerStatusResponse{}, nil
 }
 
 func (c collected) ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
@@ -211,6 +212,8 @@ func TestWords(t *testing.T) {
 		{"a monitor whose end tells CRI-O nothing", Facts{Items: []Item{{Kind: "container", ID: "c", Hung: true, Call: "ContainerStats"}},
 			Host: HostFacts{Shims: map[string]Process{"c": {PID: 9, Name: "conmon", State: "D"}}}}, "its monitor, process 9 (conmon)", "kill -9"},
 		{"a stopped shim of no listed sandbox", Facts{Host: HostFacts{Shims: map[string]Process{"0123456789abcdef": {PID: 9, State: "T"}}}}, "the shim of sandbox 0123456789abc is", "pod /"},
+		{"shims that work because something changes", Facts{Name: "containerd", Running: 30, Stream: Stream{Changed: 3}, Host: HostFacts{ShimsRun: 30, ShimCPU: 0.2}}, "", "wakes every"},
+		{"shims that the collector asks", Facts{Name: "containerd", Running: 30, StatsPeriod: new(string), Host: HostFacts{ShimsRun: 30, ShimCPU: 0.2}}, "every 1s, the default", "wakes every"},
 		{"a warning of containerd", Facts{Conditions: []Condition{{Type: "ContainerdHasNoDeprecationWarnings"}}}, "ctr deprecations list", "journalctl"},
 		{"a slow runtime", Facts{Calls: []Call{{Method: "Version", Count: 2, Hung: 2, MaxSeconds: 1}}}, "answered nothing in 1 s", "answers nothing"},
 	} {

@@ -246,6 +246,7 @@ func (e *examiner) examine(ctx context.Context) {
 	listening.Wait()
 	if ok {
 		e.compare(opened)
+		e.forget()
 	}
 }
 
@@ -480,21 +481,10 @@ func (e *examiner) readItem(ctx context.Context, i item) {
 	e.enter(ctx, i, "ContainerStatus", err, took)
 	if i.running && err == nil {
 		_, took, err = try(ctx, e, "ContainerStats", e.client.ContainerStats, &runtimeapi.ContainerStatsRequest{ContainerId: i.ID})
-		if err == nil || status.Code(err) == codes.Unimplemented || !hung(err) && !e.runs(ctx, i) {
-			return
+		if status.Code(err) != codes.Unimplemented {
+			e.enter(ctx, i, "ContainerStats", err, took)
 		}
-		e.enter(ctx, i, "ContainerStats", err, took)
 	}
-}
-
-// runs reports whether a container still runs, or whether that is not known. The statistics of one
-// that has ended meanwhile are an error of no code of its own.
-func (e *examiner) runs(ctx context.Context, i item) bool {
-	answer, _, err := try(ctx, e, "ContainerStatus", e.client.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID})
-	if status.Code(err) == codes.NotFound {
-		return false
-	}
-	return err != nil || answer.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
 // enter enters the outcome of a read. What ended with the examination, or has gone, is none.
@@ -596,6 +586,16 @@ func (e *examiner) compare(opened time.Time) {
 		}
 	}
 	slices.SortFunc(s.Untold, func(a, b Item) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// forget drops what could not be read of items that have ended or gone by the second list. The
+// error for the statistics of a container that has just ended is of no code of its own, and
+// containerd shows the container as running for a moment then.
+func (e *examiner) forget() {
+	e.facts.Items = slices.DeleteFunc(e.facts.Items, func(i Item) bool {
+		now, still := e.second[i.ID]
+		return !i.Hung && (!still || i.Call == "ContainerStats" && !now.running)
+	})
 }
 
 // ids are the IDs of the listed items.
