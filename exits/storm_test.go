@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,11 +58,9 @@ func (g *stormPods) end(namespace string, n int) { g.endAgain(namespace, n, 0) }
 
 // endAgain shows a pod whose only container has ended after so many restarts.
 func (g *stormPods) endAgain(namespace string, n, attempt int) {
-	uid := cache.UID(fmt.Sprint(namespace, n))
 	now := time.Now()
-	pod := &Pod{Ref: Ref{UID: uid, Namespace: namespace, Name: string(uid)}}
-	pod.Containers = []Container{{
-		ID:         fmt.Sprint("c", uid, "-", attempt),
+	g.show(namespace, n, pleg.ContainerDied, Container{
+		ID:         fmt.Sprint("c", namespace, n, "-", attempt),
 		Name:       "app",
 		Attempt:    uint32(attempt),
 		Phase:      pleg.PhaseExited,
@@ -70,12 +69,37 @@ func (g *stormPods) endAgain(namespace string, n, attempt int) {
 		CreatedAt:  now,
 		StartedAt:  now.Add(-time.Second),
 		FinishedAt: now,
-	}}
+	})
+}
+
+// start shows a pod with two containers that run.
+func (g *stormPods) start(namespace string, n int) {
+	var both []Container
+	for _, name := range []string{"app", "sidecar"} {
+		both = append(both, Container{
+			ID:        fmt.Sprint("c", namespace, n, "-", name),
+			Name:      name,
+			Phase:     pleg.PhaseRunning,
+			CreatedAt: time.Now(),
+			StartedAt: time.Now(),
+		})
+	}
+	g.show(namespace, n, pleg.ContainerStarted, both...)
+}
+
+// show shows a pod with these containers, and tells of each.
+func (g *stormPods) show(namespace string, n int, what pleg.EventType, containers ...Container) {
+	uid := cache.UID(fmt.Sprint(namespace, n))
+	now := time.Now()
+	pod := &Pod{Ref: Ref{UID: uid, Namespace: namespace, Name: string(uid)}}
+	pod.Containers = containers
 	g.mu.Lock()
 	g.shown[uid] = pod
 	g.mu.Unlock()
 	g.statuses.Set(uid, pod, nil, now)
-	g.watch <- pleg.Event{Pod: uid, Type: pleg.ContainerDied, ID: pod.Containers[0].ID, Seen: now}
+	for _, x := range containers {
+		g.watch <- pleg.Event{Pod: uid, Type: what, ID: x.ID, Seen: now}
+	}
 }
 
 // remove removes the pod.
@@ -251,6 +275,7 @@ type outcome struct {
 	ends    int64 // of the namespace "loud", without those of the Events' own losses
 	events  int
 	calls   int64
+	cpu     time.Duration   // of the process in the scene: the reporter, the recorder and the fake server
 	quiet   []time.Duration // from the ends of the namespace "quiet" to their Events, the longest last
 	handled uint64          // ends with an outcome in the reporter
 }
@@ -279,8 +304,10 @@ func perform(t *testing.T, c contestant, play func(g *stormPods, server *slowSer
 		var running sync.WaitGroup
 		running.Go(func() { _ = r.Run(ctx) })
 		time.Sleep(time.Second)
+		before := cpu()
 		play(g, server)
 		time.Sleep(time.Hour)
+		out.cpu = cpu() - before
 		cancel()
 		running.Wait()
 		stop()
@@ -293,6 +320,13 @@ func perform(t *testing.T, c contestant, play func(g *stormPods, server *slowSer
 		}
 	})
 	return out
+}
+
+// cpu is the CPU time of the process.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // playStorm ends containers of new pods of the namespace "loud", at a rate, for a time, and one of
@@ -374,7 +408,8 @@ func TestBesideClientGo(t *testing.T) {
 		row.WriteString("| " + scene.name + " |")
 		for i, c := range contestants {
 			all[i] = perform(t, c, scene.play)
-			row.WriteString(fmt.Sprintf(" %d of %d in %d Events, %d calls |", all[i].ends, scene.ends, all[i].events, all[i].calls))
+			row.WriteString(fmt.Sprintf(" %d of %d in %d Events, %d calls, CPU %v |",
+				all[i].ends, scene.ends, all[i].events, all[i].calls, all[i].cpu.Round(100*time.Microsecond)))
 		}
 		t.Log(row.String())
 		ours := all[0]
@@ -386,6 +421,22 @@ func TestBesideClientGo(t *testing.T) {
 		// series come on top.
 		if kubelets := all[2]; kubelets.ends == scene.ends && ours.calls > kubelets.calls*6/5 {
 			t.Errorf("%s: %d calls, %s %d", scene.name, ours.calls, contestants[2].name, kubelets.calls)
+		}
+	}
+}
+
+// TestAnIdleNode: where 110 pods run and nothing ends, the API server is asked once in an hour, for
+// what an earlier process has left.
+func TestAnIdleNode(t *testing.T) {
+	for i, c := range contestants {
+		out := perform(t, c, func(g *stormPods, _ *slowServer) {
+			for n := range 110 {
+				g.start("loud", n)
+			}
+		})
+		t.Logf("%s: %d calls, CPU %v", c.name, out.calls, out.cpu.Round(10*time.Microsecond))
+		if i == 0 && (out.calls > 1 || out.events > 0) {
+			t.Errorf("%d calls for %d Events, want one call and no Event", out.calls, out.events)
 		}
 	}
 }
