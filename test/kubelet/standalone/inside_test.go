@@ -67,7 +67,8 @@ func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
 		"write to /var/cache: done\n" +
 		"write to its root: done\n" +
 		"write to its temporary folder: done\n" +
-		"remove all of its working directory: done\n"
+		"remove all of its working directory: done\n" +
+		"its root is a shared mount\n"
 	if diff := cmp.Diff(want, string(out)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

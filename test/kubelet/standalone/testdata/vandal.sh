@@ -17,3 +17,7 @@ act "write to /var/cache" touch /var/cache/canary-of-standalone
 act "write to its root" touch "$3/root/x"
 act "write to its temporary folder" touch "$TMPDIR/x"
 act "remove all of its working directory" sh -c 'rm *'
+# A kubelet binds its folder over itself unless it is a shared mount.
+if awk -v root="$3/root" '$5 == root && /shared:/ { found = 1 } END { exit !found }' /proc/self/mountinfo; then
+	echo 'its root is a shared mount'
+fi
