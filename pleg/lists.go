@@ -222,11 +222,14 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		news = c.takeEarly(p, items[i].ID, now) || news
 	}
 	same := c.compare(p, items, began)
+	if same && !p.split {
+		c.sighted(p, items)
+	}
 	if !same && slices.ContainsFunc(items, func(it Item) bool { return it.valid() && c.find(p, 0, it.ID) == nil }) {
 		p.unlisted = max(p.unlisted, began) // a read by the known IDs would not show this one
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
-	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items)
+	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, !p.split)
 	gone := (!overlaps || same) && !doubtful && !slices.ContainsFunc(items, Item.valid)
 	switch {
 	case began < p.asOf, !same && began <= c.peeks.looked(p.uid):

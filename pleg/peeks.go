@@ -390,7 +390,7 @@ func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
 		}
 	}
 	switch {
-	case c.doubt(p, shows):
+	case c.doubt(p, shows, true):
 		return peekAgain
 	case r.err == nil && c.matches(p, shows):
 		return peekDropped

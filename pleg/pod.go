@@ -104,8 +104,9 @@ type pod struct {
 	reading bool
 	queued  bool
 
-	// split reports whether the last read listed an ID whose status it did not get: of a runtime that
-	// lists for ever what it does not have, the second such read is believed.
+	// split reports whether the last read did not get the status of an ID that a list had shown: of a
+	// runtime that lists for ever what it does not have, the second such read is believed, whatever
+	// lists show meanwhile.
 	split bool
 
 	// listed are the items of the last list, while they differ from the items above; else nil.
@@ -534,7 +535,6 @@ func (r *records) matches(p *pod, items []Item) bool {
 			return false
 		}
 		x.mark = r.marks
-		x.doubted = false
 		n++
 	}
 	return n == len(p.items)
@@ -544,7 +544,9 @@ func (r *records) matches(p *pod, items []Item) bool {
 // show although nobody has reported their end, and reports whether no earlier look has missed one
 // of them: the report is not to be believed yet. Runtimes forget for a moment what they have,
 // above all after a restart.
-func (r *records) doubt(p *pod, shows []Item) (first bool) {
+//
+// Sights reports whether the report ends the doubt about what it shows.
+func (r *records) doubt(p *pod, shows []Item, sights bool) (first bool) {
 	if p.foreign && !slices.ContainsFunc(shows, Item.valid) {
 		first = !p.missed // whatever the entry shows may be running
 		p.missed = true
@@ -560,7 +562,7 @@ func (r *records) doubt(p *pod, shows []Item) (first bool) {
 			continue
 		}
 		if x.mark == r.marks {
-			x.doubted = false
+			x.doubted = x.doubted && !sights
 			continue
 		}
 		first = first || !x.doubted

@@ -16,8 +16,9 @@ type flight struct {
 	began   instant // time of the result: begin of the list that the read builds on, or started
 	started instant
 	lane    int
-	full    bool // all statuses are read
-	lapped  bool // a list has ended during the read
+	full    bool   // all statuses are read
+	listed  []Item // by the list that the read builds on; nil if it builds on none
+	lapped  bool   // a list has ended during the read
 }
 
 // inspected is the result of a read of a pod.
@@ -65,6 +66,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		started: now,
 		lane:    lane,
 		full:    !r.builds,
+		listed:  listed,
 	}
 	p.since = 0
 	c.count[countInspections]++
@@ -121,8 +123,11 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		if !p.split {
 			c.sighted(p, r.listing.Items) // the statuses may not show what the listing has shown
 		}
+		f.listed = r.listing.Items
+	}
+	if f.listed != nil {
 		read := setOfItems(shows)
-		p.split = r.status != nil && slices.ContainsFunc(r.listing.Items, func(it Item) bool { return !read.has(it.ID) })
+		p.split = r.status != nil && slices.ContainsFunc(f.listed, func(it Item) bool { return !read.has(it.ID) })
 	}
 	if r.err == nil && f.full {
 		c.settled(p, f.started)
@@ -145,7 +150,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.notBefore = min(p.notBefore, first.add(c.cfg.Grace).next())
 		p.due = max(p.due, p.notBefore-1)
 		p.answer(r.began) // the read due answers; a new waiter has a read at once
-	case c.doubt(p, shows): // one more look
+	case c.doubt(p, shows, true): // one more look
 		p.due = max(p.due, now-1)
 		if f.lapped {
 			p.undoubt() // a list that has ended since may have looked later, and has shown the ID
@@ -220,6 +225,7 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 		p.due = max(p.due, now-1)
 		return
 	}
+	c.sighted(p, shows)
 	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
 		p.read = r.began
 		c.peeks.brought(p.uid, now)

@@ -37,6 +37,7 @@ type podPace struct {
 	closed     time.Time       // when that ended
 	listed     []pleg.Item     // what the last list showed, which one that tells only differences may leave out
 	reply      []pleg.Item     // what the last list or read did
+	vanished   int             // reads in a row that lacked a running ID
 	lapped     bool            // a list has ended during the read under way
 }
 
@@ -223,7 +224,12 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	if b.pace.applied.After(x.begun) {
 		b.overtaken(x, now)
 	}
-	if err == nil && (vanishes(b.shows(uid), items) || vanishes(x.reply, items)) {
+	switch {
+	case err != nil && len(items) == 0:
+	case !vanishes(b.shows(uid), items) && !vanishes(x.reply, items):
+		x.vanished = 0
+	case x.vanished < 4:
+		x.vanished++
 		b.overtaken(x, now) // a running ID that vanishes is looked for once more
 	}
 	if x.lapped {
