@@ -133,6 +133,9 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	defer b.mu.Unlock()
 	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	peek := b.peekPace.maybe[uid][ctx.Done()]
+	if time.Since(b.podPace(uid).started) >= listsHang {
+		b.peekPace.answers = time.Now() // a peek may begin before the generator hears of it
+	}
 	if !cut {
 		b.readEnds(uid, statuses, peek, items, time.Now(), err)
 	} else if b.pace.on && !b.stopping {
