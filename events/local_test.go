@@ -298,7 +298,7 @@ func TestCallsInTroubleOfAll(t *testing.T) {
 				}
 				all += during - before
 				runs++
-				if n := during - before; n > 10 { // by the jitter
+				if n := during - before; n > 12 { // 4 to 10 by the jitter, of 600 events
 					t.Errorf("%s, %d namespaces: %d calls in a minute", trouble.name, namespaces, n)
 				}
 				a.server.SetFault(nil)
@@ -309,7 +309,7 @@ func TestCallsInTroubleOfAll(t *testing.T) {
 			})
 		}
 	}
-	if all > 8*runs {
+	if all > 9*runs && !raceDetector { // 8 on average; the troubles played under the race detector have more
 		t.Errorf("%d calls in %d minutes", all, runs)
 	}
 }
