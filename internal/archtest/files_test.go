@@ -39,6 +39,21 @@ func eachFile(t *testing.T, f func(path string)) {
 	}
 }
 
+// eachGoFile calls f for every Go file in some folders and below.
+func eachGoFile(t *testing.T, folders []string, f func(path string, file parsed)) {
+	t.Helper()
+	eachFile(t, func(path string) {
+		within, err := filepath.Rel(root, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := func(folder string) bool { return strings.HasPrefix(within, folder+"/") }
+		if strings.HasSuffix(path, ".go") && slices.ContainsFunc(folders, of) {
+			f(path, parse(t, path, read(t, path)))
+		}
+	})
+}
+
 // read returns the text of a file.
 func read(t *testing.T, path string) []byte {
 	t.Helper()

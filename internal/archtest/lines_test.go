@@ -6,7 +6,6 @@ package archtest
 import (
 	"go/ast"
 	"go/token"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,17 +23,11 @@ var apart = []string{
 // line. A table of literals has a row a line, and the header of a loop may begin several things.
 func TestLinesHoldOneThing(t *testing.T) {
 	files := 0
-	eachFile(t, func(path string) {
-		within, err := filepath.Rel(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		of := func(folder string) bool { return strings.HasPrefix(within, folder+"/") }
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || !slices.ContainsFunc(apart, of) {
+	eachGoFile(t, apart, func(path string, f parsed) {
+		if strings.HasSuffix(path, "_test.go") {
 			return
 		}
 		files++
-		f := parse(t, path, read(t, path))
 		for _, at := range f.packed() {
 			t.Errorf("%s: a literal of four keys and more; write a key a line", at)
 		}

@@ -5,9 +5,7 @@ package archtest
 
 import (
 	"go/ast"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -21,17 +19,8 @@ var bubbled = []string{
 // once use one state of the race detector: Go 1.26 crashes then, or stands still for ever.
 func TestTimersLieAhead(t *testing.T) {
 	files := 0
-	eachFile(t, func(path string) {
-		within, err := filepath.Rel(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		of := func(folder string) bool { return strings.HasPrefix(within, folder+"/") }
-		if !strings.HasSuffix(path, ".go") || !slices.ContainsFunc(bubbled, of) {
-			return
-		}
+	eachGoFile(t, bubbled, func(_ string, f parsed) {
 		files++
-		f := parse(t, path, read(t, path))
 		for _, at := range f.immediate() {
 			t.Errorf("%s: a timer for now or earlier: see TestTimersLieAhead", at)
 		}

@@ -304,7 +304,9 @@ func (r *toy) calm() {
 		if x.spoilt != spoilNot {
 			r.truth.Spoil(x.id, false)
 		}
-		x.spoilt, x.hidden, x.ghost = spoilNot, 0, false
+		x.spoilt = spoilNot
+		x.hidden = 0
+		x.ghost = false
 	}
 	r.release()
 }
