@@ -23,13 +23,16 @@ type writing struct {
 }
 
 // Rewrite records that the content of an ID's status is another from a time on. No event announces
-// the change, and no list shows it.
+// the change, and no list shows it. The ID must have been recorded: a writing that was dropped here
+// would make an honest status look invented.
 func (t *Truth) Rewrite(at time.Time, id, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.lives[id]; l != nil {
-		l.texts = append(l.texts, writing{at, text})
+	l := t.lives[id]
+	if l == nil {
+		panic("simulate: content " + text + " of " + id + ", which was never recorded")
 	}
+	l.texts = append(l.texts, writing{at, text})
 }
 
 // texts returns every content that the ID had from just before since until now.

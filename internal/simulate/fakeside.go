@@ -94,12 +94,18 @@ func itemsOfStatus(s *cri.PodStatus) []pleg.Item {
 	return items
 }
 
-// pull takes the runtime's history over into the truth.
+// pull takes the runtime's history over into the truth. The contents are fetched first: what is
+// made between the two calls then has a change and no content yet, never a content of an ID that
+// the truth does not know.
 func (f *fakeSide) pull() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changes, next := f.rt.History(f.next)
-	f.next = next
+	var writings []fakeruntime.Writing
+	if f.w.settings.content {
+		writings, f.nextWriting = f.rt.Contents(f.nextWriting)
+	}
+	var changes []fakeruntime.Change
+	changes, f.next = f.rt.History(f.next)
 	for _, c := range changes {
 		id, kind := c.SandboxID, pleg.Sandbox
 		if c.ContainerID != "" {
@@ -107,11 +113,6 @@ func (f *fakeSide) pull() {
 		}
 		f.w.truth.Record(c.Time, cache.UID(c.PodUID), id, kind, phaseOf(c.New))
 	}
-	if !f.w.settings.content {
-		return
-	}
-	writings, next := f.rt.Contents(f.nextWriting)
-	f.nextWriting = next
 	for _, w := range writings {
 		f.w.truth.Rewrite(w.Time, w.ID, w.Text)
 	}
