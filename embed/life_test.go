@@ -649,15 +649,15 @@ func TestCostOfALife(t *testing.T) {
 	}{
 		{
 			"one by one", quick, 20, 5 * time.Second, 2 * time.Second,
-			cost{reads: 10.6, podLists: 2, lists: 4.2, statuses: 22},
+			cost{reads: 7.3, podLists: 1.5, lists: 3, statuses: 17.5},
 		},
 		{
 			"five a second", quick, 100, 200 * time.Millisecond, 3 * time.Second,
-			cost{reads: 10.6, podLists: 2, lists: 3.7, statuses: 22},
+			cost{reads: 7.3, podLists: 1.5, lists: 3, statuses: 17.5},
 		},
 		{
 			"a saturated runtime", saturated, 100, 300 * time.Millisecond, 8 * time.Second,
-			cost{reads: 11.6, podLists: 1.7, lists: 3, statuses: 24},
+			cost{reads: 11, podLists: 1.7, lists: 3.2, statuses: 23},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -23,11 +23,7 @@ func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
 		case a.returned:
 			c.onReturned(p, a, now)
 		case p != nil:
-			p.calls++
-			if a.call.ID == "" {
-				p.creating++
-			}
-			c.calls[a.call.serial] = p
+			c.beginCall(p, a, now)
 		}
 		if p != nil {
 			c.review(p, now)
@@ -83,6 +79,19 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	}
 }
 
+// beginCall applies the begin of a call to the call's pod. A call that begins while the pod is held
+// is one more of the burst.
+func (c *core[S]) beginCall(p *pod, a *ack, now instant) {
+	p.calls++
+	if a.call.ID == "" {
+		p.creating++
+	}
+	c.calls[a.call.serial] = p
+	if p.hold > now {
+		c.holdFor(p, now)
+	}
+}
+
 // endCall applies the end of a call to the call's pod.
 func (c *core[S]) endCall(p *pod, a *ack, now instant) {
 	if c.calls[a.call.serial] != nil {
@@ -133,13 +142,17 @@ func (c *core[S]) onFailed(p *pod, id string, at, now instant) {
 	}
 }
 
-// holdFor delays the read of a pod for the agent's own calls, which come in bursts, each announced
-// by the runtime, and returns the end of the delay.
-func (c *core[S]) holdFor(p *pod, now instant) instant {
+// holdFor delays the reads of a pod for the agent's own calls, which come in bursts, each announced
+// by the runtime: until a moment after the end of the last, and for CallBurst at the most. A read
+// in the middle would show what the next call changes, and would have a worker sync in vain.
+func (c *core[S]) holdFor(p *pod, now instant) {
 	if p.hold <= now {
-		p.hold = now.add(c.cfg.CallSettle)
+		p.burst = now
 	}
-	return p.hold
+	p.hold = p.burst.add(c.cfg.CallBurst)
+	if p.calls == 0 {
+		p.hold = min(p.hold, now.add(c.cfg.CallSettle))
+	}
 }
 
 // knownIDsMax is the number of IDs of a pod up to which reading each status costs the runtime no

@@ -117,7 +117,7 @@ func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 	}
 	p.notBefore = now
 	if p.calls > 0 || p.hold > now {
-		p.notBefore = c.holdFor(p, now)
+		c.holdFor(p, now)
 	}
 	return true
 }

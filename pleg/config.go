@@ -61,10 +61,12 @@ type Config[S any] struct {
 	// their statuses, without a list: an ID made by somebody else all the same is found by its
 	// event, or by the next list of everything, and not by a waiter in GetNewerThan.
 	TellsCalls bool
-	// CallSettle is how long changes by the agent's own calls, and claims of a pod with such a
-	// call under way, wait for one read of all: calls come in bursts, and the runtime announces
-	// each. Waiters in GetNewerThan do not wait for CallSettle. At most RelistBase. Default a
-	// fiftieth of RelistBase, 20ms: polling would see the change some fifty times later.
+	// CallSettle is how long after the agent's own calls in a pod one read shows what all of them
+	// have changed: calls come in bursts, and the runtime announces each. While a call of the
+	// burst is under way its changes, and claims of the pod, wait for the end of the call, but
+	// for no more than a quarter of RelistBase in all. Waiters in GetNewerThan do not wait, and
+	// payloads of events are stored at once. At most RelistBase. Default a fiftieth of
+	// RelistBase, 20ms: polling would see the change some fifty times later.
 	CallSettle time.Duration
 	// InspectWorkers bounds the per-pod reads in flight on a runtime that answers, however
 	// slowly; a few probes apart, which begin while no read ends. Reads that hang, because others
@@ -153,6 +155,10 @@ type limits struct {
 	// be announced.
 	TeardownAgain time.Duration
 
+	// CallBurst is how long a burst of own calls may put off the reads of a pod: see
+	// Config.CallSettle.
+	CallBurst time.Duration
+
 	Grace      time.Duration
 	CallSettle time.Duration
 	RetryBase  time.Duration
@@ -186,6 +192,7 @@ func (c *Config[S]) limits() limits {
 		SweepAgain:     c.RelistBase,
 		ForceAgain:     c.RelistBase,
 		TeardownAgain:  max(c.RelistBase/10, 1),
+		CallBurst:      max(c.RelistBase/4, c.CallSettle),
 		Grace:          c.Grace,
 		CallSettle:     c.CallSettle,
 		RetryBase:      c.RetryBase,

@@ -422,6 +422,7 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 		looked: r.began,
 	}, now)
 	c.settles(p, now)
+	p.owes = true
 	unread := setOf(r.unread)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]

@@ -71,8 +71,7 @@ type pod struct {
 	// first shown. Only records.show writes them.
 	items []*item
 
-	// ready is the number of sandboxes in PhaseRunning among the items. It stands here because a
-	// pod fits into 256 bytes.
+	// ready is the number of sandboxes in PhaseRunning among the items.
 	ready int32
 
 	// entry is the kind of the pod's entry in the cache. Only the become methods write it.
@@ -121,36 +120,67 @@ type pod struct {
 	// visited is the begin of the last list that named the pod.
 	visited instant
 
-	want    instant // a read must begin after this; 0 if no read is wanted
-	content instant // a read of all statuses must begin after this; 0 if no waiter wants one
-	late    instant // when a read of all statuses is due; 0 if none is
-	read    instant // begin of the last read of all statuses behind the entry, or of the failed read
-	// settling is when a container last ended, or a payload was stored, until the late look; 0 if none.
+	// want is set if a waiter wants the pod looked at: a read must begin after it. Zero if none does.
+	want instant
+
+	// content is likewise for a read of all statuses.
+	content instant
+
+	// force is likewise for RequestReinspect, and forced when the last such read began.
+	force  instant
+	forced instant
+
+	// due is set if the core itself wants the pod looked at: a read must begin after it, but not
+	// before hold. Zero if none is due.
+	due instant
+
+	// hold is until when the agent's own calls put off the reads that nobody waits for, and burst
+	// when the first report came of the burst of calls that hold is for: see core.holdFor.
+	hold  instant
+	burst instant
+
+	// notBefore is the end of a delay of the reads that expectations, failures and a teardown call
+	// for. Retry is the ladder of such delays.
+	notBefore instant
+	retry     ladder
+
+	// late is when a read of all statuses is due that nobody waits for; zero if none is.
+	late instant
+
+	// settling is when a container last ended, or a payload was stored, until the late look at that;
+	// zero if none is owed.
 	settling instant
+
+	// read is the begin of the last read of all statuses behind the entry, or of the failed read;
+	// readBefore is read before the read that is being applied.
+	read       instant
+	readBefore instant
+
+	// readEnd is when the last read of the pod ended.
+	readEnd instant
+
 	// called is when an own call about the pod last ended.
 	called instant
-	// readBefore is read, before the read that is being applied.
-	readBefore instant
+
+	// later is the earliest entry in core.later; zero if none is there.
+	later instant
+
+	// since is since when the pod waits in a lane; zero if the pod needs no read, or is being read.
+	since instant
+
+	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
+	owes bool
+
 	// onRota reports whether the pod is on core.rota.
 	onRota bool
-	// excused reports whether the read under way may show a changed content for a reason of the agent's
-	// own: a call, a reinspection, the look after an end.
-	excused bool
 
-	force     instant // a read of all statuses must begin after this; 0 if none is wanted
-	forced    instant // when the last such read began
-	notBefore instant // the end of a delay that does not hold up want and force
-	retry     ladder
-	later     instant // the earliest entry in core.later; 0 if none
-	readEnd   instant // when the last read of the pod ended
-	since     instant // since when the pod waits in a lane; 0 if the pod needs no read, or is being read
+	// excused reports whether the read under way may show a changed content for a reason of the
+	// agent's own: a call, a reinspection, the look after an end.
+	excused bool
 
 	// calls is the number of own calls under way, creating of those among them that make an ID.
 	calls    int32
 	creating int32
-
-	due  instant // a read must begin after this, but not before hold; 0 if none is due
-	hold instant
 
 	// unlisted is until when IDs may have been made that no read has shown; it may be in the
 	// future. A list begun later shows them.
@@ -239,6 +269,7 @@ func (r *records) becomeGone(p *pod, at instant) {
 	p.asOf = at
 	p.late = 0
 	p.settling = 0
+	p.owes = false
 }
 
 // countUnread counts the pod and its items that the last read could not get, in place of those of
@@ -304,6 +335,13 @@ func (x *item) disown() { x.cause = CauseRead }
 // unknown reports whether the status shows an ID in PhaseUnknown.
 func (p *pod) unknown() bool {
 	return slices.ContainsFunc(p.items, func(x *item) bool { return x.shown == PhaseUnknown })
+}
+
+// ended reports whether the status shows a container that has ended.
+func (p *pod) ended() bool {
+	return slices.ContainsFunc(p.items, func(x *item) bool {
+		return x.kind == Container && x.phase == PhaseExited
+	})
 }
 
 // teardown reports whether the pod has a sandbox that is not ready and whose removal may never be

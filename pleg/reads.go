@@ -186,6 +186,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 			p.read = max(p.read, r.began)
 		}
 		c.store(p, reading[S]{status: r.status, items: shows, began: r.began}, now)
+		c.unsettles(p)
 	default:
 		c.todo.observe(p.uid, r.began)
 		p.confirm(r.began)
@@ -362,7 +363,7 @@ func (c *core[S]) review(p *pod, now instant) {
 func (c *core[S]) nextRead(p *pod) instant {
 	at := never
 	if p.unmet() || p.entry == failedEntry || c.cfg.Streams && p.teardown() {
-		at = p.notBefore
+		at = max(p.hold, p.notBefore)
 	}
 	if p.want != 0 {
 		at = min(at, p.want.next())

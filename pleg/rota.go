@@ -123,8 +123,24 @@ func (c *core[S]) settles(p *pod, now instant) {
 	}
 }
 
+// unsettles ends the wait for the look after an end if what a read has stored shows no ended
+// container any more: no reason is left that may come late. A payload is still to be followed by a
+// read of all statuses.
+func (c *core[S]) unsettles(p *pod) {
+	if p.settling == 0 || p.owes || p.ended() {
+		return
+	}
+	if p.late == p.settling.add(c.cfg.EndSettle) {
+		p.late = 0
+	}
+	p.settling = 0
+}
+
 // settled notes that all statuses of a pod were read, by a read begun at the given time.
 func (c *core[S]) settled(p *pod, began instant) {
+	if began > p.settling {
+		p.owes = false
+	}
 	if p.late == 0 || p.late > began {
 		return
 	}

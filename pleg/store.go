@@ -304,6 +304,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	}
 	c.count[countDominated]++
 	c.settles(p, now)
+	p.owes = true
 	for i := range p.expected.all {
 		p.expected.all[i].stored = true
 	}

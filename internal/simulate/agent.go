@@ -232,6 +232,7 @@ func (c *ownCall) end(w *world, err error) {
 // agentAt is the agent's activity in a pod.
 type agentAt struct {
 	calls int       // under way
+	burst time.Time // when the first news came of the present burst of calls
 	until time.Time // their changes need not have been read before
 }
 
@@ -247,6 +248,9 @@ func (b *ledger) calling(c *ownCall, by int) {
 	}
 	o := b.own[c.pod]
 	o.calls += by
+	if by > 0 && time.Now().Before(o.until) {
+		b.hold(o, time.Now()) // one more of the burst
+	}
 	b.touched[c.now.ID] = time.Now()
 	b.pace.news = time.Now()
 }
@@ -254,7 +258,21 @@ func (b *ledger) calling(c *ownCall, by int) {
 // settling notes that news of a pod may wait for a moment, because the agent is active in the pod.
 func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
 	if o := b.own[uid]; o != nil && (acked || o.calls > 0 || now.Before(o.until)) {
-		o.until = now.Add(b.pace.settings.callSettle)
+		b.hold(o, now)
+	}
+}
+
+// hold notes that the agent's burst of calls goes on: until the last is over, and for a quarter of
+// a base period at the most.
+func (b *ledger) hold(o *agentAt, now time.Time) {
+	s := b.pace.settings
+	if !now.Before(o.until) {
+		o.burst = now
+	}
+	o.until = o.burst.Add(s.callBurst())
+	settled := now.Add(s.callSettle)
+	if o.calls == 0 && settled.Before(o.until) {
+		o.until = settled
 	}
 }
 

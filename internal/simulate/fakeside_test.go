@@ -10,8 +10,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-// TestPullDropsNoWriting takes the history over while containers are made: the first content of each
-// must arrive, or an honest status looks invented later.
+// TestPullDropsNoWriting takes the history over while containers are made: the first content of
+// each must arrive, or an honest status looks invented later.
 func TestPullDropsNoWriting(t *testing.T) {
 	const containers = 300
 	rt, err := fakeruntime.New(fakeruntime.Config{HistoryLimit: -1})

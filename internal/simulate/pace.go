@@ -135,7 +135,10 @@ func (p *pace) heard(now time.Time) {
 
 // restful is how long nothing must have been new for the generator to be at rest: claims may be in
 // doubt for a grace, changes wait for their claims for another, and calls settle.
-func (s *settings) restful() time.Duration { return 2*s.grace + s.callSettle + s.base }
+func (s *settings) restful() time.Duration { return 2*s.grace + s.callBurst() + s.base }
+
+// callBurst is how long a burst of the agent's own calls may put off what they have changed.
+func (s *settings) callBurst() time.Duration { return max(s.base/4, s.callSettle) }
 
 // listBegins checks that a list has a reason.
 func (b *ledger) listBegins(now time.Time) {
