@@ -132,6 +132,9 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 		if _, moody := o.moods[x.pod]; moody || b.truth.spoilt(x.pod) || b.podPace(x.pod).open && !b.podPace(x.pod).failed {
 			continue
 		}
+		if b.peekHangs(x.pod, now) {
+			continue // single statuses do not answer either; peekHurts follows with the end of the peek
+		}
 		from := latest(since, b.settled(x.pod), x.at, b.truth.moved(x.pod), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[x.pod].Add(3*b.pace.settings.grace))
 		if d := now.Sub(from); d > peekSoon && phaseIn(b.shows(x.pod), id) < x.phase && len(b.shows(x.pod)) > 0 {
 			delete(b.prompt.promises, id)
@@ -139,6 +142,16 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 				x.pod, id, x.phase, now.Sub(b.listBegun), d, phaseIn(b.shows(x.pod), id))
 		}
 	}
+}
+
+// peekHangs reports whether a peek of a pod is under way, or a read that may be one, for longer than
+// one takes.
+func (b *ledger) peekHangs(uid cache.UID, now time.Time) bool {
+	made := b.peekPace.made[uid]
+	if len(made) == 0 || b.peekPace.under[uid]+len(b.peekPace.maybe[uid]) == 0 {
+		return false
+	}
+	return now.Sub(made[len(made)-1]) > b.pace.settings.quick(b.truth.size(uid))
 }
 
 // peekRetry is how long a pod is not peeked at after a peek that failed, or came too early.
