@@ -97,11 +97,15 @@ func served() map[string]bool {
 // metricName matches our metric names in prose and expressions.
 var metricName = regexp.MustCompile(`\b(?:kubelet|kube_pod|evented_pleg|event_recorder)_[a-z_]*[a-z]\b`)
 
+// ofDoctor begins the names that pleg-bench watch serves beside the generator's. Another module,
+// internal, has them and checks them.
+const ofDoctor = "evented_pleg_doctor_"
+
 func checkNames(t *testing.T, where, text string) {
 	t.Helper()
 	names := served()
 	for _, name := range metricName.FindAllString(text, -1) {
-		if !names[name] {
+		if !names[name] && !strings.HasPrefix(name, ofDoctor) {
 			t.Errorf("%s names %s, which is not served", where, name)
 		}
 	}

@@ -38,6 +38,8 @@ type Verdict struct {
 	// Upgraded counts the nodes whose runtime changed within the window. All their counts are the
 	// present version's.
 	Upgraded int `json:"upgraded"`
+	// Doctor is what examinations of the runtimes have found. It does not concern the worth.
+	Doctor Doctor `json:"doctor"`
 }
 
 // Totals are sums over nodes. Each node is in a single class.
@@ -253,6 +255,7 @@ func judge(nodes []*node, at time.Time, window, trustedFrom time.Duration) *Verd
 		return cmp.Or(cmp.Compare(slices.Index(classes, a.Class), slices.Index(classes, b.Class)), cmp.Compare(b.Missed, a.Missed), cmp.Compare(b.Unheard, a.Unheard))
 	})
 	v.conclude()
+	v.Doctor = diagnose(nodes)
 	return v
 }
 
@@ -283,7 +286,7 @@ func (v *Verdict) conclude() {
 			v.Summary += fmt.Sprintf("; %d %s", part.n, part.does)
 		}
 	}
-	v.Summary += fmt.Sprintf(". %s of the runtimes made, and %d would have been at one a second: %.3g %% less", bench.Count(v.Lists, "list was", "lists were"), v.ListsPolled, 100*v.SavedShare)
+	v.Summary += fmt.Sprintf(". %s made of the runtimes, and %d would have been at one a second: %.3g %% less", bench.Count(v.Lists, "list was", "lists were"), v.ListsPolled, 100*v.SavedShare)
 }
 
 // mostNamed is the number of nodes that a document names.
@@ -339,6 +342,7 @@ func (v *Verdict) Document() bench.Document {
 	if n := len(v.Named) - mostNamed; n > 0 {
 		d.Story = append(d.Story, fmt.Sprintf("%d more are named by -o json.", n))
 	}
+	v.Doctor.document(&d)
 	if v.Upgraded > 0 {
 		d.Notes = append(d.Notes, fmt.Sprintf("The runtime of %s changed within the window: all counts are in the row of the present version.", bench.Count(v.Upgraded, "node")))
 	}

@@ -47,6 +47,15 @@ type node struct {
 	missed, unheard, received, lists float64
 	// silent is why there are no metrics now; empty if there are.
 	silent string
+	examined
+}
+
+// nodeQuery is a query by node. set is called for each series with its node, which is made if
+// create is set.
+type nodeQuery struct {
+	query  string
+	create bool
+	set    func(n *node, labels model.Metric, v float64)
 }
 
 // read asks for all nodes, in order of their names.
@@ -104,11 +113,7 @@ func (s source) read(ctx context.Context) ([]*node, error) {
 		n.version = string(labels["version"])
 	}
 	stamps := fmt.Sprintf("_over_time(timestamp(%s)[%s:%s])", series(present), window, step)
-	for _, q := range []struct {
-		query  string
-		create bool
-		set    func(n *node, labels model.Metric, v float64)
-	}{
+	queries := []nodeQuery{
 		// Every node with metrics in the window counts as silent until it delivers them now.
 		{"max by (" + by + ") (last_over_time(" + series(present) + "[" + window + "]))", true, func(n *node, _ model.Metric, _ float64) {
 			n.silent = "its metrics ended within the window"
@@ -140,7 +145,8 @@ func (s source) read(ctx context.Context) ([]*node, error) {
 				n.silent = cmp.Or(n.silent, "it is a node of the cluster and never had metrics in the window")
 			}
 		}},
-	} {
+	}
+	for _, q := range append(queries, s.doctorQueries(by, window)...) {
 		if err := each(q.query, q.create, q.set); err != nil {
 			return nil, err
 		}

@@ -27,9 +27,6 @@ const (
 	checkColumns = 80
 )
 
-// usualMetrics are where runtimes serve their metrics.
-var usualMetrics = []string{"http://127.0.0.1:1338/v1/metrics", "http://127.0.0.1:9090/metrics"}
-
 func newDoctor(s streams) *cobra.Command {
 	var (
 		endpoint, healthz, metrics string
@@ -74,7 +71,7 @@ namespaces: in a pod with hostPID.`,
 			socket := strings.TrimPrefix(endpoint, "unix://")
 			supervisor := reader.NewSupervisor(socket, readerCommand)
 			defer supervisor.Close()
-			addresses := usualMetrics
+			addresses := doctor.UsualMetrics
 			if metrics != "" {
 				addresses = []string{metrics}
 			}
@@ -113,7 +110,7 @@ namespaces: in a pod with hostPID.`,
 	flags.DurationVar(&within, "within", 10*time.Second, "how long the examination takes")
 	flags.BoolVar(&check, "check", false, "print one line, and exit with 0, 1 or 2: well, wrong, unknown")
 	flags.BoolVar(&noEvents, "no-events", false, "do not subscribe to the runtime's events")
-	flags.StringVar(&healthz, "kubelet-healthz", "http://127.0.0.1:10248/healthz", "the kubelet's health, asked once; empty to leave it alone")
+	flags.StringVar(&healthz, "kubelet-healthz", doctor.UsualHealthz, "the kubelet's health, asked once; empty to leave it alone")
 	flags.StringVar(&metrics, "runtime-metrics", "", "the runtime's metrics, read twice for the lists a minute (default: where containerd and CRI-O serve them)")
 	output.AddFlags(flags, "text or json", "running>=1")
 	return cmd

@@ -12,6 +12,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/doctor"
 )
 
 func newWatch(s streams) *cobra.Command {
@@ -70,6 +71,9 @@ RKE2, k0s, MicroK8s.`,
 			if o.Duration < 0 || o.StatusEvery < 0 {
 				return cli.Usagef("--duration %v, --status-every %v: they must not be negative", o.Duration, o.StatusEvery)
 			}
+			if o.DoctorEvery != 0 && o.DoctorEvery < doctor.RoundAtLeast {
+				return cli.Usagef("--doctor-every %v: use at least %v, or 0 for never", o.DoctorEvery, doctor.RoundAtLeast)
+			}
 			without := report.Without{}
 			if o.Mode != worker.Evented {
 				without.Add("--mode generic opens no stream", watch.OfStream...)
@@ -107,6 +111,7 @@ RKE2, k0s, MicroK8s.`,
 	flags.DurationVar(&o.StatusEvery, "status-every", 10*time.Second, "print the state that often on standard error when nothing happens; 0 never")
 	flags.BoolVar(&events, "events", true, "print lifecycle events; with --events=false only reports, and changes of the state once a minute")
 	flags.BoolVar(&o.Raw, "raw", false, "print the stream's messages as they are, with what is wrong with them, instead of lifecycle events")
+	flags.DurationVar(&o.DoctorEvery, "doctor-every", 0, "examine the runtime that often, as doctor does and gently, and serve the findings with the metrics; 0 never")
 	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve metrics and /healthz on this address, such as 127.0.0.1:9464")
 	output.AddFlags(flags, "text, or json with one object a line, all on standard output", "missed=0")
 	return cmd

@@ -37,7 +37,7 @@ var rules = map[string]rule{
 	"pleg":                 {ours: []string{"cache"}, never: heavy, why: "a kubelet fork plugs its own runtime in; the core must not bring another one"},
 	"pleg/plegtest":        {ours: []string{"pleg", "cache"}, never: heavy, why: "an embedder's tests judge any source of statuses"},
 	"cmd/pleg-bench":       {ours: []string{"..."}, never: []string{"k8s.io/client-go", "k8s.io/api/", "k8s.io/kubernetes"}, why: "the first command of the README compiles everything that the tool imports"},
-	"cmd/pleg-bench-fleet": {ours: []string{"pleg", "pleg/plegtest", "cache", "internal/bench", "internal/bench/report", "internal/bench/stream", "internal/cli", "internal/printable"}, never: []string{"k8s.io/kubernetes"}, why: "it asks Prometheus and an API server, and no runtime"},
+	"cmd/pleg-bench-fleet": {ours: []string{"pleg", "pleg/plegtest", "cache", "internal/bench", "internal/bench/report", "internal/bench/stream", "internal/cli", "internal/doctor/findings", "internal/printable"}, never: []string{"k8s.io/kubernetes"}, why: "it asks Prometheus and an API server, and no runtime"},
 	"cri":                  {ours: []string{"pleg", "cache"}, never: []string{"k8s.io/client-go", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}, why: "the client implements pleg's sources and nothing else"},
 	"cri/fakeruntime":      {ours: []string{"cri/fakeruntime/processors"}, never: []string{"k8s.io/client-go", "k8s.io/kubernetes", "github.com/prometheus"}, why: "the fake shares no code with the client, so that it cannot share its bugs"},
 	"events":               {never: []string{"google.golang.org/grpc", "k8s.io/cri-api", "k8s.io/kubernetes"}, why: "any node agent may use the recorder"},

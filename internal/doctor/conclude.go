@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/doctor/findings"
 )
 
 // Thresholds.
@@ -68,10 +69,12 @@ func Conclude(f Facts) Report {
 		list = append(list, rule(f)...)
 	}
 	r.Findings = sorted(list)
+	r.Unseen = f.unseen()
+	r.lag = f.LagSeconds
 	switch {
 	case r.count(Ill) > 0:
 		r.Worth = Sick
-	case f.Forbidden || !f.Listed:
+	case f.Forbidden || !f.Listed || f.BrokenOff != "":
 		r.Worth = Unknown
 	}
 	return r
@@ -366,7 +369,7 @@ func disks(f Facts) (list []Finding) {
 		full := d.Bytes > 0 && float64(d.FreeBytes) < diskFree*float64(d.Bytes)
 		filled := d.Inodes > 0 && float64(d.FreeInodes) < inodesFree*float64(d.Inodes)
 		if full || filled {
-			list = append(list, Finding{"disk-full", Ill, "the file system of " + d.Path + " is full", evidence,
+			list = append(list, Finding{"disk-full", Ill, "the file system of " + cmp.Or(d.Means, d.Path) + " is full", evidence,
 				fmt.Sprintf("du -xh -d3 %s | sort -h | tail -20: who writes? crictl rmi --prune", cmp.Or(d.Mount, d.Path))})
 		}
 	}
@@ -407,7 +410,7 @@ func leftovers(f Facts) (list []Finding) {
 func events(f Facts) (list []Finding) {
 	s := f.Stream
 	switch {
-	case !f.Listed:
+	case !f.Listed || s.Judged:
 	case s.Skipped != "":
 		list = append(list, Finding{"events-skipped", Note, "the event stream was not listened to", []string{s.Skipped}, ""})
 	case s.Ended == ended.eof && f.service() == "crio":
@@ -512,7 +515,49 @@ func limits(f Facts) (list []Finding) {
 		list = append(list, Finding{"no-cpu", Note, fmt.Sprintf("this program waited up to %s for the CPU, so times of calls say little", bench.Seconds(f.LagSeconds)), nil, "top"})
 	}
 	if f.Unexamined > 0 {
-		list = append(list, Finding{"unexamined", Note, fmt.Sprintf("there was no time for %s", bench.Count(f.Unexamined, "item")), nil, "--within 1m"})
+		list = append(list, f.unexamined())
+	}
+	if f.BrokenOff != "" {
+		list = append(list, Finding{"unexamined", Note, "this program ended calls of its own", []string{f.BrokenOff}, ""})
+	}
+	return list
+}
+
+// unexamined is the finding about items that were not read.
+func (f Facts) unexamined() Finding {
+	items := bench.Count(f.Unexamined, "item")
+	if f.Spared != "" {
+		return Finding{"unexamined", Note, items + " not examined, for the runtime's sake", []string{f.Spared}, ""}
+	}
+	return Finding{"unexamined", Note, "there was no time for " + items, nil, "--within 1m"}
+}
+
+// unseen are the areas that the examination could not look at, in the order of their table.
+func (f Facts) unseen() []Unseen {
+	why := make(map[string]string)
+	if f.Looked {
+		maps.Copy(why, f.Host.Unseen)
+		if !f.Host.Seen && f.Unreachable == "" {
+			why["processes"] = "no process of the runtime in /proc"
+		}
+		if f.ListsAMinute == nil {
+			why["rates"] = "no metrics of the runtime can be read from here"
+		}
+	}
+	switch {
+	case f.Unexamined > 0:
+		why["items"] = strings.TrimSuffix(fmt.Sprintf("%s of %d: %s", bench.Count(f.Unexamined, "item"), f.Pods+f.Containers, f.Spared), ": ")
+	case !f.Listed:
+		why["items"] = "the runtime gave no list"
+	}
+	if f.Stream.Skipped != "" && !f.Stream.Judged {
+		why["events"] = f.Stream.Skipped
+	}
+	list := []Unseen{}
+	for _, area := range findings.Areas {
+		if text, ok := why[area.Name]; ok {
+			list = append(list, Unseen{area.Name, text})
+		}
 	}
 	return list
 }

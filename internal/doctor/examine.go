@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -23,6 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/rawgrpc"
 )
 
@@ -38,6 +41,11 @@ type Whereabouts struct {
 	IDs, Paths []string
 }
 
+// UsualHealthz is where kubelets tell of their health, UsualMetrics where runtimes serve metrics.
+const UsualHealthz = "http://127.0.0.1:10248/healthz"
+
+var UsualMetrics = []string{"http://127.0.0.1:1338/v1/metrics", "http://127.0.0.1:9090/metrics"}
+
 // Options are those of an examination.
 type Options struct {
 	Endpoint string
@@ -47,12 +55,19 @@ type Options struct {
 	// reads it, which ends when it gets no CPU: calls do not go through it.
 	DialStream func(context.Context) (net.Conn, error)
 	// Own returns why this program ended a stream that ended with the error, empty if the runtime did;
-	// nil if this program never does.
-	Own func(error) string
+	// nil if this program never does. OwnCall is the same for a call.
+	Own, OwnCall func(error) string
 	// Within is how long the examination takes.
 	Within time.Duration
-	// NoEvents leaves the event stream alone.
+	// NoEvents leaves the event stream alone. JudgedBy leaves it to somebody else, who judges it.
 	NoEvents bool
+	JudgedBy string
+	// Gentle is for examinations that nobody waits for: two reads at a time and fifty a second, in an
+	// order of their own each time, none of a runtime that is slow, and no more once five hang.
+	Gentle bool
+	// Listing waits until no other list of this process is under way, or ctx ends; the caller calls
+	// what it returns after its own list. Nil for a process without other lists.
+	Listing func(ctx context.Context) func()
 	// Host looks at the machine; nil for none.
 	Host Host
 	// Metrics returns the lists a minute that the runtime's metrics tell, and their address; nil for
@@ -96,6 +111,7 @@ func Examine(ctx context.Context, o Options) Report {
 	group.Wait()
 	if o.Host != nil {
 		e.facts.Host = o.Host.End(context.WithoutCancel(ctx), Whereabouts{IDs: e.ids(), Paths: e.paths})
+		e.facts.Looked = true
 	}
 	e.facts.Kept = make(map[string]Item)
 	for id := range e.facts.Host.Shims {
@@ -138,6 +154,7 @@ type examiner struct {
 	facts Facts
 	calls map[string]*Call
 	order []string // of calls, by their first one
+	hung  int      // calls without an answer in time
 	// first and second are the items of two lists.
 	first, second map[string]item
 	heard         map[string]bool // IDs in events
@@ -222,6 +239,7 @@ func (e *examiner) examine(ctx context.Context) {
 	again, done := context.WithDeadline(ctx, e.began.Add(e.options.Within*6/10))
 	defer done()
 	e.facts.Stream.Skipped = e.skip()
+	e.facts.Stream.Judged = e.options.JudgedBy != ""
 	if e.facts.Stream.Skipped == "" {
 		e.connect(ctx, stream) // its reader may start slowly, and what changes meanwhile is not untold
 	}
@@ -273,6 +291,8 @@ func (e *examiner) connect(ctx context.Context, conn *grpc.ClientConn) {
 func (e *examiner) skip() string {
 	version := strings.TrimPrefix(e.facts.Version, "v")
 	switch {
+	case e.options.JudgedBy != "":
+		return e.options.JudgedBy
 	case e.options.NoEvents:
 		return "asked so by --no-events"
 	case e.facts.Name == "containerd" && strings.HasPrefix(version, "1."):
@@ -297,6 +317,12 @@ func try[Q, A any](ctx context.Context, e *examiner, method string, call func(co
 			took = again
 		}
 	}
+	if own := e.own(err); own != "" {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.facts.BrokenOff = own
+		return answer, took, errBrokenOff
+	}
 	gone := status.Code(err) == codes.NotFound // the item, meanwhile
 	if gone || hung(err) && e.cutShort(took) {
 		return answer, took, err
@@ -316,6 +342,10 @@ func try[Q, A any](ctx context.Context, e *examiner, method string, call func(co
 		c.doneSeconds = max(c.doneSeconds, took.Seconds())
 	case hung(err):
 		c.Hung++
+		e.hung++
+		if e.options.Gentle && e.hung >= mostHung {
+			e.facts.Spared = fmt.Sprintf("%d calls hang, and the runtime was asked no more", e.hung)
+		}
 	default:
 		c.Failed++
 		if c.Error == "" {
@@ -323,6 +353,17 @@ func try[Q, A any](ctx context.Context, e *examiner, method string, call func(co
 		}
 	}
 	return answer, took, err
+}
+
+// errBrokenOff is the outcome of a call that this program ended.
+var errBrokenOff = status.Error(codes.Canceled, "ended by this program")
+
+// own returns why this program ended a call, empty if it did not.
+func (e *examiner) own(err error) string {
+	if err == nil || e.options.OwnCall == nil {
+		return ""
+	}
+	return e.options.OwnCall(err)
 }
 
 // timed makes a call with its deadline.
@@ -369,8 +410,12 @@ func (e *examiner) status(ctx context.Context) {
 
 // list lists everything.
 func (e *examiner) list(ctx context.Context) (map[string]item, bool) {
-	pods, ok := ask(ctx, e, "ListPodSandbox", e.client.ListPodSandbox, &runtimeapi.ListPodSandboxRequest{})
-	containers, both := ask(ctx, e, "ListContainers", e.client.ListContainers, &runtimeapi.ListContainersRequest{})
+	done := e.listing(ctx)
+	pods, ok := ask(ctx, e, "ListPodSandbox", thin(e.client.ListPodSandbox), &runtimeapi.ListPodSandboxRequest{})
+	done()
+	done = e.listing(ctx)
+	containers, both := ask(ctx, e, "ListContainers", thin(e.client.ListContainers), &runtimeapi.ListContainersRequest{})
+	done()
 	if !ok || !both {
 		return nil, false
 	}
@@ -394,6 +439,16 @@ func (e *examiner) list(ctx context.Context) (map[string]item, bool) {
 		}
 	}
 	return items, true
+}
+
+// listing waits for the other lists of this process, as long as an answer may take.
+func (e *examiner) listing(ctx context.Context) (done func()) {
+	if e.options.Listing == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.answerIn())
+	defer cancel()
+	return e.options.Listing(ctx)
 }
 
 // count counts the items of the first list.
@@ -429,47 +484,93 @@ func (e *examiner) count() {
 	slices.SortFunc(f.Ahead, func(a, b Item) int { return strings.Compare(a.ID, b.ID) })
 }
 
-// mostReads is how many reads are in flight.
-const mostReads = 8
+const (
+	// mostReads is how many reads are in flight, and gentleReads those of a gentle examination, which
+	// begins one each gentlePause.
+	mostReads   = 8
+	gentleReads = 2
+	gentlePause = 20 * time.Millisecond
+	// mostHung is how many calls of a gentle examination may hang before it asks no more.
+	mostHung = 5
+)
 
 // read reads the status of every item, and the statistics of every running container, until ctx
 // ends.
 func (e *examiner) read(ctx context.Context) {
-	work := make(chan func(), mostReads)
+	reads := mostReads
+	if e.options.Gentle {
+		reads = gentleReads
+		e.spare()
+	}
+	work := make(chan item)
 	var group sync.WaitGroup
-	for range mostReads {
+	for range reads {
 		group.Go(func() {
-			for do := range work {
-				do()
+			for i := range work {
+				e.readItem(ctx, i)
 			}
 		})
 	}
-	items := make([]item, 0, len(e.first))
-	for _, i := range e.first {
-		items = append(items, i)
-	}
-	// Running ones first: those are missed most.
-	slices.SortFunc(items, func(a, b item) int {
-		if a.running != b.running {
-			return map[bool]int{true: -1, false: 1}[a.running]
+	for _, i := range e.inOrder() {
+		if e.options.Gentle && ctx.Err() == nil && e.enough() == "" {
+			_ = bench.Sleep(ctx, gentlePause)
 		}
-		return strings.Compare(a.ID, b.ID)
-	})
-	for n, i := range items {
-		if ctx.Err() != nil {
-			e.facts.Unexamined = len(items) - n
-			break
-		}
-		work <- func() { e.readItem(ctx, i) }
+		work <- i
 	}
 	close(work)
 	group.Wait()
 }
 
+// inOrder are the items in the order of their reads: running ones first, since those are missed
+// most. A gentle examination may not reach all, and begins with others each time.
+func (e *examiner) inOrder() []item {
+	items := make([]item, 0, len(e.first))
+	for _, id := range slices.Sorted(maps.Keys(e.first)) {
+		items = append(items, e.first[id])
+	}
+	if e.options.Gentle {
+		rand.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+	}
+	slices.SortStableFunc(items, func(a, b item) int {
+		if a.running == b.running {
+			return 0
+		}
+		return map[bool]int{true: -1, false: 1}[a.running]
+	})
+	return items
+}
+
+// spare makes an examination ask no more of a runtime that has answered slowly.
+func (e *examiner) spare() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, method := range e.order {
+		if c := e.calls[method]; c.MaxSeconds > slowFrom {
+			e.facts.Spared = fmt.Sprintf("the runtime is slow, and was asked no more: %s took %s", method, bench.Seconds(c.MaxSeconds))
+			return
+		}
+	}
+}
+
+// enough returns why no more is asked of the runtime, empty if more is.
+func (e *examiner) enough() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.facts.Spared
+}
+
+// skipped counts an item that was not read.
+func (e *examiner) skipped() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.facts.Unexamined++
+}
+
 // readItem reads one item. The statistics of a container come from its shim, all else from the
 // runtime's memory.
 func (e *examiner) readItem(ctx context.Context, i item) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || e.enough() != "" {
+		e.skipped()
 		return
 	}
 	if i.Kind == "sandbox" {
@@ -487,9 +588,15 @@ func (e *examiner) readItem(ctx context.Context, i item) {
 	}
 }
 
-// enter enters the outcome of a read. What ended with the examination, or has gone, is none.
+// enter enters the outcome of a read. What ended with the examination was not examined, and what
+// has gone is no outcome.
 func (e *examiner) enter(ctx context.Context, i item, call string, err error, took time.Duration) {
-	if err == nil || status.Code(err) == codes.NotFound || hung(err) && e.cutShort(took) {
+	gone := status.Code(err) == codes.NotFound
+	switch {
+	case err == nil || gone || errors.Is(err, errBrokenOff):
+		return
+	case hung(err) && e.cutShort(took):
+		e.skipped()
 		return
 	}
 	found := i.Item

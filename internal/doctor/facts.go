@@ -28,15 +28,21 @@ type Facts struct {
 	MostExited                Item // the pod with the most exited containers, with its count
 	MostExitedCount           int
 	Items                     []Item // that hang or cannot be read
-	Unexamined                int    // items for which there was no time
-	Stream                    Stream
-	Ahead                     []Item  // items stamped later than now
-	AheadSeconds              float64 // by how much at most
-	BehindSeconds             float64 // how much older than possible new items are stamped
-	Host                      HostFacts
-	Kept                      map[string]Item    // the items of Host.Shims, by ID
-	ListsAMinute              map[string]float64 // by method, from the runtime's metrics
-	MetricsAddress            string
+	Unexamined                int    // items for which there was no time, or Spared
+	// Spared is why the runtime was asked no more, empty if nothing was left out for its sake.
+	Spared string
+	// BrokenOff is why this program ended calls of the examination, empty if it did not.
+	BrokenOff     string
+	Stream        Stream
+	Ahead         []Item  // items stamped later than now
+	AheadSeconds  float64 // by how much at most
+	BehindSeconds float64 // how much older than possible new items are stamped
+	// Looked: there was a Host, whose facts are in the next field.
+	Looked         bool
+	Host           HostFacts
+	Kept           map[string]Item    // the items of Host.Shims, by ID
+	ListsAMinute   map[string]float64 // by method, from the runtime's metrics
+	MetricsAddress string
 }
 
 // Condition is a condition of the runtime's Status.
@@ -59,8 +65,9 @@ type Item struct {
 
 // Stream is the event stream as heard.
 type Stream struct {
-	// Skipped is why the examination did not subscribe, empty if it did.
+	// Skipped is why the examination did not subscribe, empty if it did. Judged: somebody else has.
 	Skipped string
+	Judged  bool
 	// Ended is how the stream ended before its time: EOF, Unimplemented, or an error.
 	Ended string
 	// Received counts the events, Replayed those stamped before the subscription, of which the
@@ -78,6 +85,8 @@ type HostFacts struct {
 	Node string
 	// Seen: processes of the machine can be seen from here.
 	Seen bool
+	// Unseen is why an area of the machine could not be looked at, by the area's name.
+	Unseen map[string]string
 	// Owner is the process that listens on the socket.
 	Owner Process
 	// Shims are the processes that keep sandboxes or containers, by ID of a sandbox or container.
@@ -113,6 +122,7 @@ type Process struct {
 // Disk is a file system that the runtime writes to.
 type Disk struct {
 	Path               string
+	Means              string // is said in place of the path, empty for the path
 	Mount              string // the folder that it is mounted on
 	FreeBytes, Bytes   uint64
 	FreeInodes, Inodes uint64

@@ -6,6 +6,7 @@ package doctor
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // Machine is the Host of the machine that this program runs on.
@@ -32,6 +35,7 @@ type Machine struct {
 	begun   time.Time
 	before  map[int]float64 // CPU seconds by PID, of the runtime and the shims
 	clients int             // connections to the socket, before our own
+	listens bool            // the socket is in the table of this network namespace
 }
 
 var _ Host = (*Machine)(nil)
@@ -40,7 +44,7 @@ var _ Host = (*Machine)(nil)
 func (m *Machine) Begin(context.Context) {
 	m.begun = time.Now()
 	m.before = make(map[int]float64)
-	m.clients = connectionsOf(m.Socket)
+	m.clients, m.listens = connectionsOf(m.Socket)
 	owner := listenerOf(m.Socket)
 	all, _ := procfs.AllProcs() // none are seen then
 	for _, p := range all {
@@ -53,8 +57,12 @@ func (m *Machine) Begin(context.Context) {
 
 // End implements [Host].
 func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
-	f := HostFacts{Shims: map[string]Process{}, Stuck: map[string][]Process{}}
-	f.Node, _ = os.Hostname()
+	f := HostFacts{
+		Node:   bench.Node(),
+		Shims:  map[string]Process{},
+		Stuck:  map[string][]Process{},
+		Unseen: map[string]string{},
+	}
 	span := time.Since(m.begun).Seconds()
 	owner := listenerOf(m.Socket)
 	known := make(map[string]bool)
@@ -94,13 +102,48 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 			}
 		}
 	}
-	f.Clients = min(m.clients, connectionsOf(m.Socket)) // a stalled server may still hold ours
-	usual := []string{"/run", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet", "/var/log/pods", filepath.Dir(m.Socket)}
-	f.Disks = disksOf(append(what.Paths, usual...)...)
-	f.Unsynchronised = unsynchronised()
+	clients, _ := connectionsOf(m.Socket)
+	f.Clients = min(m.clients, clients) // a stalled server may still hold ours
+	if !m.listens {
+		f.Unseen["clients"] = "the socket is not of this network namespace"
+	}
+	m.disks(&f, what.Paths)
+	var err error
+	f.Unsynchronised, err = unsynchronised()
+	if err != nil {
+		f.Unseen["clock"] = "adjtimex: " + err.Error()
+	}
 	f.Pressure = pressures()
-	f.KubeletHealth = m.kubelet(ctx)
+	if len(f.Pressure) == 0 {
+		f.Unseen["pressure"] = "no /proc/pressure"
+	}
+	var asked bool
+	f.KubeletHealth, asked = m.kubelet(ctx)
+	if !asked {
+		f.Unseen["kubelet"] = "no kubelet is reached at " + cmp.Or(m.Kubelet, "any address")
+	}
 	return f
+}
+
+// disks adds the file systems that the runtime and the kubelet write to. In a container their paths
+// are not the node's: there, the socket's folder is, and below the overlay at the root lie the
+// runtime's images.
+func (m *Machine) disks(f *HostFacts, paths []string) {
+	var root unix.Statfs_t
+	contained := unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC
+	socket := filepath.Dir(m.Socket)
+	if f.Seen || !contained { // the first also in a node that is a container itself
+		usual := []string{"/run", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet", "/var/log/pods", socket}
+		f.Disks = disksOf(append(paths, usual...)...)
+		return
+	}
+	f.Unseen["disks"] = "in this container, only those of the socket and of the runtime's images are seen"
+	f.Disks = disksOf(socket, "/")
+	for i := range f.Disks {
+		if f.Disks[i].Path == "/" {
+			f.Disks[i].Means = "the runtime's images, by the root of this container,"
+		}
+	}
 }
 
 // isShim reports whether a process keeps sandboxes or containers, by its name, which the kernel
@@ -172,21 +215,26 @@ func listenerOf(socket string) int {
 }
 
 // connectionsOf counts the open connections at a socket, by the kernel's table of this network
-// namespace.
-func connectionsOf(socket string) (n int) {
+// namespace, and reports whether the socket is in the table.
+func connectionsOf(socket string) (n int, listens bool) {
 	file, err := os.Open("/proc/net/unix")
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	defer file.Close()
 	const connected, state, path = "03", 5, 7
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
-		if len(fields) > path && fields[state] == connected && fields[path] == socket {
+		if len(fields) <= path || fields[path] != socket {
+			continue
+		}
+		if fields[state] == connected {
 			n++
+		} else {
+			listens = true
 		}
 	}
-	return n
+	return n, listens
 }
 
 // disksOf are the file systems of paths, each once, without those that do not exist.
@@ -223,10 +271,10 @@ func mountOf(path string) string {
 }
 
 // unsynchronised reports whether the kernel knows of no time source.
-func unsynchronised() bool {
+func unsynchronised() (bool, error) {
 	var t unix.Timex
 	_, err := unix.Adjtimex(&t) // with modes 0 it only reads
-	return err == nil && t.Status&unix.STA_UNSYNC != 0
+	return err == nil && t.Status&unix.STA_UNSYNC != 0, err
 }
 
 // pressures are the shares of the last ten seconds in which all work waited.
@@ -247,28 +295,29 @@ func pressures() map[string]float64 {
 	return shares
 }
 
-// kubelet asks the kubelet on this machine for its health; empty if it is well, or not there.
-func (m *Machine) kubelet(ctx context.Context) string {
+// kubelet asks the kubelet on this machine for its health, which is empty if it is well. Asked is
+// false if there is no kubelet.
+func (m *Machine) kubelet(ctx context.Context) (sick string, asked bool) {
 	if m.Kubelet == "" {
-		return ""
+		return "", false
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Kubelet, nil)
 	if err != nil {
-		return err.Error()
+		return err.Error(), true
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {
-			return "no answer in 2 s from " + m.Kubelet
+			return "no answer in 2 s from " + m.Kubelet, true
 		}
-		return "" // there is none
+		return "", false
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
 	if answer.StatusCode == http.StatusOK {
-		return ""
+		return "", true
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s: %s: %s", m.Kubelet, answer.Status, text))
+	return strings.TrimSpace(fmt.Sprintf("%s: %s: %s", m.Kubelet, answer.Status, text)), true
 }

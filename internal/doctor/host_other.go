@@ -7,7 +7,8 @@ package doctor
 
 import (
 	"context"
-	"os"
+
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
 // Machine is the Host of the machine that this program runs on. It knows only Linux.
@@ -25,6 +26,10 @@ func (*Machine) Begin(context.Context) {}
 
 // End implements [Host].
 func (*Machine) End(context.Context, Whereabouts) (f HostFacts) {
-	f.Node, _ = os.Hostname()
+	f.Node = bench.Node()
+	f.Unseen = make(map[string]string)
+	for _, area := range []string{"processes", "clients", "disks", "clock", "pressure", "kubelet"} {
+		f.Unseen[area] = "this program looks at machines with Linux only"
+	}
 	return f
 }

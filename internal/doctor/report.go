@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/doctor/findings"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
@@ -91,6 +92,8 @@ type Report struct {
 	Seconds float64 `json:"seconds"`
 	// Findings are in the order of their grades, the gravest first.
 	Findings []Finding `json:"findings"`
+	// Unseen are the areas that could not be looked at from here, about which the verdict says nothing.
+	Unseen []Unseen `json:"not_looked_at"`
 	// Calls are the kinds of calls made.
 	Calls []Call `json:"calls"`
 	// Pods counts the listed pods, -1 without a list.
@@ -101,6 +104,17 @@ type Report struct {
 	Running int `json:"running"`
 	// Events counts the events received, those of before the examination included.
 	Events int `json:"events"`
+
+	// lag is how late this program got the CPU at most, in seconds.
+	lag float64
+}
+
+// Unseen is an area that could not be looked at.
+type Unseen struct {
+	// Area is items, events, processes, clients, disks, clock, pressure, kubelet or rates.
+	Area string `json:"area"`
+	// Why says why not.
+	Why string `json:"why"`
 }
 
 // Call is a kind of call to the runtime.
@@ -188,6 +202,9 @@ func (r Report) Document() bench.Document {
 		if f.Change != "" {
 			d.Notes = append(d.Notes, "   → "+f.Change)
 		}
+	}
+	for _, u := range r.Unseen {
+		d.Notes = append(d.Notes, fmt.Sprintf("Not looked at: %s: %s.", findings.Meaning(findings.Areas, u.Area), u.Why))
 	}
 	return d
 }

@@ -44,6 +44,7 @@ var roots = []Root{
 	{"watch: the state", "A line for each change of the PLEG's own state:", "internal/bench/watch", "stateLine"},
 	{"watch: a report", "A line for what an agent would tell, and for what `watch` itself tells:", "internal/bench/watch", "reportLine"},
 	{"watch: a message", "A line for each message of the stream, with `--raw`:", "internal/bench/watch", "rawLine"},
+	{"watch: an examination", "A line for an examination, with `--doctor-every`: each of a sick node, and else those with another worth than the last:", "internal/bench/watch", "doctorLine"},
 	{"doctor", "One object.", "internal/doctor", "Report"},
 	{"proxy", "One object.", "cmd/pleg-bench", "proxyReport"},
 	{"fleet verdict", "One object.", "cmd/pleg-bench-fleet", "Verdict"},

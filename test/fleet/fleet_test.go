@@ -41,7 +41,8 @@ const mostSeries = 150
 func TestFleet(t *testing.T) {
 	c := newCluster(t)
 	c.deploy()
-	c.startPrometheus(c.watches())
+	watches := c.watches()
+	c.startPrometheus(watches)
 	c.alias()
 	c.await("metrics of all nodes in Prometheus", func(ctx context.Context) error {
 		got, err := c.query(ctx, `evented_pleg_stream_state{state="Connected"} == 1`)
@@ -60,6 +61,7 @@ func TestFleet(t *testing.T) {
 	c.t.Logf("series: %v", series)
 
 	c.do("drop the exits of n2", c.nodes[1].command(dropExits))
+	c.do("hold the statistics of n1", c.nodes[0].command(holdStatistics))
 	c.kubectl("apply", "-f", "test/fleet/testdata/churn.yaml")
 	fake := c.startLoad("--pods", "4", "--duration", "3s") // on the fake runtime in its pods
 	c.await("the alert names n2 alone", func(ctx context.Context) error {
@@ -78,6 +80,7 @@ func TestFleet(t *testing.T) {
 		t.Errorf("the report of the load on fake runtimes is %s", fake.out)
 	}
 	c.verdict()
+	c.doctor(watches)
 	c.dashboard()
 	c.interrupted()
 	c.load()
@@ -284,7 +287,7 @@ patches:
     kind: DaemonSet
     metadata: {name: pleg-watch, namespace: evented-pleg}
     spec: {template: {spec: {nodeSelector: {runtime: %s}}}}
-%s`, overlay, runtime, lines)
+%s%s`, overlay, runtime, examineOften, lines)
 	c.do("write the overlay", errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644)))
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", dir)
 }

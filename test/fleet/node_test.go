@@ -50,9 +50,10 @@ var watchedSockets = map[runtimes.Family][]string{
 
 // Lines by which the test commands a node.
 const (
-	dropExits    = "drop exits"
-	killKubelet  = "kill kubelet"
-	startKubelet = "start kubelet"
+	dropExits      = "drop exits"
+	holdStatistics = "hold statistics"
+	killKubelet    = "kill kubelet"
+	startKubelet   = "start kubelet"
 )
 
 // node is a node of the cluster.
@@ -181,6 +182,8 @@ func runInside() error {
 		switch lines.Text() {
 		case dropExits:
 			proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Match: tellsExit, Do: criproxy.Drop{}})
+		case holdStatistics:
+			proxy.Inject(criproxy.Fault{Method: "ContainerStats", Do: criproxy.Hold{}})
 		case killKubelet:
 			err = kubelet.Kill()
 		case startKubelet:

@@ -13,6 +13,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
+	"github.com/evented-pleg/evented-pleg/internal/doctor"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -267,6 +268,8 @@ func (p *printer) harvest(now time.Time) error {
 			err = p.raw(what)
 		case pleg.Report:
 			err = p.report(what, now)
+		case doctor.Report:
+			err = p.examination(what, now)
 		case call:
 			note := fmt.Sprintf("a %s has not been answered for %s", what.kind, bench.Short(now.Sub(what.begun).Round(time.Second)))
 			err = p.tell(reportLine{

@@ -19,6 +19,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
+	"github.com/evented-pleg/evented-pleg/internal/doctor"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -38,6 +39,8 @@ type tap struct {
 	contested bool
 	// reader makes the client's connections; nil: the client does.
 	reader *reader.Supervisor
+	// listing is held during a list; nil if nobody else lists.
+	listing turn
 
 	mu    sync.Mutex // owns the fields below
 	judge *stream.Judge
@@ -50,7 +53,8 @@ type tap struct {
 	readErr int
 	took    map[string]*bench.Histogram // how long reads took, by kind
 	listErr error
-	unknown int // items read in the state UNKNOWN
+	unknown int          // items read in the state UNKNOWN
+	worth   doctor.Worth // of the last examination
 	track   *track
 	// evidence is for the judge.
 	evidence evidence
@@ -283,6 +287,7 @@ type source struct {
 var _ pleg.Updater[cri.PodStatus] = source{}
 
 func (s source) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
+	defer s.tap.listing.take(ctx)()
 	begun := time.Now()
 	end := s.tap.begin(listCall, "")
 	l, err := s.Client.List(ctx, since)

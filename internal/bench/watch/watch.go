@@ -35,7 +35,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	kubemetrics "k8s.io/component-base/metrics"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -73,6 +72,8 @@ type Options struct {
 	// Quiet prints no lifecycle events, and changes of the state once a minute at most. The user sets
 	// it where a log of every event would cost more than its worth. Reports are printed as ever.
 	Quiet bool
+	// DoctorEvery is how often package doctor examines the runtime beside the watch; 0 is never.
+	DoctorEvery time.Duration
 	// MetricsAddr serves the generator's metrics and health; empty for none.
 	MetricsAddr string
 	// Output is text or json. With json everything goes to Out, an object a line.
@@ -114,6 +115,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	if err := w.generate(o); err != nil {
 		return nil, err
 	}
+	rounds := w.rounds(o)
 	if o.Output != "json" {
 		o.note("watching %s on %s, read-only. Ctrl-C ends it.", printable.Text(w.version.String()), w.client.Endpoint())
 		if contested {
@@ -141,6 +143,9 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 		group.Go(func() { w.identify(runCtx) })
 	}
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
+	if rounds != nil {
+		group.Go(func() { rounds.Run(runCtx) })
+	}
 	p := &printer{watched: w, options: o, reports: make(map[pleg.Reason]int)}
 	group.Go(func() {
 		for bench.Sleep(runCtx, aliveEvery) == nil {
@@ -186,7 +191,7 @@ type watched struct {
 	tap       *tap
 	cache     *cache.Cache[cri.PodStatus]
 	generator *pleg.Generator[cri.PodStatus]
-	registry  prometheus.Gatherer
+	registry  kubemetrics.KubeRegistry
 	info      *atomic.Pointer[string] // the runtime's name and version, as a metric's source
 }
 
