@@ -164,7 +164,7 @@ func (r *StressResult) Document() Document {
 	if r.KneeRate > 0 {
 		line("The most that was achieved: %.3g containers/s, with a p99 of %s there.", r.KneeRate, Seconds(r.KneeP99Seconds))
 	}
-	line("%s, %d late (received more than a second after its stamp), %d late on Watch; missed %d, owed %d, delivered twice %d, out of order %d; %s compared in the end, %d differ; memory at most %s",
+	line("%s, %d late (received more than a second after the stamp), %d late on Watch; missed %d, owed %d, delivered twice %d, out of order %d; %s compared in the end, %d differ; memory at most %s",
 		Count(int(r.Events), "container event"), r.Late, r.LateOnWatch, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, Count(r.CheckedPods, "pod"), r.Mismatches, Bytes(uint64(r.PLEGMaxRSSBytes)))
 	if r.GivenUp > 0 {
 		line("the runtime did not finish %s in 20 s after the last step: they were given up and removed", Count(r.GivenUp, "container"))

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 )
@@ -123,5 +126,40 @@ func TestClients(t *testing.T) {
 		if f.Clients != others {
 			t.Errorf("%d connections of others, want %d", f.Clients, others)
 		}
+	}
+}
+
+// TestNotLookedAt: a kubelet that is not there, and a socket of another network namespace, are not
+// taken for well.
+func TestNotLookedAt(t *testing.T) {
+	look := func(socket, healthz string) HostFacts {
+		m := &Machine{Socket: socket, Kubelet: healthz}
+		m.Begin(t.Context())
+		return m.End(t.Context(), Whereabouts{})
+	}
+	health := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(health) }))
+	here := onfake.Socket(t, testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 3}))(t))
+	f := look(here, server.URL)
+	if f.Unseen["kubelet"] != "" || f.Unseen["clients"] != "" || f.KubeletHealth != "" {
+		t.Errorf("not looked at: %v; the kubelet's health is %q", f.Unseen, f.KubeletHealth)
+	}
+	health = http.StatusInternalServerError
+	f = look(here, server.URL)
+	if f.Unseen["kubelet"] != "" || !strings.Contains(f.KubeletHealth, "500") {
+		t.Errorf("not looked at: %v; the kubelet's health is %q", f.Unseen, f.KubeletHealth)
+	}
+	server.Close()
+	f = look(filepath.Join(t.TempDir(), "elsewhere.sock"), server.URL)
+	if f.Unseen["kubelet"] == "" || f.Unseen["clients"] == "" || f.KubeletHealth != "" {
+		t.Errorf("not looked at: %v; the kubelet's health is %q", f.Unseen, f.KubeletHealth)
+	}
+	if f.Node != bench.Node() {
+		t.Errorf("the node is %q, want %q", f.Node, bench.Node())
+	}
+	r := Conclude(Facts{Listed: true, Looked: true, Host: f})
+	said := fmt.Sprint(r.Document().Notes)
+	if unseenOf(r, "kubelet") == "" || !strings.Contains(said, "Not looked at: the kubelet's health: no kubelet is reached at "+server.URL) {
+		t.Errorf("the report says %s", said)
 	}
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // mostSeries is the bound on the series of a node.
-const mostSeries = 150
+const mostSeries = 160
 
 // TestFleet deploys the watch on three nodes. One of two with containerd loses the events of exits:
 // alert and verdict name this node and no other. Loads run on all: on fake runtimes in the load's

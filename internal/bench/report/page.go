@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +31,21 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"uplot":  func() template.JS { return template.JS(uplotScript) }, // our own files
 	"style":  func() template.CSS { return template.CSS(uplotStyle) },
 	"advice": func() string { return bench.AdviceTitle },
+	"place":  placeOf,
 }).Parse(pageText))
+
+// placeOf is the class of a note: numbered, or under the one before it, as its text begins.
+func placeOf(note string) string {
+	number, _, found := strings.Cut(note, ". ")
+	_, err := strconv.Atoi(number)
+	switch {
+	case strings.HasPrefix(note, " "):
+		return "under"
+	case found && err == nil:
+		return "numbered"
+	}
+	return ""
+}
 
 // page is a document with charts of a timeline: a single file without need of a network. Its script
 // draws the charts.

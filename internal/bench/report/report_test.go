@@ -157,3 +157,15 @@ func TestExpectations(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceOf: findings are numbered by their text, and their evidence stands below them.
+func TestPlaceOf(t *testing.T) {
+	for note, want := range map[string]string{
+		"1. sick: it hangs.": "numbered", "12. note: x": "numbered", "   - no answer": "under", "   → kill -CONT 7": "under",
+		"pod a. b differs": "", "expected missed=0, it is 25": "", "": "",
+	} {
+		if got := placeOf(note); got != want {
+			t.Errorf("the place of %q is %q, want %q", note, got, want)
+		}
+	}
+}
