@@ -73,8 +73,12 @@ func (rt *Runtime) showsNothing(method string, call uint64) bool {
 	if first {
 		rt.fresh[method] = true
 	}
-	return rt.roll(rollEmptyList, rt.faults.EmptyList, method, call) ||
+	empty := rt.roll(rollEmptyList, rt.faults.EmptyList, method, call) ||
 		first && rt.roll(rollEmptyStart, rt.faults.EmptyStart, method, uint64(rt.restarts))
+	if empty {
+		rt.emptyLists++
+	}
+	return empty
 }
 
 // late returns how much later than its call a change is made, 0 if it is made at once.

@@ -70,10 +70,12 @@ type Runtime struct {
 	begun   time.Time
 
 	restarts int
-	fresh    map[string]bool // the methods of lists not called since the last restart
-	contents contents
-	cpu      processors.Processors
-	unseen   []*container // those that ended while the runtime was down
+
+	emptyLists uint64          // lists that a fault had show nothing
+	fresh      map[string]bool // the methods of lists not called since the last restart
+	contents   contents
+	cpu        processors.Processors
+	unseen     []*container // those that ended while the runtime was down
 
 	// phase and incarnation: see restart.go.
 	phase       phase

@@ -35,7 +35,9 @@ type TruthSandbox struct {
 	State   State
 	IP      string
 	// Removing: its DELETED event was sent, and it leaves the lists within Profile.DeleteLag.
-	Removing   bool
+	Removing bool
+	// Bare: it has lost its metadata.
+	Bare       bool
 	Containers []TruthContainer
 }
 
@@ -50,6 +52,8 @@ type TruthContainer struct {
 	CreatedAt  int64
 	StartedAt  int64
 	FinishedAt int64
+	// Unreadable: its status fails, never answers, or has no creation time.
+	Unreadable bool
 }
 
 // Truth returns the state of all pods at a moment.
@@ -59,7 +63,7 @@ func (rt *Runtime) Truth() Truth {
 	t := Truth{Time: time.Now(), Next: rt.history.next(), Pods: make([]TruthPod, 0, len(rt.store.pods))}
 	for _, p := range rt.store.pods {
 		if len(p.sandboxes) > 0 {
-			t.Pods = append(t.Pods, p.truth())
+			t.Pods = append(t.Pods, rt.truth(p))
 		}
 	}
 	slices.SortFunc(t.Pods, func(a, b TruthPod) int { return strings.Compare(a.UID, b.UID) })
@@ -74,20 +78,37 @@ func (rt *Runtime) PodTruth(uid string) (pod TruthPod, ok bool) {
 	if p == nil || len(p.sandboxes) == 0 {
 		return TruthPod{}, false
 	}
-	return p.truth(), true
+	return rt.truth(p), true
 }
 
-func (p *pod) truth() TruthPod {
-	t := TruthPod{UID: p.uid, Name: p.sandboxes[0].name, Namespace: p.sandboxes[0].namespace, Sandboxes: make([]TruthSandbox, len(p.sandboxes))}
-	for i, sb := range p.sandboxes {
-		s := TruthSandbox{ID: sb.id, Attempt: sb.attempt, State: sb.state, IP: sb.ip, Removing: sb.removing, Containers: make([]TruthContainer, len(sb.containers))}
-		for j, c := range sb.containers {
-			s.Containers[j] = TruthContainer{
-				ID: c.id, Name: c.name, Attempt: c.attempt, State: c.state, ExitCode: c.exitCode, Reason: c.reason,
-				CreatedAt: c.createdAt, StartedAt: c.startedAt, FinishedAt: c.finishedAt,
-			}
+// truth returns a pod. The caller holds the mutex.
+func (rt *Runtime) truth(p *pod) TruthPod {
+	first := p.sandboxes[0]
+	t := TruthPod{UID: p.uid, Name: first.name, Namespace: first.namespace}
+	for _, sb := range p.sandboxes {
+		s := TruthSandbox{
+			ID:       sb.id,
+			Attempt:  sb.attempt,
+			State:    sb.state,
+			IP:       sb.ip,
+			Removing: sb.removing,
+			Bare:     sb.bare,
 		}
-		t.Sandboxes[i] = s
+		for _, c := range sb.containers {
+			s.Containers = append(s.Containers, TruthContainer{
+				ID:         c.id,
+				Name:       c.name,
+				Attempt:    c.attempt,
+				State:      c.state,
+				ExitCode:   c.exitCode,
+				Reason:     c.reason,
+				CreatedAt:  c.createdAt,
+				StartedAt:  c.startedAt,
+				FinishedAt: c.finishedAt,
+				Unreadable: rt.unreadable(c.id) || c.createdAt == 0,
+			})
+		}
+		t.Sandboxes = append(t.Sandboxes, s)
 	}
 	return t
 }
@@ -101,6 +122,8 @@ type Stats struct {
 	// Blocked is the number of events without room in a subscriber's channel. A real runtime's caller
 	// hangs meanwhile; the direct methods do not, but count the same.
 	Blocked int
+	// EmptyLists counts the lists that a fault had show nothing, although there was something.
+	EmptyLists uint64
 	// Subscribers is the number of open event streams, as far as the runtime has noticed.
 	Subscribers int
 }
@@ -109,7 +132,12 @@ type Stats struct {
 func (rt *Runtime) Stats() Stats {
 	rt.lock()
 	defer rt.mu.Unlock()
-	s := Stats{RPCs: maps.Clone(rt.rpcs), Emitted: rt.hub.emitted, Subscribers: len(rt.hub.subs)}
+	s := Stats{
+		RPCs:        maps.Clone(rt.rpcs),
+		Emitted:     rt.hub.emitted,
+		EmptyLists:  rt.emptyLists,
+		Subscribers: len(rt.hub.subs),
+	}
 	for _, ev := range rt.hub.waiting {
 		if ev.stuck {
 			s.Blocked++

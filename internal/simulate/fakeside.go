@@ -43,6 +43,9 @@ type fakeSide struct {
 
 	nextWriting uint64 // likewise, of the history of contents
 	down        bool
+	listed      map[cache.UID][]pleg.Item // by the last list of everything; the only list under way owns it
+	unseen      map[string]int            // looks in a row that have missed an ID although it lives
+	bad         map[string]bool           // IDs that cannot be read, as far as the truth was told
 }
 
 func newFakeSide(w *world) (side, error) {
@@ -51,7 +54,14 @@ func newFakeSide(w *world) (side, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fakeSide{w: w, names: make(map[string]string), ids: make(map[string]string)}
+	f := &fakeSide{
+		w:      w,
+		names:  make(map[string]string),
+		ids:    make(map[string]string),
+		listed: make(map[cache.UID][]pleg.Item),
+		unseen: make(map[string]int),
+		bad:    make(map[string]bool),
+	}
 	f.quiet = fakeruntime.Faults{SlowList: s.latency, SlowStatus: s.latency / 4}
 	f.rt, err = fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: s.seed, Faults: f.quiet, HistoryLimit: -1})
 	if err != nil {
@@ -116,6 +126,9 @@ func (f *fakeSide) pull() {
 	for _, w := range writings {
 		f.w.truth.Rewrite(w.Time, w.ID, w.Text)
 	}
+	if len(changes) > 0 {
+		f.spoil()
+	}
 }
 
 func phaseOf(s fakeruntime.State) pleg.Phase {
@@ -137,7 +150,7 @@ func (f *fakeSide) system(w *world) (System, *ledger, error) {
 	l.doubt = w.oracle.doubtful
 	l.mood = w.oracle.mood
 	l.lying = w.oracle.liars
-	b := &boundary[cri.PodStatus]{ledger: l, source: f.client, stream: f.client}
+	b := &boundary[cri.PodStatus]{ledger: l, source: fakeLooks{f.client, f}, stream: f.client}
 	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle, &w.within}, time.Now)
 	cfg.Same = cri.SameStatus
 	cfg.Merge = cri.KeepIPs
@@ -151,7 +164,7 @@ func (f *fakeSide) restless() bool {
 	down := f.down
 	f.mu.Unlock()
 	return down || now.SlowList != well.SlowList || now.SlowStatus != well.SlowStatus ||
-		now.FailList+now.FailStatus+now.HangList+now.HangStatus+
+		now.FailList+now.FailStatus+now.HangList+now.HangStatus+now.EmptyList+
 			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
 }
 
@@ -160,7 +173,7 @@ func (f *fakeSide) calm(w *world) {
 	if now := f.rt.Faults(); now.HangStatus+now.HangItem > 0 {
 		w.upset(time.Now().Add(w.settings.inspectTimeout)) // a call that hangs is not made again before it ends
 	}
-	_ = f.rt.SetFaults(f.quiet)
+	_ = f.setFaults(f.quiet)
 	f.rt.Up(0)
 	f.mu.Lock()
 	f.down = false
@@ -270,10 +283,20 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	if now := f.rt.Faults(); now.HangStatus+now.HangItem > 0 {
 		w.upset(time.Now().Add(w.settings.inspectTimeout)) // as in calm
 	}
-	err = f.rt.SetFaults(faults)
+	err = f.setFaults(faults)
 	if !lying {
 		w.oracle.lieEnds()
 	}
+	return err
+}
+
+// setFaults sets the faults in force. No read that has met one is judged before the truth knows whom
+// it hits.
+func (f *fakeSide) setFaults(faults fakeruntime.Faults) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.rt.SetFaults(faults)
+	f.spoil()
 	return err
 }
 

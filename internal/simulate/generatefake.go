@@ -14,16 +14,8 @@ import (
 // mainFaults returns the independent faults; the others tune them.
 func mainFaults() []fakeruntime.Fault {
 	return slices.DeleteFunc(fakeruntime.FaultList(), func(f fakeruntime.Fault) bool {
-		return f.Example == "" || slices.Contains(pendingFaults, f.Name)
+		return f.Example == ""
 	})
-}
-
-// pendingFaults are the faults that the core does not bear yet: -faults NAME begins histories with
-// them.
-var pendingFaults = []string{
-	"drop-created", "drop-started", "drop-stopped", "drop-deleted",
-	"late-reason", "late-code", "late-address", "lost-address", "fail-item", "hang-item", "no-creation-time", "bare-sandbox",
-	"work", "empty-list", "empty-start", "late-write",
 }
 
 // GenerateFake makes the history of a seed for the second tier. Seeds go through every pair of

@@ -114,13 +114,20 @@ func (t *Truth) unreadable(id string) bool {
 	return noted
 }
 
+// lacks reports whether a status may lack an item for good: it says that it could not read it, or
+// the item is a sandbox that has lost its metadata, which nothing tells the pod of.
+func (t *Truth) lacks(it pleg.Item, unread []string) bool {
+	return t.unreadable(it.ID) && (it.Kind == pleg.Sandbox || slices.Contains(unread, it.ID))
+}
+
 // Differs returns the difference of a status from the pod's present state, empty without any. A
 // phase unknown to the runtime is a phase like any other.
-func (t *Truth) Differs(pod cache.UID, shown []pleg.Item) string {
+func (t *Truth) Differs(pod cache.UID, shown []pleg.Item, unread []string) string {
 	live := t.Live(pod)
 	for _, it := range live {
 		i := slices.IndexFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID })
 		switch {
+		case i < 0 && t.lacks(it, unread):
 		case i < 0:
 			return it.ID + " is " + it.Phase.String() + " and not shown"
 		case shown[i].Phase == pleg.PhaseUnknown && t.unreadable(it.ID): // lists need not know it either

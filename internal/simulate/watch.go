@@ -166,7 +166,7 @@ func (o *oracle) settled(reading bool) bool {
 func (o *oracle) differs(uids []cache.UID) string {
 	for _, uid := range uids {
 		items, err := o.store.Get(uid)
-		differs := o.truth.Differs(uid, items)
+		differs := o.truth.Differs(uid, items, o.store.Unread(uid))
 		if differs == "" && err != nil && !o.truth.spoilt(uid) {
 			differs = "the error " + err.Error() + " stays"
 		}

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// fakeLooks is the real client of the second tier. It tells the truth which IDs its lists have
+// missed although they live: those for which the fake runtime has shown an empty list.
+type fakeLooks struct {
+	*cri.Client
+	f *fakeSide
+}
+
+var _ pleg.Updater[cri.PodStatus] = fakeLooks{}
+
+// List implements pleg.Source.
+func (l fakeLooks) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
+	begun := time.Now()
+	before := l.f.rt.Stats().EmptyLists
+	listing, err := l.Client.List(ctx, since)
+	if err != nil {
+		return listing, err
+	}
+	empty := l.f.rt.Stats().EmptyLists != before
+	if !listing.Delta {
+		clear(l.f.listed)
+	}
+	for _, p := range listing.Pods {
+		l.f.listed[p.UID] = p.Items
+	}
+	for _, uid := range listing.Gone {
+		delete(l.f.listed, uid)
+	}
+	for _, uid := range l.f.w.truth.UIDs() {
+		l.f.looked(uid, l.f.listed[uid], begun, empty)
+	}
+	return listing, nil
+}
+
+// ListPod implements pleg.Source.
+func (l fakeLooks) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
+	begun := time.Now()
+	before := l.f.rt.Stats().EmptyLists
+	p, err := l.Client.ListPod(ctx, uid)
+	if err == nil {
+		l.f.w.truth.refresh()
+		l.f.looked(uid, p.Items, begun, l.f.rt.Stats().EmptyLists != before)
+	}
+	return p, err
+}
+
+// looked notes a look at a pod, part of which may have been an empty list.
+func (f *fakeSide) looked(uid cache.UID, shown []pleg.Item, begun time.Time, empty bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, it := range shown {
+		delete(f.unseen, it.ID)
+	}
+	if !empty {
+		return
+	}
+	begun = begun.Add(1) // what was made in the same instant was made before
+	for _, id := range f.w.truth.missed(uid, shown, begun) {
+		f.unseen[id]++
+		f.w.truth.Hide(id, f.unseen[id])
+		f.w.upset(time.Now())
+	}
+}
+
+// missed returns the IDs of a pod that have lived since a time, and that a look does not show, as of
+// the last refresh.
+func (t *Truth) missed(pod cache.UID, shown []pleg.Item, since time.Time) (ids []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.pods[pod] {
+		lives := l.phases(since)&(1<<absent) == 0 && l.now() != pleg.PhaseRemoved
+		if lives && phaseIn(shown, l.id) == pleg.PhaseRemoved {
+			ids = append(ids, l.id)
+		}
+	}
+	return ids
+}
+
+// bare reports whether an ID is of a sandbox that has lost its metadata. The sandbox itself is a pod
+// then, without a name, whose reads fail.
+func (t *Truth) bare(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	return l != nil && l.kind == pleg.Sandbox && t.bad[id]
+}
+
+// spoil tells the truth which items cannot be read, and which have lost their metadata. The caller
+// holds the mutex, and has taken over the history.
+func (f *fakeSide) spoil() {
+	for _, p := range f.rt.Truth().Pods {
+		for _, s := range p.Sandboxes {
+			if f.spoilt(s.ID, s.Bare) {
+				f.w.truth.vanish(s.ID)
+			}
+			for _, c := range s.Containers {
+				f.spoilt(c.ID, c.Unreadable)
+			}
+		}
+	}
+}
+
+// spoilt is spoil for an item, and reports whether it is news.
+func (f *fakeSide) spoilt(id string, yes bool) (news bool) {
+	if yes == f.bad[id] {
+		return false
+	}
+	f.bad[id] = yes
+	f.w.truth.Spoil(id, yes)
+	return true
+}
+
+// vanish notes that an ID seems to go, or to come again, as nobody announces: a sandbox has lost its
+// metadata, or has it again.
+func (t *Truth) vanish(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil {
+		l.hid++
+	}
+}
