@@ -75,8 +75,8 @@ func (f *fakeSide) looked(uid cache.UID, shown []pleg.Item, begun time.Time, emp
 	}
 }
 
-// missed returns the IDs of a pod that have lived since a time, and that a look does not show, as of
-// the last refresh.
+// missed returns the IDs of a pod that have lived since a time, and that a look does not show, as
+// of the last refresh.
 func (t *Truth) missed(pod cache.UID, shown []pleg.Item, since time.Time) (ids []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,8 +89,8 @@ func (t *Truth) missed(pod cache.UID, shown []pleg.Item, since time.Time) (ids [
 	return ids
 }
 
-// bare reports whether an ID is of a sandbox that has lost its metadata. The sandbox itself is a pod
-// then, without a name, whose reads fail.
+// bare reports whether an ID is of a sandbox that has lost its metadata. The sandbox itself is a
+// pod then, without a name, whose reads fail.
 func (t *Truth) bare(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,8 +123,8 @@ func (f *fakeSide) spoilt(id string, yes bool) (news bool) {
 	return true
 }
 
-// vanish notes that an ID seems to go, or to come again, as nobody announces: a sandbox has lost its
-// metadata, or has it again.
+// vanish notes that an ID seems to go, or to come again, as nobody announces: a sandbox has lost
+// its metadata, or has it again.
 func (t *Truth) vanish(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -290,8 +290,8 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	return err
 }
 
-// setFaults sets the faults in force. No read that has met one is judged before the truth knows whom
-// it hits.
+// setFaults sets the faults in force. No read that has met one is judged before the truth knows
+// whom it hits.
 func (f *fakeSide) setFaults(faults fakeruntime.Faults) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

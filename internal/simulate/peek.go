@@ -144,8 +144,8 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	}
 }
 
-// peekHangs reports whether a peek of a pod is under way, or a read that may be one, for longer than
-// one takes.
+// peekHangs reports whether a peek of a pod is under way, or a read that may be one, for longer
+// than one takes.
 func (b *ledger) peekHangs(uid cache.UID, now time.Time) bool {
 	made := b.peekPace.made[uid]
 	if len(made) == 0 || b.peekPace.under[uid]+len(b.peekPace.maybe[uid]) == 0 {
