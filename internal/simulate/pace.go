@@ -163,7 +163,7 @@ func (b *ledger) listBegins(now time.Time) {
 			wants++
 		}
 		moves := !x.moved.IsZero() && now.Sub(x.caused) < p.settings.restful()
-		if x.open || moves || b.truth.restless(uid) || b.rereadDue(x, now) {
+		if x.open || moves || b.truth.restless(uid) || b.rereadDue(x, now) || b.settlesNow(x, now) {
 			restless++
 		}
 	}

@@ -146,6 +146,15 @@ func (b *ledger) rereadDue(x *podPace, now time.Time) bool {
 	return s.reread > 0 && (now.Sub(x.ended) >= s.reread/4 || reconnected)
 }
 
+// endSettle is how long after an end, or a payload, the statuses of its pod are read again.
+const endSettle = time.Second
+
+// settlesNow reports whether the look after an end, that the last read of the pod has shown, may be
+// due: it may have been a change from long ago.
+func (b *ledger) settlesNow(x *podPace, now time.Time) bool {
+	return !x.ended.IsZero() && now.Sub(x.ended) <= endSettle+b.pace.settings.soon(0)
+}
+
 // readsAgain reports whether a pod at rest may be read: in the slow round over all pods, twice
 // after the last cause (the read that shows an end, and the look after it), and after a reconnect.
 func (b *ledger) readsAgain(x *podPace, now time.Time) bool {
