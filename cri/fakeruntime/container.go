@@ -360,6 +360,7 @@ func (rt *Runtime) removeContainer(c *container, silent bool) *event {
 	rt.exit(c, rt.stopCode(c), "", "")
 	old := c.state
 	rt.store.removeContainer(c)
+	rt.keepListed(c)
 	c.sb.ghosts = append(c.sb.ghosts, ghost{c, c.view})
 	if len(c.sb.ghosts) > maxGhosts {
 		c.sb.ghosts = append(c.sb.ghosts[:0], c.sb.ghosts[1:]...)

@@ -5,6 +5,7 @@ package fakeruntime
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -214,6 +215,47 @@ func TestEmptyLists(t *testing.T) {
 				w.rt.Restart(time.Second, 0)
 				time.Sleep(10 * time.Second)
 			}
+		}
+	})
+}
+
+// A removed container stays in the lists, in its last state and found by its labels, until the fault
+// ends; its status is not found.
+func TestContainersThatStayListed(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{StaysListed: 1}}, func(t *testing.T, w *world) {
+		sb := w.runPod(podConfig("a", 0))
+		kept := w.create(sb, containerConfig("kept"))
+		gone := w.create(sb, containerConfig("gone"))
+		check(t, w.rt.Start(gone))
+		check(t, w.rt.Remove(gone))
+		for name, filter := range map[string]*runtimeapi.ContainerFilter{
+			"none":       nil,
+			"sandbox":    {PodSandboxId: sb},
+			"pod's name": {LabelSelector: map[string]string{labelPodUID: "uid-a"}},
+		} {
+			list := must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: filter}))(t)
+			states := make(map[string]runtimeapi.ContainerState)
+			for _, c := range list.Containers {
+				states[c.Id] = c.State
+			}
+			want := map[string]runtimeapi.ContainerState{
+				kept: runtimeapi.ContainerState_CONTAINER_CREATED,
+				gone: runtimeapi.ContainerState_CONTAINER_EXITED,
+			}
+			if !maps.Equal(states, want) {
+				t.Errorf("filter by %s: %v, want %v", name, states, want)
+			}
+		}
+		_, err := w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: gone})
+		if status.Code(err) != codes.NotFound {
+			t.Errorf("its status: %v, want NotFound", err)
+		}
+		if left := w.rt.Truth().Leftovers; !slices.Equal(left, []string{gone}) {
+			t.Errorf("leftovers %v, want %s", left, gone)
+		}
+		check(t, w.rt.SetFaults(Faults{}))
+		if n := len(w.containers()); n != 1 {
+			t.Errorf("%d containers are listed after the fault, want 1", n)
 		}
 	})
 }

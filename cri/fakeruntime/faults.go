@@ -79,6 +79,7 @@ type Faults struct {
 	HangItem       float64 `fault:"hang-item" help:"the status of a container never answers" example:"0.1"`
 	NoCreationTime float64 `fault:"no-creation-time" help:"a container has the creation time 0" example:"0.1"`
 	BareSandbox    float64 `fault:"bare-sandbox" help:"a sandbox that is not ready has no metadata" example:"0.3"`
+	StaysListed    float64 `fault:"stays-listed" help:"lists show a container for ever after its removal, and its status is not found" example:"0.1"`
 
 	// The runtime's capacity.
 

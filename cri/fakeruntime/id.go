@@ -113,6 +113,7 @@ const (
 	rollEmptyList
 	rollEmptyStart
 	rollLateWrite
+	rollStaysListed
 )
 
 // ipOf is the nth address of 198.18.0.0/15, reserved for tests, so that probes of a pod reach no

@@ -47,6 +47,13 @@ func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []row[*containe
 		sb, ok, _ := rt.store.sandboxes.find(f.GetPodSandboxId(), rt.cfg.Profile.ShortIDs)
 		rows = slices.DeleteFunc(rows, func(r row[*container]) bool { return !ok || r.item.sb != sb })
 	}
+	for _, c := range rt.leftovers {
+		ofSandbox := f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.sb.id
+		named := f.GetId() == "" || f.GetId() == c.id
+		if ofSandbox && named && (len(f.GetLabelSelector()) == 0 || matches(f.GetLabelSelector(), c)) {
+			rows = append(rows, row[*container]{item: c, state: c.current()})
+		}
+	}
 	return inState(rows, f.GetState() != nil, int64(f.GetState().GetState()))
 }
 

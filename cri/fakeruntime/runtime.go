@@ -71,11 +71,14 @@ type Runtime struct {
 
 	restarts int
 
-	emptyLists uint64          // lists that a fault had show nothing
-	fresh      map[string]bool // the methods of lists not called since the last restart
-	contents   contents
-	cpu        processors.Processors
-	unseen     []*container // those that ended while the runtime was down
+	emptyLists uint64 // lists that a fault had show nothing
+
+	// leftovers are removed containers that lists still show, oldest first.
+	leftovers []*container
+	fresh     map[string]bool // the methods of lists not called since the last restart
+	contents  contents
+	cpu       processors.Processors
+	unseen    []*container // those that ended while the runtime was down
 
 	// phase and incarnation: see restart.go.
 	phase       phase
@@ -147,6 +150,9 @@ func (rt *Runtime) SetFaults(f Faults) error {
 	rt.lock()
 	defer rt.mu.Unlock()
 	rt.faults = f
+	if f.StaysListed == 0 {
+		rt.leftovers = nil
+	}
 	rt.cpu.Set(processorsOf(&f))
 	return nil
 }

@@ -18,6 +18,8 @@ type Truth struct {
 	Next uint64
 	// Pods are sorted by UID.
 	Pods []TruthPod
+	// Leftovers are the IDs of removed containers that lists show all the same.
+	Leftovers []string
 }
 
 // TruthPod is a pod: the sandboxes with its UID in their metadata, oldest first.
@@ -65,6 +67,9 @@ func (rt *Runtime) Truth() Truth {
 		if len(p.sandboxes) > 0 {
 			t.Pods = append(t.Pods, rt.truth(p))
 		}
+	}
+	for _, c := range rt.leftovers {
+		t.Leftovers = append(t.Leftovers, c.id)
 	}
 	slices.SortFunc(t.Pods, func(a, b TruthPod) int { return strings.Compare(a.UID, b.UID) })
 	return t

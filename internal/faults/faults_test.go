@@ -155,6 +155,7 @@ var settings = []setting{
 	{name: "hang-item", set: "hang-item=0.1", section: workersHang, sometimes: []string{"evented_pleg_dirty_pods"}},
 	{name: "no-creation-time", set: "no-creation-time=0.1", section: unusable},
 	{name: "bare-sandbox", set: "bare-sandbox=0.5", harmless: "the containers beside the sandbox are read as before"},
+	{name: "stays-listed", set: "stays-listed=0.5", harmless: "a status that is not found, twice, is believed rather than a list"},
 	{name: "work", set: "work=100ms", section: workersHang, harmless: "reads take longer, and all are answered"},
 	{name: "processors", set: "work=100ms processors=4", harmless: "reads take longer, and all are answered"},
 	{name: "empty-list", set: "empty-list=0.1", section: contradicts, sometimes: slices.Concat([]string{"partial"}, rarelyMissed, takenForMute)},

@@ -63,6 +63,9 @@ func (f *fakeSide) looked(uid cache.UID, shown []pleg.Item, begun time.Time, emp
 	defer f.mu.Unlock()
 	for _, it := range shown {
 		delete(f.unseen, it.ID)
+		if f.leftovers[it.ID] {
+			f.w.truth.Haunts(it.ID)
+		}
 	}
 	if !empty {
 		return
@@ -98,10 +101,18 @@ func (t *Truth) bare(id string) bool {
 	return l != nil && l.kind == pleg.Sandbox && t.bad[id]
 }
 
-// spoil tells the truth which items cannot be read, and which have lost their metadata. The caller
-// holds the mutex, and has taken over the history.
+// spoil tells the truth which items cannot be read, which have lost their metadata, and which lists
+// still show. The caller holds the mutex, and has taken over the history.
 func (f *fakeSide) spoil() {
-	for _, p := range f.rt.Truth().Pods {
+	now := f.rt.Truth()
+	clear(f.leftovers)
+	for _, id := range now.Leftovers {
+		f.leftovers[id] = true
+		if !f.w.truth.ghost(id) {
+			f.w.truth.Haunt(id)
+		}
+	}
+	for _, p := range now.Pods {
 		for _, s := range p.Sandboxes {
 			if f.spoilt(s.ID, s.Bare) {
 				f.w.truth.vanish(s.ID)

@@ -45,6 +45,7 @@ type fakeSide struct {
 	down        bool
 	listed      map[cache.UID][]pleg.Item // by the last list of everything; the only list under way owns it
 	unseen      map[string]int            // looks in a row that have missed an ID although it lives
+	leftovers   map[string]bool           // removed IDs that lists show
 	bad         map[string]bool           // IDs that cannot be read, as far as the truth was told
 }
 
@@ -61,6 +62,8 @@ func newFakeSide(w *world) (side, error) {
 		listed: make(map[cache.UID][]pleg.Item),
 		unseen: make(map[string]int),
 		bad:    make(map[string]bool),
+
+		leftovers: make(map[string]bool),
 	}
 	f.quiet = fakeruntime.Faults{SlowList: s.latency, SlowStatus: s.latency / 4}
 	f.rt, err = fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: s.seed, Faults: f.quiet, HistoryLimit: -1})
@@ -161,7 +164,7 @@ func (f *fakeSide) system(w *world) (System, *ledger, error) {
 func (f *fakeSide) restless() bool {
 	now, well := f.rt.Faults(), f.quiet
 	f.mu.Lock()
-	down := f.down
+	down := f.down || len(f.leftovers) > 0
 	f.mu.Unlock()
 	return down || now.SlowList != well.SlowList || now.SlowStatus != well.SlowStatus ||
 		now.FailList+now.FailStatus+now.HangList+now.HangStatus+now.EmptyList+

@@ -30,8 +30,8 @@ type peekPace struct {
 type calls map[<-chan struct{}]bool
 
 // listsHang is the age from which on a list counts as one that does not answer. Until four times as
-// old as the longest of late, a generator may take it for a slow one. It counts from a moment before
-// the call comes here: commands within a turn take nanoseconds.
+// old as the longest of late, a generator may take it for a slow one. It counts from a moment
+// before the call comes here: commands within a turn take nanoseconds.
 const listsHang = 2*time.Second - time.Microsecond
 
 // listless reports whether lists do not answer, or did not a moment ago: of everything, or of the
