@@ -202,8 +202,10 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		}
 		b.peekPace.maybe[uid][call] = true
 		b.peekBegins(uid, now)
+		if b.inflight[uid] == 0 {
+			x.started = now // else either of the two may be the peek: the older one tells what hangs
+		}
 		x.call = call
-		x.started = now
 		x.begun = b.pace.applied
 		x.lapped = false
 		return
