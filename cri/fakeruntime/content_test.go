@@ -219,8 +219,8 @@ func TestEmptyLists(t *testing.T) {
 	})
 }
 
-// A removed container stays in the lists, in its last state and found by its labels, until the fault
-// ends; its status is not found.
+// A removed container stays in the lists, in its last state and found by its labels, until the
+// fault ends; its status is not found.
 func TestContainersThatStayListed(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{StaysListed: 1}}, func(t *testing.T, w *world) {
 		sb := w.runPod(podConfig("a", 0))

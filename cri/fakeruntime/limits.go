@@ -84,8 +84,8 @@ func (rt *Runtime) showsNothing(method string, call uint64) bool {
 // maxLeftovers bounds the removed containers that lists still show.
 const maxLeftovers = 1000
 
-// keepListed has lists go on showing a container that was just removed, if the fault is in force. The
-// caller holds the mutex.
+// keepListed has lists go on showing a container that was just removed, if the fault is in force.
+// The caller holds the mutex.
 func (rt *Runtime) keepListed(c *container) {
 	if len(rt.leftovers) < maxLeftovers && rt.roll(rollStaysListed, rt.faults.StaysListed, c.id) {
 		rt.leftovers = append(rt.leftovers, c)

@@ -97,6 +97,9 @@ func (t *Truth) Hide(id string, looks int) {
 		l.away = l.missed
 	}
 	ended := l.told&(1<<pleg.PhaseExited|1<<pleg.PhaseRemoved) != 0
+	for _, s := range l.steps {
+		ended = ended || s.phase == pleg.PhaseExited // it has recovered, and reads need not have shown that yet
+	}
 	if looks > 1 || l.now() != pleg.PhaseRunning || ended || !l.shown || !t.fresh[l.pod] {
 		t.lied[id] = true
 		l.hid++
