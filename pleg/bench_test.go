@@ -380,7 +380,7 @@ func BenchmarkReadOfManyIDs(b *testing.B) {
 					r := &inspected[benchStatus]{
 						status: new(benchStatus),
 						shows:  Pod{UID: "p", Items: read.shows},
-						unread: read.unread,
+						unread: setOf(read.unread),
 						peek:   read.peek,
 					}
 					if len(read.unread) > 0 {

@@ -160,7 +160,7 @@ func (c *core[S]) discard(n int, now instant) {
 
 // resolve settles the expectations of a pod by a look, begun at the given time, that has been
 // applied. Unread are the IDs that it did not see.
-func (c *core[S]) resolve(p *pod, began instant, unread []string) {
+func (c *core[S]) resolve(p *pod, began instant, unread *idSet) {
 	s := settlement{pod: p, began: began, unread: unread}
 	if f := c.inflight[p]; f != nil {
 		s.reading = f.began

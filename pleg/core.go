@@ -163,7 +163,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	case inputRefused:
 		p := c.ensure(in.refused.uid)
 		c.becomeForeign(p, in.refused.has)
-		c.wantRead(p.uid, in.refused.has, now)
+		c.want(p.uid, wanted{phases: in.refused.has}, now)
 	}
 }
 
@@ -196,31 +196,19 @@ func (c *core[S]) onRequest(r request, now instant) {
 		c.review(p, now)
 		return
 	}
-	c.wantRead(r.uid, now, now)
+	c.want(r.uid, wanted{phases: now}, now)
 }
 
 // onDemand demands the reads that the waiters of a pod ask for.
 func (c *core[S]) onDemand(uid cache.UID, d cache.Demand, now instant) {
+	var w wanted
 	if !d.Phases.IsZero() {
-		c.wantRead(uid, c.clock.instant(d.Phases), now)
+		w.phases = c.clock.instant(d.Phases)
 	}
 	if !d.Content.IsZero() {
-		c.wantContent(uid, c.clock.instant(d.Content), now)
+		w.content = c.clock.instant(d.Content)
 	}
-}
-
-// wantContent demands a read of all statuses of the pod, begun after t.
-func (c *core[S]) wantContent(uid cache.UID, t, now instant) {
-	if uid == "" {
-		c.trust.sched.askAtOnce(now)
-		return
-	}
-	p := c.ensure(uid)
-	if p.entry == noEntry {
-		t = max(t, p.asOf) // the cache may have pruned the tombstone
-	}
-	p.content = max(p.content, t)
-	c.review(p, now)
+	c.want(uid, w, now)
 }
 
 // readAt returns the cache's ReadAt for the pod, or an earlier time.
@@ -231,18 +219,30 @@ func (c *core[S]) readAt(p *pod) instant {
 	return p.read
 }
 
-// wantRead demands a read of the pod, begun after t. No runtime has a pod without a UID: a list of
-// everything covers the question.
-func (c *core[S]) wantRead(uid cache.UID, t, now instant) {
+// wanted are the times after which reads of a pod must begin; zero for none.
+type wanted struct {
+	phases  instant // a look at the phases
+	content instant // a read of all statuses
+}
+
+// want demands reads of the pod. No runtime has a pod without a UID: a list of everything covers
+// the question.
+func (c *core[S]) want(uid cache.UID, w wanted, now instant) {
 	if uid == "" {
 		c.trust.sched.askAtOnce(now)
 		return
 	}
 	p := c.ensure(uid)
+	floor := instant(0)
 	if p.entry == noEntry {
-		t = max(t, p.asOf) // the cache may have pruned the tombstone
+		floor = p.asOf // the cache may have pruned the tombstone
 	}
-	p.want = max(p.want, t)
+	if w.phases != 0 {
+		p.want = max(p.want, w.phases, floor)
+	}
+	if w.content != 0 {
+		p.content = max(p.content, w.content, floor)
+	}
 	c.review(p, now)
 }
 

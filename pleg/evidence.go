@@ -77,10 +77,9 @@ func (l *expectations) unmet() bool {
 
 // unmetBeside reports whether an expectation calls for another read, after one begun at the given
 // time that could not read the given IDs: of those only what was reported since does.
-func (l *expectations) unmetBeside(unread []string, began instant) bool {
-	left := setOf(unread)
+func (l *expectations) unmetBeside(unread *idSet, began instant) bool {
 	return slices.ContainsFunc(l.all, func(e expectation) bool {
-		return !e.stored && (e.at > began || !left.has(e.id))
+		return !e.stored && (e.at > began || !unread.has(e.id))
 	})
 }
 
@@ -248,7 +247,7 @@ type settlement struct {
 	reading instant
 
 	// unread are the IDs whose phases were not looked at; nil if all were.
-	unread []string
+	unread *idSet
 }
 
 // refutation is a report that a read has refuted.
@@ -267,9 +266,8 @@ func (v *evidence) resolve(r *records, s settlement) (refuted []refutation) {
 		return nil
 	}
 	v.expected -= p.expected.len()
-	unread := setOf(s.unread)
 	p.expected.drop(func(e expectation) bool {
-		if unread.has(e.id) {
+		if s.unread.has(e.id) {
 			return false
 		}
 		x := r.find(p, 0, e.id)

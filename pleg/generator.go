@@ -421,7 +421,7 @@ func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *
 func (r *inspected[S]) take(asked Pod, got Inspection[S]) {
 	r.status = got.Status
 	r.shows = got.Pod
-	r.unread = got.Unread
+	r.unread = setOf(got.Unread)
 	if got.Status != nil {
 		return
 	}
@@ -429,10 +429,11 @@ func (r *inspected[S]) take(asked Pod, got Inspection[S]) {
 		r.err = errNilStatus
 	}
 	r.shows = asked
-	r.unread = make([]string, 0, len(asked.Items))
+	ids := make([]string, 0, len(asked.Items))
 	for _, it := range asked.Items {
-		r.unread = append(r.unread, it.ID)
+		ids = append(ids, it.ID)
 	}
+	r.unread = setOf(ids)
 }
 
 // statuses reads a pod's statuses, at least those that differ from prev's.

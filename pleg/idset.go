@@ -6,7 +6,7 @@ package pleg
 import "slices"
 
 // idSet are IDs that a report names. A report may name any number: up to manyIDs are compared one
-// by one, more are indexed. The zero idSet has none.
+// by one, more are indexed. The zero idSet has none, and so has a nil one.
 type idSet struct {
 	ids   []string
 	items []Item
@@ -41,6 +41,9 @@ func setOfItems(items []Item) idSet {
 
 // has reports whether the set has an ID.
 func (s *idSet) has(id string) bool {
+	if s == nil {
+		return false
+	}
 	if s.many != nil {
 		_, ok := s.many[id]
 		return ok

@@ -321,8 +321,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		return
 	}
 	p.rename(r.shows.Name, r.shows.Namespace)
-	unread := setOf(r.unread)
-	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return unread.has(it.ID) }))
+	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) }))
 	again := c.applyPeek(p, x, r, now)
 	x.asked = idSet{}
 	if again || p.unmet() {
@@ -362,7 +361,7 @@ func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
 		return peekAgain // what a read or a payload has brought since may be newer
 	}
 	before := len(x.left)
-	for _, id := range r.unread {
+	for _, id := range r.unread.ids {
 		if c.find(p, 0, id) == nil {
 			if x.left == nil {
 				x.left = make(map[string]bool)
@@ -423,7 +422,6 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 	}, now)
 	c.settles(p, now)
 	p.owes = true
-	unread := setOf(r.unread)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
 		y := c.find(p, 0, e.id)
@@ -431,7 +429,7 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 			e.stored = e.stored || e.phase == PhaseRemoved
 			continue
 		}
-		if y.shown != PhaseUnknown && y.shown >= e.phase && !unread.has(e.id) {
+		if y.shown != PhaseUnknown && y.shown >= e.phase && !r.unread.has(e.id) {
 			e.stored = true
 		}
 	}

@@ -28,7 +28,7 @@ type inspected[S any] struct {
 	listing *Pod     // the result of ListPod in this read; nil if there was none, or it failed
 	status  *S       // nil if the pod was as in the cache, gone, or the read failed
 	shows   Pod      // what the status shows, and the items in unread
-	unread  []string // the IDs whose status could not be read, in shows at the phase asked for
+	unread  idSet    // the IDs whose status could not be read, in shows at the phase asked for
 	err     error
 	peek    bool // the read was a peek
 }
@@ -207,12 +207,12 @@ func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, no
 		err:    r.err,
 		began:  r.began,
 	}, now)
-	c.resolve(p, r.began, r.unread)
-	unread := r.unread
+	c.resolve(p, r.began, &r.unread)
+	left := &r.unread
 	if r.listing == nil {
-		unread = nil // nothing has looked at these
+		left = nil // nothing has looked at these
 	}
-	if p.expected.unmetBeside(unread, r.began) { // what can be read is read as soon as of any other pod
+	if p.expected.unmetBeside(left, r.began) { // what can be read is read as soon as of any other pod
 		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
 		return
 	}
@@ -266,7 +266,7 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], took time.Duration, now
 		content: r.began,
 		err:     r.err,
 	})
-	c.becomeFailed(p, at, max(len(p.items), len(r.unread)), false)
+	c.becomeFailed(p, at, max(len(p.items), len(r.unread.ids)), false)
 	p.read = max(p.read, r.began)
 }
 

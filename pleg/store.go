@@ -21,10 +21,7 @@ type reading[S any] struct {
 
 	// unread are the IDs whose status could not be read. In items they stand at the phase that a
 	// list has shown.
-	unread []string
-
-	// unreadSet has unread. Only core.store sets it.
-	unreadSet idSet
+	unread idSet
 
 	// err is why; nil if everything was read.
 	err error
@@ -54,7 +51,6 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 	if r.looked == 0 {
 		c.peeks.brought(p.uid, now)
 	}
-	r.unreadSet = setOf(r.unread)
 	since := c.lastRead(p)
 	if !p.differs() && c.lists.applied != 0 {
 		p.listed = p.shownItems()
@@ -142,7 +138,7 @@ func (c *core[S]) write(p *pod, r *reading[S], at instant) {
 			err:      r.err,
 			replaces: p.entry != noEntry,
 		})
-		c.becomeFailed(p, at, len(r.unread), !r.beside || p.part)
+		c.becomeFailed(p, at, len(r.unread.ids), !r.beside || p.part)
 	default:
 		c.todo.do(action[S]{
 			kind:     actStore,
@@ -172,7 +168,7 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 	moves := c.show(p, r.items)
 	for i := range moves {
 		m := &moves[i]
-		c.judgeMove(m, &r.unreadSet, since, now)
+		c.judgeMove(m, &r.unread, since, now)
 		if m.died {
 			c.emit(m.of, ContainerDied, now)
 			told++
@@ -191,12 +187,12 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 		sync = sync || told == 0
 	}
 	written := r.status != nil || r.err == nil
-	sync = p.reveal(written, &r.unreadSet) || sync
+	sync = p.reveal(written, &r.unread) || sync
 	if sync {
 		c.sync(p, now)
 	}
 	if r.err != nil && (sync || told > 0) {
-		p.conceal(written, &r.unreadSet)
+		p.conceal(written, &r.unread)
 	}
 }
 
