@@ -61,6 +61,7 @@ type toyItem struct {
 	spoilt  spoil      // its status cannot be read
 	hidden  int        // so many more looks do not show it
 	unseen  int        // so many looks in a row have not shown it
+	lacked  bool       // the last read of statuses did not show it although it lives
 
 	ghost  bool       // it is gone, and lists show it all the same, in the phase haunts
 	haunts pleg.Phase // of a ghost

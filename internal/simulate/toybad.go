@@ -113,15 +113,25 @@ func (r *toy) sees(x *toyItem) bool {
 	return true
 }
 
+// sought is sees for a read of statuses.
+func (r *toy) sought(x *toyItem) bool {
+	seen := r.sees(x)
+	x.lacked = !seen && x.phase != pleg.PhaseRemoved
+	return seen
+}
+
 // delivered notes the items of an answer: a look that has shown an item ends the row of those that
 // have not. One whose answer never comes, as of a list that is given up, tells the generator
-// nothing, and ends no row.
-func (r *toy) delivered(shows []pleg.Item) {
+// nothing, and ends no row. Nor does a list, if a read of statuses has missed the item: lists may
+// show for ever what is gone.
+func (r *toy) delivered(shows []pleg.Item, statuses bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, it := range shows {
 		if x := r.byID[it.ID]; x != nil {
-			x.unseen = 0
+			if statuses || !x.lacked {
+				x.unseen = 0
+			}
 			if x.ghost {
 				r.truth.Haunts(x.id)
 			}

@@ -124,7 +124,7 @@ func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, erro
 		return pleg.Listing{}, err
 	}
 	for _, items := range found {
-		r.delivered(items)
+		r.delivered(items, false)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +197,7 @@ func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if err := r.dally(ctx, &r.pods, uid); err != nil {
 		return pleg.Pod{}, err
 	}
-	r.delivered(found[uid])
+	r.delivered(found[uid], false)
 	return pleg.Pod{UID: uid, Name: string(uid), Namespace: "default", Items: found[uid]}, nil
 }
 
@@ -238,7 +238,7 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 			continue
 		}
 		r.mu.Lock()
-		if x := r.byID[want.ID]; x != nil && x.pod == pod.UID && r.sees(x) {
+		if x := r.byID[want.ID]; x != nil && x.pod == pod.UID && r.sought(x) {
 			next.add(pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase}, x.content())
 			shows = append(shows, pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase, Name: x.name()})
 			looked = append(looked, want)
@@ -264,7 +264,7 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 	if err := r.dally(ctx, &r.inspect, pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
-	r.delivered(looked)
+	r.delivered(looked, true)
 	read := pleg.Inspection[Status]{
 		Status: next,
 		Pod:    pleg.Pod{UID: pod.UID, Name: string(pod.UID), Namespace: "default", Items: shows},
@@ -284,7 +284,7 @@ func (r *toy) unasked(pod *pleg.Pod, next *Status, shows *[]pleg.Item) (looked [
 	}
 	for _, x := range r.items {
 		asked := slices.ContainsFunc(pod.Items, func(it pleg.Item) bool { return it.ID == x.id })
-		if asked || x.pod != pod.UID || x.spoilt != spoilNot || !r.sees(x) {
+		if asked || x.pod != pod.UID || x.spoilt != spoilNot || !r.sought(x) {
 			continue
 		}
 		next.add(pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase}, x.content())
@@ -301,7 +301,7 @@ func (r *toy) readNow(next *Status, shows []pleg.Item, id string) []pleg.Item {
 	defer r.mu.Unlock()
 	at := slices.IndexFunc(shows, func(it pleg.Item) bool { return it.ID == id })
 	x := r.byID[id]
-	if !r.sees(x) {
+	if !r.sought(x) {
 		next.Items = slices.Delete(next.Items, at, at+1)
 		next.Texts = slices.Delete(next.Texts, at, at+1)
 		return slices.Delete(shows, at, at+1)
