@@ -92,11 +92,10 @@ A container of another one is refused, as real runtimes do, until it was pulled
 			if life < 0 || !(rate >= 0) || math.IsInf(rate, 0) {
 				return cli.Usagef("--life %v, --rate %v: use numbers that are not negative", life, rate)
 			}
-			socket, err = absolute(socket)
+			socket, err = ownSocket(socket)
 			if err != nil {
-				return cli.Usagef("--socket: %w", err)
+				return err
 			}
-			socket = strings.TrimPrefix(socket, "unix://")
 			rt, err := fakeruntime.New(fakeruntime.Config{
 				Profile:      profile,
 				Faults:       faults,

@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -112,9 +111,9 @@ func (o *proxyOptions) check() (plan disturb.Plan, err error) {
 	if o.socket == "" {
 		return nil, cli.Usagef("--socket is missing: name the proxy's own socket, such as --socket /tmp/proxy.sock")
 	}
-	o.socket, err = filepath.Abs(strings.TrimPrefix(o.socket, "unix://"))
+	o.socket, err = ownSocket(o.socket)
 	if err != nil {
-		return nil, cli.Usagef("--socket: %w", err)
+		return nil, err
 	}
 	if slices.Contains(usualSockets, o.socket) {
 		return nil, cli.Usagef("--socket %s is where a runtime's own socket belongs: choose another path", o.socket)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -163,6 +164,19 @@ func checkEndpoint(endpoint string) error {
 		return cli.Usagef("--endpoint: %w", err)
 	}
 	return client.Close()
+}
+
+// ownSocket returns the path of the socket that --socket names for this program to listen on, in
+// the forms of --endpoint.
+func ownSocket(flag string) (path string, err error) {
+	endpoint, err := absolute(flag)
+	if err == nil && strings.Contains(strings.TrimPrefix(endpoint, "unix://"), "://") {
+		err = fmt.Errorf("%s: only unix sockets are supported, write a path or unix:///path/to/socket", flag)
+	}
+	if err != nil {
+		return "", cli.Usagef("--socket: %w", err)
+	}
+	return filepath.Clean(strings.TrimPrefix(endpoint, "unix://")), nil
 }
 
 // hideFlags shows no flags in the help of the root command: they are run's.

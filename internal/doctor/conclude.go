@@ -74,7 +74,7 @@ func Conclude(f Facts) Report {
 	switch {
 	case r.count(Ill) > 0:
 		r.Worth = Sick
-	case f.Forbidden || !f.Listed || f.BrokenOff != "":
+	case f.Forbidden || !f.Listed:
 		r.Worth = Unknown
 	}
 	return r
@@ -516,9 +516,6 @@ func limits(f Facts) (list []Finding) {
 	}
 	if f.Unexamined > 0 {
 		list = append(list, f.unexamined())
-	}
-	if f.BrokenOff != "" {
-		list = append(list, Finding{"unexamined", Note, "this program ended calls of its own", []string{f.BrokenOff}, ""})
 	}
 	return list
 }

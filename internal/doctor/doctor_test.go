@@ -50,6 +50,7 @@ type sickness struct {
 	host       HostFacts
 	dialError  error
 	server     runtimeapi.RuntimeServiceServer // in place of the fake runtime
+	intercept  grpc.UnaryServerInterceptor     // of server; nil for none
 	silent     bool                            // the socket takes connections, and nobody serves them
 	options    func(*Options)
 	worth      Worth
@@ -273,7 +274,11 @@ func examine(t *testing.T, s sickness) Report {
 	defer cancel()
 	switch {
 	case s.server != nil:
-		server := grpc.NewServer()
+		var options []grpc.ServerOption
+		if s.intercept != nil {
+			options = append(options, grpc.UnaryInterceptor(s.intercept))
+		}
+		server := grpc.NewServer(options...)
 		defer server.Stop()
 		runtimeapi.RegisterRuntimeServiceServer(server, s.server)
 		group.Go(func() { _ = server.Serve(lis) })

@@ -55,8 +55,8 @@ type Options struct {
 	// reads it, which ends when it gets no CPU: calls do not go through it.
 	DialStream func(context.Context) (net.Conn, error)
 	// Own returns why this program ended a stream that ended with the error, empty if the runtime did;
-	// nil if this program never does. OwnCall is the same for a call.
-	Own, OwnCall func(error) string
+	// nil if this program never does.
+	Own func(error) string
 	// Within is how long the examination takes.
 	Within time.Duration
 	// NoEvents leaves the event stream alone. JudgedBy leaves it to somebody else, who judges it.
@@ -317,12 +317,6 @@ func try[Q, A any](ctx context.Context, e *examiner, method string, call func(co
 			took = again
 		}
 	}
-	if own := e.own(err); own != "" {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.facts.BrokenOff = own
-		return answer, took, errBrokenOff
-	}
 	gone := status.Code(err) == codes.NotFound // the item, meanwhile
 	if gone || hung(err) && e.cutShort(took) {
 		return answer, took, err
@@ -353,17 +347,6 @@ func try[Q, A any](ctx context.Context, e *examiner, method string, call func(co
 		}
 	}
 	return answer, took, err
-}
-
-// errBrokenOff is the outcome of a call that this program ended.
-var errBrokenOff = status.Error(codes.Canceled, "ended by this program")
-
-// own returns why this program ended a call, empty if it did not.
-func (e *examiner) own(err error) string {
-	if err == nil || e.options.OwnCall == nil {
-		return ""
-	}
-	return e.options.OwnCall(err)
 }
 
 // timed makes a call with its deadline.
@@ -593,7 +576,7 @@ func (e *examiner) readItem(ctx context.Context, i item) {
 func (e *examiner) enter(ctx context.Context, i item, call string, err error, took time.Duration) {
 	gone := status.Code(err) == codes.NotFound
 	switch {
-	case err == nil || gone || errors.Is(err, errBrokenOff):
+	case err == nil || gone:
 		return
 	case hung(err) && e.cutShort(took):
 		e.skipped()

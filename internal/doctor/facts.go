@@ -30,9 +30,7 @@ type Facts struct {
 	Items                     []Item // that hang or cannot be read
 	Unexamined                int    // items for which there was no time, or Spared
 	// Spared is why the runtime was asked no more, empty if nothing was left out for its sake.
-	Spared string
-	// BrokenOff is why this program ended calls of the examination, empty if it did not.
-	BrokenOff     string
+	Spared        string
 	Stream        Stream
 	Ahead         []Item  // items stamped later than now
 	AheadSeconds  float64 // by how much at most

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
 	"github.com/evented-pleg/evented-pleg/internal/doctor"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
@@ -35,33 +34,28 @@ func (w *watched) rounds(o Options) *doctor.Rounds {
 	return r
 }
 
-// examine makes an examination of the runtime, by a reader of its own, which refuses what is no
-// read: if this process stops meanwhile, the connection ends.
+// examine makes an examination of the runtime by a connection of this process. There is no stream,
+// and the runtime ends each call at its deadline: a process that stops meanwhile holds nobody up. A
+// reader's process would keep another copy of large lists in memory.
 func (w *watched) examine(ctx context.Context, o Options, within time.Duration) doctor.Report {
 	endpoint := w.client.Endpoint()
 	socket := strings.TrimPrefix(endpoint, "unix://")
-	options := doctor.Options{
+	dial := o.Dialer
+	if dial == nil {
+		dial = func(ctx context.Context) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
+	return doctor.Examine(ctx, doctor.Options{
 		Endpoint: endpoint,
-		Dial:     o.Dialer,
+		Dial:     dial,
 		Within:   within,
 		JudgedBy: judged,
 		Gentle:   true,
 		Listing:  w.tap.listing.take,
 		Host:     &doctor.Machine{Socket: socket, Kubelet: doctor.UsualHealthz},
 		Metrics:  doctor.ListRates(doctor.UsualMetrics...),
-	}
-	switch {
-	case len(o.Reader) > 0 && o.Dialer == nil:
-		supervisor := reader.NewSupervisor(socket, o.Reader...)
-		defer supervisor.Close()
-		options.Dial = supervisor.Dial
-		options.OwnCall = supervisor.Why
-	case o.Dialer == nil:
-		options.Dial = func(ctx context.Context) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		}
-	}
-	return doctor.Examine(ctx, options)
+	})
 }
 
 // turn is held during a list of the runtime: the answers of two lists at once may be more than the
