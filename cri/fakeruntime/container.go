@@ -113,13 +113,18 @@ var commonAnnotations = map[string]string{
 // encode builds the blob from the fields, and drops the maps.
 func (c *container) encode() {
 	c.blob = encode(&runtimeapi.Container{
-		Id: c.id, PodSandboxId: c.sb.id, Metadata: &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
-		Image: &runtimeapi.ImageSpec{Image: c.image, UserSpecifiedImage: c.userImage}, ImageRef: c.imageRef, ImageId: c.imageRef,
-		CreatedAt: c.createdAt,
+		Id:           c.id,
+		PodSandboxId: c.sb.id,
+		Metadata:     &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
+		Image:        &runtimeapi.ImageSpec{Image: c.image, UserSpecifiedImage: c.userImage},
+		ImageRef:     c.imageRef,
+		ImageId:      c.imageRef,
+		CreatedAt:    c.createdAt,
 	})
 	c.blob = bytes.Clone(appendMap(appendMap(c.blob, 8, c.labels), 9, c.annotations))
 	c.labelUID = c.labels[labelPodUID]
-	c.labels, c.annotations = nil, nil
+	c.labels = nil
+	c.annotations = nil
 }
 
 // message returns the list's item.
@@ -187,8 +192,12 @@ func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (container
 // newContainer makes a container for the direct methods, with a kubelet's labels and size.
 func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 	c := &container{
-		id: rt.ids.hex64(), name: cmp.Or(spec.Name, "c"+strconv.Itoa(len(sb.containers))), sb: sb,
-		image: WorkloadImage, life: spec.Life, program: idle,
+		id:      rt.ids.hex64(),
+		name:    cmp.Or(spec.Name, "c"+strconv.Itoa(len(sb.containers))),
+		sb:      sb,
+		image:   WorkloadImage,
+		life:    spec.Life,
+		program: idle,
 	}
 	for _, other := range sb.containers {
 		if other.name == c.name {
@@ -197,14 +206,16 @@ func (rt *Runtime) newContainer(sb *sandbox, spec ContainerSpec) *container {
 	}
 	c.labels = c.withPodLabels(spec.Labels)
 	c.annotations = c.kubeletAnnotations()
-	c.tail, c.user = rt.containerTail, rt.rootUser
+	c.tail = rt.containerTail
+	c.user = rt.rootUser
 	return c
 }
 
 // placeContainer adds the fields set by the runtime alone, and stores the container.
 func (rt *Runtime) placeContainer(c *container) {
 	img := rt.imageOf(c.image)
-	c.userImage, c.imageRef = cmp.Or(c.userImage, c.image), img.id
+	c.userImage = cmp.Or(c.userImage, c.image)
+	c.imageRef = img.id
 	c.createdAt = rt.stamp()
 	if rt.roll(rollNoCreationTime, rt.faults.NoCreationTime, c.id) {
 		c.createdAt = 0
@@ -237,7 +248,8 @@ func (rt *Runtime) addCreated(c *container) *event {
 // set moves the container to another state.
 func (c *container) set(v view) {
 	old := c.view
-	c.prev, c.view = &old, v
+	c.prev = &old
+	c.view = v
 }
 
 // Start starts a created container. With Faults.StartError the start can fail like a real start:
@@ -258,7 +270,13 @@ func (rt *Runtime) startContainer(c *container) (*event, error) {
 	}
 	now := rt.stamp()
 	if err := rt.failure(c); err != nil {
-		c.set(view{state: StateExited, finishedAt: now, exitCode: exitStart, reason: "StartError", message: err.Error()})
+		c.set(view{
+			state:      StateExited,
+			finishedAt: now,
+			exitCode:   exitStart,
+			reason:     "StartError",
+			message:    err.Error(),
+		})
 		rt.record(c.sb, c, StateCreated, StateExited, nil)
 		return nil, err
 	}
@@ -320,10 +338,17 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 		}
 	}
 	old := c.state
-	v := view{state: StateExited, startedAt: c.startedAt, exitCode: code, reason: reason, message: message}
+	v := view{
+		state:     StateExited,
+		startedAt: c.startedAt,
+		exitCode:  code,
+		reason:    reason,
+		message:   message,
+	}
 	v.finishedAt = max(rt.stamp()-int64(rt.faults.ExitLag+rt.cfg.Profile.ExitLag), c.startedAt)
 	if rt.phase != phaseUp {
-		v.exitCode, v.reason = exitUnknown, "Unknown"
+		v.exitCode = exitUnknown
+		v.reason = "Unknown"
 		c.set(v)
 		rt.unseen = append(rt.unseen, c)
 		rt.record(c.sb, c, old, StateExited, nil)
@@ -341,7 +366,12 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 // endUnborn ends a container without a start, where the runtime does so before a removal.
 func (rt *Runtime) endUnborn(c *container) {
 	now := rt.stamp()
-	c.set(view{state: StateExited, finishedAt: max(now-int64(rt.cfg.Profile.ExitLag), c.createdAt), exitCode: exitUnborn, reason: "Error"})
+	c.set(view{
+		state:      StateExited,
+		finishedAt: max(now-int64(rt.cfg.Profile.ExitLag), c.createdAt),
+		exitCode:   exitUnborn,
+		reason:     "Error",
+	})
 	rt.record(c.sb, c, StateCreated, StateExited, rt.emitContainer(c, eventStopped))
 }
 
@@ -389,7 +419,13 @@ func (rt *Runtime) LoseTrack(containerID string) error {
 
 // record writes a change into the history and ties it to its event; nil is none.
 func (rt *Runtime) record(sb *sandbox, c *container, old, now State, ev *event) {
-	ch := Change{Time: time.Now(), PodUID: sb.uid, SandboxID: sb.id, Old: old, New: now}
+	ch := Change{
+		Time:      time.Now(),
+		PodUID:    sb.uid,
+		SandboxID: sb.id,
+		Old:       old,
+		New:       now,
+	}
 	if c != nil {
 		rt.written(c)
 		ch.ContainerID = c.id
@@ -400,7 +436,8 @@ func (rt *Runtime) record(sb *sandbox, c *container, old, now State, ev *event) 
 	}
 	seq := rt.history.add(ch)
 	if ev != nil {
-		ev.change, ev.recorded = seq, true
+		ev.change = seq
+		ev.recorded = true
 		rt.settle(ev, ev.how)
 	}
 }

@@ -40,7 +40,8 @@ func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateConta
 // createRequested makes the requested container, or returns the holder of its name, like the
 // profile's runtime.
 func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*container, *event, error) {
-	p, cfg := &rt.cfg.Profile, req.GetConfig()
+	p := &rt.cfg.Profile
+	cfg := req.GetConfig()
 	sb, err := rt.sandboxByID(req.GetPodSandboxId())
 	if err != nil {
 		return nil, nil, err
@@ -49,9 +50,15 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 		return nil, nil, status.Error(codes.Unknown, "CreateContainer: user specified image not specified, cannot verify image signature")
 	}
 	c := &container{
-		id: rt.ids.hex64(), name: cfg.GetMetadata().GetName(), attempt: cfg.GetMetadata().GetAttempt(), sb: sb,
-		image: cfg.GetImage().GetImage(), userImage: cfg.GetImage().GetUserSpecifiedImage(),
-		labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(), resources: mergeResources(nil, cfg.GetLinux().GetResources()),
+		id:          rt.ids.hex64(),
+		name:        cfg.GetMetadata().GetName(),
+		attempt:     cfg.GetMetadata().GetAttempt(),
+		sb:          sb,
+		image:       cfg.GetImage().GetImage(),
+		userImage:   cfg.GetImage().GetUserSpecifiedImage(),
+		labels:      cfg.GetLabels(),
+		annotations: cfg.GetAnnotations(),
+		resources:   mergeResources(nil, cfg.GetLinux().GetResources()),
 	}
 	if cfg.GetLogPath() != "" {
 		c.logPath = path.Join(sb.logDir, cfg.GetLogPath())
@@ -162,7 +169,8 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 		rt.mu.Unlock()
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
-	ignores, life := c.program.ignoreTerm && c.state == StateRunning, rt.incarnation
+	ignores := c.program.ignoreTerm && c.state == StateRunning
+	life := rt.incarnation
 	rt.mu.Unlock()
 	code := c.termCode()
 	switch timeout := req.GetTimeout(); {

@@ -100,8 +100,10 @@ func (rt *Runtime) hold255(c *container, v view) view {
 	}
 	late := v
 	if reason {
-		late.exitCode, late.reason = exitKilled, "OOMKilled"
-		v.exitCode, v.reason = exitKilled, "Error"
+		late.exitCode = exitKilled
+		late.reason = "OOMKilled"
+		v.exitCode = exitKilled
+		v.reason = "Error"
 	}
 	if code {
 		v.exitCode = exitUnknown

@@ -56,8 +56,21 @@ func (bad corruption) spoil(b []byte, stateField, textField protowire.Number) []
 // orphan is a container of an absent sandbox.
 func (rt *Runtime) orphan(call uint64) *container {
 	g := ids{seed: hashOf(rt.cfg.Seed, "orphan", call)}
-	sb := &sandbox{id: g.hex64(), name: "orphan", namespace: "default", uid: g.uid()}
-	c := &container{id: g.hex64(), name: "orphan", sb: sb, tail: &tail{}, image: WorkloadImage, imageRef: WorkloadImage, createdAt: 1}
+	sb := &sandbox{
+		id:        g.hex64(),
+		name:      "orphan",
+		namespace: "default",
+		uid:       g.uid(),
+	}
+	c := &container{
+		id:        g.hex64(),
+		name:      "orphan",
+		sb:        sb,
+		tail:      &tail{},
+		image:     WorkloadImage,
+		imageRef:  WorkloadImage,
+		createdAt: 1,
+	}
 	c.labels = c.withPodLabels(nil)
 	c.encode()
 	return c

@@ -137,7 +137,9 @@ func (rt *Runtime) emit(p payload, ev *event) {
 		rt.settle(ev, NoEvent)
 		return
 	}
-	id, k, f := p.id(), uint64(p.kind), &rt.faults
+	id := p.id()
+	k := uint64(p.kind)
+	f := &rt.faults
 	broken := parts{
 		stale:      rt.roll(rollStale, f.Stale, id, k),
 		noSandbox:  rt.roll(rollNilSandbox, f.NilSandbox, id, k),
@@ -179,7 +181,8 @@ func (rt *Runtime) drops(p payload) bool {
 	case eventDeleted:
 		ofKind = f.DropDeleted
 	}
-	id, kind := p.id(), uint64(p.kind)
+	id := p.id()
+	kind := uint64(p.kind)
 	return rt.roll(rollDrop, f.Drop, id, kind) || rt.roll(rollDropCreated+rollKind(p.kind), ofKind, id)
 }
 

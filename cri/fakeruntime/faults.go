@@ -160,7 +160,10 @@ const maxFaultCount = 256 << 20
 // faultList is read from the tags of the fields.
 var faultList = func() (list []Fault) {
 	kinds := map[reflect.Kind]string{
-		reflect.Float64: "probability", reflect.Int64: "duration", reflect.Int: "count", reflect.Uint32: "code",
+		reflect.Float64: "probability",
+		reflect.Int64:   "duration",
+		reflect.Int:     "count",
+		reflect.Uint32:  "code",
 	}
 	fields := reflect.TypeFor[Faults]()
 	for i := range fields.NumField() {

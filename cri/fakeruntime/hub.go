@@ -63,7 +63,8 @@ func (rt *Runtime) publish(ev *event) Emission {
 	if !rt.tells() {
 		return NoEvent
 	}
-	h, p := &rt.hub, &rt.cfg.Profile
+	h := &rt.hub
+	p := &rt.cfg.Profile
 	live, _ := rt.live()
 	ev.stuck = p.Delivery == DeliverBroadcast && live
 	switch {
@@ -74,7 +75,8 @@ func (rt *Runtime) publish(ev *event) Emission {
 	case p.Delivery != DeliverBroadcast && len(h.waiting) >= p.Queue, p.Delivery == DeliverSequential && !live && h.served:
 		return Discarded
 	}
-	ev.at, ev.seq = time.Now(), h.emitted
+	ev.at = time.Now()
+	ev.seq = h.emitted
 	h.emitted++
 	h.waiting = append(h.waiting, ev)
 	const keep = 256
@@ -136,7 +138,8 @@ func (rt *Runtime) expire() {
 
 // subscribe adds a subscriber. A backlog belongs to the first subscriber.
 func (rt *Runtime) subscribe() *subscriber {
-	h, f := &rt.hub, &rt.faults
+	h := &rt.hub
+	f := &rt.faults
 	s := &subscriber{wake: make(chan struct{}, 1)}
 	h.subSeq++
 	live, _ := rt.live()
@@ -222,5 +225,7 @@ func (rt *Runtime) resetHub() {
 	for _, s := range h.subs {
 		rt.stall(s)
 	}
-	h.subs, h.recent, h.served = nil, nil, false
+	h.subs = nil
+	h.recent = nil
+	h.served = false
 }

@@ -51,7 +51,10 @@ func normalImage(name string) (repo, full, digest string) {
 	if parts == nil {
 		return "", "", ""
 	}
-	domain, path, tag, digest := parts[1], parts[2], parts[3], parts[4]
+	domain := parts[1]
+	path := parts[2]
+	tag := parts[3]
+	digest = parts[4]
 	if domain == "" && !strings.Contains(path, "/") {
 		path = "library/" + path
 	}
@@ -69,7 +72,8 @@ func (rt *Runtime) imageOf(name string) *image {
 		return img
 	}
 	repo, full, digest := normalImage(name)
-	repo, full = cmp.Or(repo, name), cmp.Or(full, name)
+	repo = cmp.Or(repo, name)
+	full = cmp.Or(full, name)
 	id := cmp.Or(digest, digestOf(full))
 	img := rt.images[id]
 	if img == nil {
@@ -77,11 +81,13 @@ func (rt *Runtime) imageOf(name string) *image {
 		rt.images[id] = img
 	}
 	if digest == "" {
-		img.tag, rt.images[full] = full, img
+		img.tag = full
+		rt.images[full] = img
 		full = repo + "@" + id
 	}
 	if rt.images[full] == nil {
-		img.digests, rt.images[full] = append(img.digests, full), img
+		img.digests = append(img.digests, full)
+		rt.images[full] = img
 	}
 	return img
 }
@@ -103,7 +109,11 @@ func (rt *Runtime) findImage(name string) *image {
 
 func (img *image) message() *runtimeapi.Image {
 	m := &runtimeapi.Image{
-		Id: img.id, RepoDigests: slices.Sorted(slices.Values(img.digests)), Size: img.size, Pinned: img.pinned, Spec: &runtimeapi.ImageSpec{Image: img.id},
+		Id:          img.id,
+		RepoDigests: slices.Sorted(slices.Values(img.digests)),
+		Size:        img.size,
+		Pinned:      img.pinned,
+		Spec:        &runtimeapi.ImageSpec{Image: img.id},
 	}
 	if img.tag != "" {
 		m.RepoTags = []string{img.tag}

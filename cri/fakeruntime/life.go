@@ -173,7 +173,8 @@ func (p *program) run(argv []string, life *Life) (over bool, err error) {
 		if err == nil && len(args) == 2 {
 			life.ExitCode, err = parseExitCode(args[1])
 		}
-		life.Ends, life.For = slept.Ends, life.For+slept.For
+		life.Ends = slept.Ends
+		life.For += slept.For
 		return false, err
 	case "echo":
 		p.lines = append(p.lines, line{life.For, strings.Join(args, " ") + "\n"})

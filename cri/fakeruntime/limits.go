@@ -53,8 +53,10 @@ func (rt *Runtime) unreadable(id string) bool {
 // suffer lets the status of an unreadable container fail or hang.
 func (rt *Runtime) suffer(ctx context.Context, id string) error {
 	rt.lock()
-	fails, hangs := rt.roll(rollFailItem, rt.faults.FailItem, id), rt.roll(rollHangItem, rt.faults.HangItem, id)
-	code, life := cmp.Or(codes.Code(rt.faults.FailCode), codes.Unknown), rt.incarnation
+	fails := rt.roll(rollFailItem, rt.faults.FailItem, id)
+	hangs := rt.roll(rollHangItem, rt.faults.HangItem, id)
+	code := cmp.Or(codes.Code(rt.faults.FailCode), codes.Unknown)
+	life := rt.incarnation
 	rt.mu.Unlock()
 	switch {
 	case hangs:

@@ -29,8 +29,13 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 	rt := s.rt
 	options := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	sb := &sandbox{
-		name: meta.GetName(), namespace: meta.GetNamespace(), uid: meta.GetUid(), attempt: meta.GetAttempt(),
-		handler: req.GetRuntimeHandler(), labels: cfg.GetLabels(), annotations: cfg.GetAnnotations(),
+		name:        meta.GetName(),
+		namespace:   meta.GetNamespace(),
+		uid:         meta.GetUid(),
+		attempt:     meta.GetAttempt(),
+		handler:     req.GetRuntimeHandler(),
+		labels:      cfg.GetLabels(),
+		annotations: cfg.GetAnnotations(),
 		hostNetwork: options.GetNetwork() == runtimeapi.NamespaceMode_NODE,
 		tail:        &tail{status: encode(&runtimeapi.PodSandboxStatus{Linux: namespaces(options)})},
 		logDir:      cfg.GetLogDirectory(),
@@ -57,7 +62,8 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 
 // refusal turns an error into the refusal of the profile's runtime.
 func (s *service) refusal(err error) error {
-	p, code := &s.rt.cfg.Profile, codes.OK
+	p := &s.rt.cfg.Profile
+	code := codes.OK
 	switch {
 	case errors.Is(err, ErrExists):
 		code = p.NameInUse
@@ -77,7 +83,8 @@ func (s *service) refusal(err error) error {
 // endingLag waits until the end of a stopped container can be seen, if running. The mutex is held
 // before and afterwards, and not meanwhile.
 func (s *service) endingLag(ctx context.Context, runs bool) error {
-	lag, life := s.rt.cfg.Profile.ExitLag, s.rt.incarnation
+	lag := s.rt.cfg.Profile.ExitLag
+	life := s.rt.incarnation
 	if !runs || lag == 0 {
 		return nil
 	}

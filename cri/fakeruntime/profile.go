@@ -161,7 +161,12 @@ const (
 )
 
 // featuresOf2025 are those of containerd 2.0 to 2.2 and of CRI-O.
-var featuresOf2025 = Features{Handlers: true, RecursiveReadOnlyMounts: true, UserNamespaces: true, SupplementalGroupsPolicy: true}
+var featuresOf2025 = Features{
+	Handlers:                 true,
+	RecursiveReadOnlyMounts:  true,
+	UserNamespaces:           true,
+	SupplementalGroupsPolicy: true,
+}
 
 var profiles = []Profile{
 	{

@@ -74,7 +74,8 @@ func (sb *sandbox) encode() {
 	})
 	sb.blob = bytes.Clone(appendMap(appendMap(sb.blob, 5, sb.labels), 6, sb.annotations))
 	sb.labelUID = sb.labels[labelPodUID]
-	sb.labels, sb.annotations = nil, nil
+	sb.labels = nil
+	sb.annotations = nil
 }
 
 // message returns the list's item.
@@ -132,8 +133,11 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 // newSandbox makes a sandbox for the direct methods, with a kubelet's labels and size.
 func (rt *Runtime) newSandbox(spec PodSpec) *sandbox {
 	sb := &sandbox{
-		id: rt.ids.hex64(), uid: spec.UID, name: cmp.Or(spec.Name, fmt.Sprintf("pod-%06d", rt.ips)), namespace: cmp.Or(spec.Namespace, "default"),
-		tail: sandboxTail,
+		id:        rt.ids.hex64(),
+		uid:       spec.UID,
+		name:      cmp.Or(spec.Name, fmt.Sprintf("pod-%06d", rt.ips)),
+		namespace: cmp.Or(spec.Namespace, "default"),
+		tail:      sandboxTail,
 	}
 	if sb.uid == "" {
 		sb.uid = rt.ids.uid()

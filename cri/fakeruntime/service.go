@@ -145,15 +145,35 @@ const (
 )
 
 var callKinds = map[string]callKind{
-	"ListPodSandbox": callList, "ListContainers": callList, "StreamPodSandboxes": callList, "StreamContainers": callList,
-	"ListContainerStats": callList, "ListPodSandboxStats": callList, "StreamContainerStats": callList, "StreamPodSandboxStats": callList,
-	"ListImages": callList, "StreamImages": callList,
-	"PodSandboxStatus": callStatus, "ContainerStatus": callStatus, "ContainerStats": callStatus, "PodSandboxStats": callStatus,
-	"ImageStatus": callStatus, "ImageFsInfo": callStatus,
-	"RunPodSandbox": callWrite, "StopPodSandbox": callWrite, "RemovePodSandbox": callWrite,
-	"CreateContainer": callWrite, "StartContainer": callWrite, "StopContainer": callWrite, "RemoveContainer": callWrite,
-	"UpdateContainerResources": callWrite, "UpdatePodSandboxResources": callWrite, "ReopenContainerLog": callWrite, "ExecSync": callWrite,
-	"PullImage": callWrite, "RemoveImage": callWrite,
+	"ListPodSandbox":            callList,
+	"ListContainers":            callList,
+	"StreamPodSandboxes":        callList,
+	"StreamContainers":          callList,
+	"ListContainerStats":        callList,
+	"ListPodSandboxStats":       callList,
+	"StreamContainerStats":      callList,
+	"StreamPodSandboxStats":     callList,
+	"ListImages":                callList,
+	"StreamImages":              callList,
+	"PodSandboxStatus":          callStatus,
+	"ContainerStatus":           callStatus,
+	"ContainerStats":            callStatus,
+	"PodSandboxStats":           callStatus,
+	"ImageStatus":               callStatus,
+	"ImageFsInfo":               callStatus,
+	"RunPodSandbox":             callWrite,
+	"StopPodSandbox":            callWrite,
+	"RemovePodSandbox":          callWrite,
+	"CreateContainer":           callWrite,
+	"StartContainer":            callWrite,
+	"StopContainer":             callWrite,
+	"RemoveContainer":           callWrite,
+	"UpdateContainerResources":  callWrite,
+	"UpdatePodSandboxResources": callWrite,
+	"ReopenContainerLog":        callWrite,
+	"ExecSync":                  callWrite,
+	"PullImage":                 callWrite,
+	"RemoveImage":               callWrite,
 }
 
 // enter counts a call, and makes it fail, wait or hang by the runtime's state or its faults. It
@@ -176,11 +196,17 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 	f := &rt.faults
 	switch callKinds[method] {
 	case callList:
-		slow, fail, hang = f.SlowList, f.FailList, f.HangList
+		slow = f.SlowList
+		fail = f.FailList
+		hang = f.HangList
 	case callStatus:
-		slow, fail, hang = f.SlowStatus, f.FailStatus, f.HangStatus
+		slow = f.SlowStatus
+		fail = f.FailStatus
+		hang = f.HangStatus
 	case callWrite:
-		slow, fail, hang = f.SlowWrite, f.FailWrite, f.HangWrite
+		slow = f.SlowWrite
+		fail = f.FailWrite
+		hang = f.HangWrite
 	}
 	hangs := rt.roll(rollHang, hang, method, n)
 	fails := rt.roll(rollFail, fail, method, n)
@@ -236,7 +262,8 @@ func (s *service) perform(change func() (*event, error)) error {
 		s.rt.mu.Unlock()
 		return err
 	}
-	room, life := make(chan struct{}), s.rt.incarnation
+	room := make(chan struct{})
+	life := s.rt.incarnation
 	ev.room = room
 	s.rt.mu.Unlock()
 	select {
@@ -258,7 +285,12 @@ const userNamespacesHostNetwork = 2
 // Version answers with the profile's names.
 func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	p := &s.rt.cfg.Profile
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: p.RuntimeName, RuntimeVersion: p.RuntimeVersion, RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{
+		Version:           "0.1.0",
+		RuntimeName:       p.RuntimeName,
+		RuntimeVersion:    p.RuntimeVersion,
+		RuntimeApiVersion: "v1",
+	}, nil
 }
 
 // Status is always ready: an unready runtime answers no call at all.

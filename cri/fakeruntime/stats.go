@@ -17,7 +17,10 @@ func u64(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Valu
 
 func diskUsage(now int64, used uint64) *runtimeapi.FilesystemUsage {
 	return &runtimeapi.FilesystemUsage{
-		Timestamp: now, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/virtual"}, UsedBytes: u64(used), InodesUsed: u64(used / 4096),
+		Timestamp:  now,
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/virtual"},
+		UsedBytes:  u64(used),
+		InodesUsed: u64(used / 4096),
 	}
 }
 
@@ -27,7 +30,13 @@ func cpuUsage(now int64, used, cores uint64) *runtimeapi.CpuUsage {
 
 func memoryUsage(now int64, used uint64) *runtimeapi.MemoryUsage {
 	return &runtimeapi.MemoryUsage{
-		Timestamp: now, WorkingSetBytes: u64(used), UsageBytes: u64(used), RssBytes: u64(used), AvailableBytes: u64(0), PageFaults: u64(0), MajorPageFaults: u64(0),
+		Timestamp:       now,
+		WorkingSetBytes: u64(used),
+		UsageBytes:      u64(used),
+		RssBytes:        u64(used),
+		AvailableBytes:  u64(0),
+		PageFaults:      u64(0),
+		MajorPageFaults: u64(0),
 	}
 }
 
@@ -35,9 +44,11 @@ func memoryUsage(now int64, used uint64) *runtimeapi.MemoryUsage {
 func (rt *Runtime) containerStats(c *container) *runtimeapi.ContainerStats {
 	item := c.message()
 	now := rt.stamp()
-	cores, bytes := 1_000_000+hashOf(1, c.id)%50_000_000, 1<<20+hashOf(2, c.id)%(64<<20)
+	cores := 1_000_000 + hashOf(1, c.id)%50_000_000
+	bytes := 1<<20 + hashOf(2, c.id)%(64<<20)
 	if c.state != StateRunning {
-		cores, bytes = 0, 0
+		cores = 0
+		bytes = 0
 	}
 	return &runtimeapi.ContainerStats{
 		Attributes:    &runtimeapi.ContainerAttributes{Id: c.id, Metadata: item.Metadata, Labels: item.Labels, Annotations: item.Annotations},

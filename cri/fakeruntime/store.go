@@ -53,7 +53,8 @@ func (s *store) forget(uid string) {
 
 func (s *store) addSandbox(sb *sandbox) {
 	s.sandboxes.add(sb)
-	p, l := s.pod(sb.uid), s.pod(sb.labelUID)
+	p := s.pod(sb.uid)
+	l := s.pod(sb.labelUID)
 	p.sandboxes = append(p.sandboxes, sb)
 	p.attempts = max(p.attempts, sb.attempt+1)
 	l.labelledS = append(l.labelledS, sb)
@@ -61,7 +62,8 @@ func (s *store) addSandbox(sb *sandbox) {
 
 func (s *store) removeSandbox(sb *sandbox) {
 	s.sandboxes.remove(sb)
-	p, l := s.pod(sb.uid), s.pod(sb.labelUID)
+	p := s.pod(sb.uid)
+	l := s.pod(sb.labelUID)
 	p.sandboxes = without(p.sandboxes, sb)
 	l.labelledS = without(l.labelledS, sb)
 	s.forget(sb.uid)
@@ -117,8 +119,10 @@ func (s *items[T]) add(item T) {
 // remove lets the last item take the place of the removed one.
 func (s *items[T]) remove(item T) {
 	end := len(s.list) - 1
-	place, last := s.place[item.ident()], s.list[end]
-	s.list[place], s.place[last.ident()] = last, place
+	place := s.place[item.ident()]
+	last := s.list[end]
+	s.list[place] = last
+	s.place[last.ident()] = place
 	s.list = slices.Delete(s.list, end, end+1)
 	delete(s.place, item.ident())
 }
@@ -134,7 +138,8 @@ func (s *items[T]) find(id string, short bool) (found T, ok, ambiguous bool) {
 			if ok {
 				return found, false, true
 			}
-			found, ok = item, true
+			found = item
+			ok = true
 		}
 	}
 	return found, ok, false

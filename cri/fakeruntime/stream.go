@@ -34,7 +34,8 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 		rt.mu.Unlock()
 		return nil
 	}
-	sub, life := rt.subscribe(), rt.incarnation
+	sub := rt.subscribe()
+	life := rt.incarnation
 	rt.mu.Unlock()
 	defer func() {
 		rt.lock()
@@ -44,7 +45,10 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 
 	for {
 		rt.lock()
-		ev, ended, end, stalled := rt.take(sub), sub.ended, sub.end, sub.stalled
+		ev := rt.take(sub)
+		ended := sub.ended
+		end := sub.end
+		stalled := sub.stalled
 		rt.mu.Unlock()
 		switch {
 		case ended:
@@ -83,7 +87,8 @@ func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool,
 	if err != nil {
 		return true, err
 	}
-	f, seq := &rt.faults, ev.seq
+	f := &rt.faults
+	seq := ev.seq
 	switch {
 	case rt.roll(rollStall, f.Stall, "stream", seq):
 		rt.stall(sub)

@@ -79,9 +79,25 @@ type renumbering [16]protowire.Number
 
 var (
 	// runtime.v1.Container → runtime.v1.ContainerStatus
-	containerToStatus = renumbering{1: 1, 3: 2, 4: 8, 5: 9, 7: 4, 8: 12, 9: 13, 10: 17}
+	containerToStatus = renumbering{
+		1:  1,
+		3:  2,
+		4:  8,
+		5:  9,
+		7:  4,
+		8:  12,
+		9:  13,
+		10: 17,
+	}
 	// runtime.v1.PodSandbox → runtime.v1.PodSandboxStatus
-	sandboxToStatus = renumbering{1: 1, 2: 2, 4: 4, 5: 7, 6: 8, 7: 9}
+	sandboxToStatus = renumbering{
+		1: 1,
+		2: 2,
+		4: 4,
+		5: 7,
+		6: 8,
+		7: 9,
+	}
 )
 
 // appendRenumbered copies the fields of a blob made by this package.
