@@ -87,23 +87,38 @@ func (e *examined) enter(id, grade string, present bool) {
 func (s source) doctorQueries(by, window string) []nodeQuery {
 	series := func(name string) string { return name + "{" + s.selector + "}" }
 	kinds := "max by (" + by + ", finding, grade) ("
+	enter := func(now bool) func(*node, model.Metric, float64) {
+		return func(n *node, labels model.Metric, _ float64) {
+			n.enter(string(labels["finding"]), string(labels["grade"]), now)
+		}
+	}
+	late := series(findings.Age) + " > bool 2 * " + series(findings.Period) + " + 120"
 	return []nodeQuery{
-		{query: kinds + "last_over_time(" + series(findings.Found) + "[" + window + "]))", set: func(n *node, labels model.Metric, _ float64) {
-			n.enter(string(labels["finding"]), string(labels["grade"]), false)
-		}},
-		{query: kinds + series(findings.Found) + ")", set: func(n *node, labels model.Metric, _ float64) {
-			n.enter(string(labels["finding"]), string(labels["grade"]), true)
-		}},
-		{query: "max by (" + by + ", worth) (" + series(findings.Worth) + ")", set: func(n *node, labels model.Metric, _ float64) {
-			n.worth = string(labels["worth"])
-		}},
-		{query: "max by (" + by + ", area) (" + series(findings.Unseen) + ")", set: func(n *node, labels model.Metric, _ float64) {
-			n.unseen = append(n.unseen, string(labels["area"]))
-		}},
-		{query: "max by (" + by + ") (" + series(findings.Age) + " > bool 2 * " + series(findings.Period) + " + 120)", set: func(n *node, _ model.Metric, v float64) {
-			n.runs = true
-			n.overdue = v > 0
-		}},
+		{
+			query: kinds + "last_over_time(" + series(findings.Found) + "[" + window + "]))",
+			set:   enter(false),
+		},
+		{
+			query: kinds + series(findings.Found) + ")",
+			set:   enter(true),
+		},
+		{
+			query: "max by (" + by + ", worth) (" + series(findings.Worth) + ")",
+			set:   func(n *node, labels model.Metric, _ float64) { n.worth = string(labels["worth"]) },
+		},
+		{
+			query: "max by (" + by + ", area) (" + series(findings.Unseen) + ")",
+			set: func(n *node, labels model.Metric, _ float64) {
+				n.unseen = append(n.unseen, string(labels["area"]))
+			},
+		},
+		{
+			query: "max by (" + by + ") (" + late + ")",
+			set: func(n *node, _ model.Metric, v float64) {
+				n.runs = true
+				n.overdue = v > 0
+			},
+		},
 	}
 }
 
@@ -120,7 +135,12 @@ func diagnose(nodes []*node) Doctor {
 		for kind, now := range n.found {
 			f := found[kind]
 			if f == nil {
-				f = &FleetFinding{ID: kind.id, Grade: kind.grade, Means: findings.Meaning(findings.Kinds, kind.id), Examples: []string{}}
+				f = &FleetFinding{
+					ID:       kind.id,
+					Grade:    kind.grade,
+					Means:    findings.Meaning(findings.Kinds, kind.id),
+					Examples: []string{},
+				}
 				found[kind] = f
 			}
 			f.Nodes++
@@ -139,13 +159,22 @@ func diagnose(nodes []*node) Doctor {
 		d.Findings = append(d.Findings, *f)
 	}
 	slices.SortFunc(d.Findings, func(a, b FleetFinding) int {
-		return cmp.Or(cmp.Compare(place(a.Grade), place(b.Grade)), cmp.Compare(b.Now, a.Now), cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.ID, b.ID), strings.Compare(a.Grade, b.Grade))
+		return cmp.Or(
+			cmp.Compare(place(a.Grade), place(b.Grade)),
+			cmp.Compare(b.Now, a.Now),
+			cmp.Compare(b.Nodes, a.Nodes),
+			strings.Compare(a.ID, b.ID),
+			strings.Compare(a.Grade, b.Grade),
+		)
 	})
 	for area, n := range unseen {
-		d.Unseen = append(d.Unseen, FleetUnseen{Area: area, Means: findings.Meaning(findings.Areas, area), Nodes: n})
+		means := findings.Meaning(findings.Areas, area)
+		d.Unseen = append(d.Unseen, FleetUnseen{Area: area, Means: means, Nodes: n})
 	}
 	slices.SortFunc(d.Unseen, func(a, b FleetUnseen) int {
-		return cmp.Or(cmp.Compare(findings.Place(findings.Areas, a.Area), findings.Place(findings.Areas, b.Area)), strings.Compare(a.Area, b.Area))
+		first := findings.Place(findings.Areas, a.Area)
+		second := findings.Place(findings.Areas, b.Area)
+		return cmp.Or(cmp.Compare(first, second), strings.Compare(a.Area, b.Area))
 	})
 	return d
 }
@@ -199,7 +228,10 @@ func (d Doctor) summary() string {
 		n    int
 		does string
 	}{
-		{d.Unknown, "without a result"}, {d.Waiting, "yet to be examined"}, {d.Overdue, "not examined for long"}, {d.Without, "whose watch does not examine"},
+		{d.Unknown, "without a result"},
+		{d.Waiting, "yet to be examined"},
+		{d.Overdue, "not examined for long"},
+		{d.Without, "whose watch does not examine"},
 	} {
 		if part.n > 0 {
 			text += fmt.Sprintf("; %d %s", part.n, part.does)
@@ -212,7 +244,8 @@ func (d Doctor) summary() string {
 func (d Doctor) notLookedAt() string {
 	var parts []string
 	for _, u := range d.Unseen {
-		parts = append(parts, fmt.Sprintf("%s (%s)", cmp.Or(u.Means, u.Area), bench.Count(u.Nodes, "node")))
+		what := cmp.Or(u.Means, u.Area)
+		parts = append(parts, fmt.Sprintf("%s (%s)", what, bench.Count(u.Nodes, "node")))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -242,7 +275,8 @@ func (d Doctor) document(to *bench.Document) {
 			to.Notes = append(to.Notes, f.where())
 		}
 		to.Tables = append(to.Tables, table)
-		to.Notes = append(to.Notes, "The evidence of a finding is in the log of the node's watch, in lines of the type Doctor.")
+		to.Notes = append(to.Notes,
+			"The evidence of a finding is in the log of the node's watch, in lines of the type Doctor.")
 	}
 	if text := d.notLookedAt(); text != "" {
 		to.Notes = append(to.Notes, "Not looked at by doctor: "+text+".")

@@ -105,10 +105,21 @@ func (f Facts) containerd() bool { return f.Name == "containerd" }
 func unreachable(f Facts) []Finding {
 	switch {
 	case f.Forbidden:
-		return []Finding{{"forbidden", Note, "this user may not connect to the runtime's socket", []string{f.Unreachable}, "run as root, or as a member of the group that owns the socket"}}
+		return []Finding{{
+			ID:       "forbidden",
+			Grade:    Note,
+			Sentence: "this user may not connect to the runtime's socket",
+			Evidence: []string{f.Unreachable},
+			Change:   "run as root, or as a member of the group that owns the socket",
+		}}
 	case f.Unreachable != "":
-		return []Finding{{"runtime-dead", Ill, "no runtime answers on " + f.Endpoint, []string{f.Unreachable},
-			fmt.Sprintf("systemctl status %s; journalctl -u %[1]s -n 100", f.service())}}
+		return []Finding{{
+			ID:       "runtime-dead",
+			Grade:    Ill,
+			Sentence: "no runtime answers on " + f.Endpoint,
+			Evidence: []string{f.Unreachable},
+			Change:   fmt.Sprintf("systemctl status %s; journalctl -u %[1]s -n 100", f.service()),
+		}}
 	}
 	return nil
 }
@@ -131,7 +142,13 @@ func silent(f Facts) []Finding {
 			change = fmt.Sprintf("kill -USR1 %d writes its goroutines to its log; then systemctl restart containerd", o.PID)
 		}
 	}
-	return []Finding{{"runtime-silent", Ill, fmt.Sprintf("the runtime takes connections and answered nothing in %s", bench.Seconds(f.Calls[0].MaxSeconds)), evidence, change}}
+	return []Finding{{
+		ID:       "runtime-silent",
+		Grade:    Ill,
+		Sentence: fmt.Sprintf("the runtime takes connections and answered nothing in %s", bench.Seconds(f.Calls[0].MaxSeconds)),
+		Evidence: evidence,
+		Change:   change,
+	}}
 }
 
 // words says what a process does.
@@ -204,7 +221,13 @@ func conditions(f Facts) (list []Finding) {
 		if c.Type == "RuntimeReady" || c.Type == "NetworkReady" {
 			grade = Ill // a kubelet makes the node NotReady for these
 		}
-		list = append(list, Finding{"not-ready", grade, fmt.Sprintf("the runtime says %s is false", c.Type), []string{strings.TrimSpace(c.Reason + ": " + c.Message)}, change})
+		list = append(list, Finding{
+			ID:       "not-ready",
+			Grade:    grade,
+			Sentence: fmt.Sprintf("the runtime says %s is false", c.Type),
+			Evidence: []string{strings.TrimSpace(c.Reason + ": " + c.Message)},
+			Change:   change,
+		})
 	}
 	return list
 }
@@ -223,8 +246,13 @@ func hanging(f Facts) (list []Finding) {
 			how = "fails"
 			seen = fmt.Sprintf("an error after %s: %s; ID %s", bench.Seconds(i.Seconds), i.Error, i.ID)
 		}
-		finding := Finding{"item-hangs", Ill, fmt.Sprintf("%s hangs: %s %s", i.words(), i.Call, how), []string{seen},
-			fmt.Sprintf("crictl %s %.13s (which may hang as well); journalctl -u %s -n 100", i.inspect(), i.ID, f.service())}
+		finding := Finding{
+			ID:       "item-hangs",
+			Grade:    Ill,
+			Sentence: fmt.Sprintf("%s hangs: %s %s", i.words(), i.Call, how),
+			Evidence: []string{seen},
+			Change:   fmt.Sprintf("crictl %s %.13s (which may hang as well); journalctl -u %s -n 100", i.inspect(), i.ID, f.service()),
+		}
 		if shim, ok := f.shimOf(i); ok {
 			finding.Evidence = append(finding.Evidence, fmt.Sprintf("its %s, process %d (%s), is %s", shim.role(), shim.PID, shim.Name, shim.words()))
 			switch {
@@ -251,8 +279,13 @@ func hanging(f Facts) (list []Finding) {
 		if shim.conmon() {
 			what = "its end is not seen"
 		}
-		list = append(list, Finding{"shim-stopped", Ill, fmt.Sprintf("the %s of %s is %s: %s", shim.role(), kept, shim.words(), what),
-			[]string{fmt.Sprintf("process %d (%s); ID %s", shim.PID, shim.Name, id)}, shim.resume()})
+		list = append(list, Finding{
+			ID:       "shim-stopped",
+			Grade:    Ill,
+			Sentence: fmt.Sprintf("the %s of %s is %s: %s", shim.role(), kept, shim.words(), what),
+			Evidence: []string{fmt.Sprintf("process %d (%s); ID %s", shim.PID, shim.Name, id)},
+			Change:   shim.resume(),
+		})
 	}
 	slices.SortFunc(list, func(a, b Finding) int { return strings.Compare(a.Sentence, b.Sentence) })
 	return several(list, "item-hangs", "more hang")
@@ -316,11 +349,29 @@ func calls(f Facts) (list []Finding) {
 		usual := fmt.Sprintf("usual on a quiet node of this size: %s", bench.Seconds(c.UsualSeconds))
 		switch {
 		case c.Hung > 0 && n > 0 && (!single || c.hungForAll()):
-			list = append(list, Finding{"call-hangs", Ill, fmt.Sprintf("%s is not answered", c.Method), []string{fmt.Sprintf("%d of %s without an answer in %s; %s", c.Hung, bench.Count(c.Count, "call"), bench.Seconds(c.MaxSeconds), usual)}, change})
+			list = append(list, Finding{
+				ID:       "call-hangs",
+				Grade:    Ill,
+				Sentence: fmt.Sprintf("%s is not answered", c.Method),
+				Evidence: []string{fmt.Sprintf("%d of %s without an answer in %s; %s", c.Hung, bench.Count(c.Count, "call"), bench.Seconds(c.MaxSeconds), usual)},
+				Change:   change,
+			})
 		case c.Failed > 0 && !single:
-			list = append(list, Finding{"call-fails", Ill, c.Method + " fails", []string{c.Error}, change})
+			list = append(list, Finding{
+				ID:       "call-fails",
+				Grade:    Ill,
+				Sentence: c.Method + " fails",
+				Evidence: []string{c.Error},
+				Change:   change,
+			})
 		case c.Hung == 0 && c.doneSeconds > max(slowFrom, slowBy*c.UsualSeconds, lagBy*f.LagSeconds):
-			list = append(list, Finding{"call-slow", Ill, fmt.Sprintf("%s took %s", c.Method, bench.Seconds(c.doneSeconds)), []string{usual}, "top, iostat -x 1: is it CPU or disk? A proxy on the socket?"})
+			list = append(list, Finding{
+				ID:       "call-slow",
+				Grade:    Ill,
+				Sentence: fmt.Sprintf("%s took %s", c.Method, bench.Seconds(c.doneSeconds)),
+				Evidence: []string{usual},
+				Change:   "top, iostat -x 1: is it CPU or disk? A proxy on the socket?",
+			})
 		}
 	}
 	return list
@@ -346,18 +397,34 @@ func unreadable(f Facts) []Finding {
 		return nil
 	}
 	if statistics == n {
-		return []Finding{{"items-unreadable", Ill, fmt.Sprintf("the statistics of %s cannot be read", bench.Count(n, "running container")), evidence,
-			f.log() + ": what of its shim?"}}
+		return []Finding{{
+			ID:       "items-unreadable",
+			Grade:    Ill,
+			Sentence: fmt.Sprintf("the statistics of %s cannot be read", bench.Count(n, "running container")),
+			Evidence: evidence,
+			Change:   f.log() + ": what of its shim?",
+		}}
 	}
-	return []Finding{{"items-unreadable", Ill, fmt.Sprintf("%s listed and cannot be read", bench.Count(n, "item is", "items are")), evidence,
-		"crictl rm or crictl rmp of such an item, after a look at its pod: the kubelet makes it anew"}}
+	return []Finding{{
+		ID:       "items-unreadable",
+		Grade:    Ill,
+		Sentence: fmt.Sprintf("%s listed and cannot be read", bench.Count(n, "item is", "items are")),
+		Evidence: evidence,
+		Change:   "crictl rm or crictl rmp of such an item, after a look at its pod: the kubelet makes it anew",
+	}}
 }
 
 func kubelet(f Facts) []Finding {
 	if f.Host.KubeletHealth == "" {
 		return nil
 	}
-	return []Finding{{"kubelet-unhealthy", Ill, "the kubelet says that it is not healthy", []string{f.Host.KubeletHealth}, "journalctl -u kubelet -n 100; the findings beside this one are the likely cause"}}
+	return []Finding{{
+		ID:       "kubelet-unhealthy",
+		Grade:    Ill,
+		Sentence: "the kubelet says that it is not healthy",
+		Evidence: []string{f.Host.KubeletHealth},
+		Change:   "journalctl -u kubelet -n 100; the findings beside this one are the likely cause",
+	}}
 }
 
 func disks(f Facts) (list []Finding) {
@@ -369,8 +436,13 @@ func disks(f Facts) (list []Finding) {
 		full := d.Bytes > 0 && float64(d.FreeBytes) < diskFree*float64(d.Bytes)
 		filled := d.Inodes > 0 && float64(d.FreeInodes) < inodesFree*float64(d.Inodes)
 		if full || filled {
-			list = append(list, Finding{"disk-full", Ill, "the file system of " + cmp.Or(d.Means, d.Path) + " is full", evidence,
-				fmt.Sprintf("du -xh -d3 %s | sort -h | tail -20: who writes? crictl rmi --prune", cmp.Or(d.Mount, d.Path))})
+			list = append(list, Finding{
+				ID:       "disk-full",
+				Grade:    Ill,
+				Sentence: "the file system of " + cmp.Or(d.Means, d.Path) + " is full",
+				Evidence: evidence,
+				Change:   fmt.Sprintf("du -xh -d3 %s | sort -h | tail -20: who writes? crictl rmi --prune", cmp.Or(d.Mount, d.Path)),
+			})
 		}
 	}
 	return list
@@ -382,27 +454,53 @@ func clocks(f Facts) (list []Finding) {
 		for _, i := range f.Ahead[:min(len(f.Ahead), mostNamed)] {
 			evidence = append(evidence, i.words()+" "+i.ID)
 		}
-		list = append(list, Finding{"clock-behind", Ill, fmt.Sprintf("the machine's clock is behind the stamps of %s, by up to %s: it was set back, or the stamps are wrong",
-			bench.Count(len(f.Ahead), "item"), bench.Seconds(f.AheadSeconds)), evidence, "timedatectl; chronyc tracking"})
+		list = append(list, Finding{
+			ID:    "clock-behind",
+			Grade: Ill,
+			Sentence: fmt.Sprintf("the machine's clock is behind the stamps of %s, by up to %s: it was set back, or the stamps are wrong",
+				bench.Count(len(f.Ahead), "item"), bench.Seconds(f.AheadSeconds)),
+			Evidence: evidence,
+			Change:   "timedatectl; chronyc tracking",
+		})
 	}
 	if f.BehindSeconds > clockOff {
-		list = append(list, Finding{"stamps-behind", Ill, fmt.Sprintf("the runtime stamps what happens now %s too early", bench.Seconds(f.BehindSeconds)),
-			[]string{"items that came during the examination were stamped before it"}, "timedatectl; chronyc tracking: was the clock set just now? is the runtime on another machine?"})
+		list = append(list, Finding{
+			ID:       "stamps-behind",
+			Grade:    Ill,
+			Sentence: fmt.Sprintf("the runtime stamps what happens now %s too early", bench.Seconds(f.BehindSeconds)),
+			Evidence: []string{"items that came during the examination were stamped before it"},
+			Change:   "timedatectl; chronyc tracking: was the clock set just now? is the runtime on another machine?",
+		})
 	}
 	if f.Host.Unsynchronised {
-		list = append(list, Finding{"clock-free", Note, "no time source keeps the machine's clock", []string{"adjtimex: STA_UNSYNC"}, "systemctl status chronyd systemd-timesyncd"})
+		list = append(list, Finding{
+			ID:       "clock-free",
+			Grade:    Note,
+			Sentence: "no time source keeps the machine's clock",
+			Evidence: []string{"adjtimex: STA_UNSYNC"},
+			Change:   "systemctl status chronyd systemd-timesyncd",
+		})
 	}
 	return list
 }
 
 func leftovers(f Facts) (list []Finding) {
 	if f.Exited > max(manyExited, 2*f.Running) {
-		list = append(list, Finding{"exited-left", Ill, fmt.Sprintf("%d exited containers are left, which every list carries", f.Exited),
-			[]string{fmt.Sprintf("%s running; the most, %d, in pod %s/%s", bench.Count(f.Running, "container"), f.MostExitedCount, f.MostExited.Namespace, f.MostExited.Pod)},
-			"crictl rm $(crictl ps -a -q --state Exited); the kubelet's maximum-dead-containers; why does the pod restart so often?"})
+		list = append(list, Finding{
+			ID:       "exited-left",
+			Grade:    Ill,
+			Sentence: fmt.Sprintf("%d exited containers are left, which every list carries", f.Exited),
+			Evidence: []string{fmt.Sprintf("%s running; the most, %d, in pod %s/%s", bench.Count(f.Running, "container"), f.MostExitedCount, f.MostExited.Namespace, f.MostExited.Pod)},
+			Change:   "crictl rm $(crictl ps -a -q --state Exited); the kubelet's maximum-dead-containers; why does the pod restart so often?",
+		})
 	}
 	if f.NotReady > max(manyExited, 2*f.Pods) {
-		list = append(list, Finding{"sandboxes-left", Ill, fmt.Sprintf("%d sandboxes that are not ready are left", f.NotReady), nil, "crictl rmp $(crictl pods -q --state NotReady)"})
+		list = append(list, Finding{
+			ID:       "sandboxes-left",
+			Grade:    Ill,
+			Sentence: fmt.Sprintf("%d sandboxes that are not ready are left", f.NotReady),
+			Change:   "crictl rmp $(crictl pods -q --state NotReady)",
+		})
 	}
 	return list
 }
@@ -412,26 +510,63 @@ func events(f Facts) (list []Finding) {
 	switch {
 	case !f.Listed || s.Judged:
 	case s.Skipped != "":
-		list = append(list, Finding{"events-skipped", Note, "the event stream was not listened to", []string{s.Skipped}, ""})
+		list = append(list, Finding{
+			ID:       "events-skipped",
+			Grade:    Note,
+			Sentence: "the event stream was not listened to",
+			Evidence: []string{s.Skipped},
+		})
 	case s.Ended == ended.eof && f.service() == "crio":
-		list = append(list, Finding{"events-off", Costly, "container events are turned off: agents can only poll", []string{"GetContainerEvents ends at once"}, "enable_pod_events = true under [crio.runtime] in crio.conf"})
+		list = append(list, Finding{
+			ID:       "events-off",
+			Grade:    Costly,
+			Sentence: "container events are turned off: agents can only poll",
+			Evidence: []string{"GetContainerEvents ends at once"},
+			Change:   "enable_pod_events = true under [crio.runtime] in crio.conf",
+		})
 	case s.Ended == ended.eof:
-		list = append(list, Finding{"events-off", Costly, "the event stream ends at once: agents can only poll", []string{"GetContainerEvents ends with EOF"}, ""})
+		list = append(list, Finding{
+			ID:       "events-off",
+			Grade:    Costly,
+			Sentence: "the event stream ends at once: agents can only poll",
+			Evidence: []string{"GetContainerEvents ends with EOF"},
+		})
 	case s.Ended == ended.none:
-		list = append(list, Finding{"events-lacking", Costly, "this runtime has no event stream: agents can only poll", []string{"GetContainerEvents: Unimplemented"}, "a newer version: containerd 1.7, CRI-O 1.26"})
+		list = append(list, Finding{
+			ID:       "events-lacking",
+			Grade:    Costly,
+			Sentence: "this runtime has no event stream: agents can only poll",
+			Evidence: []string{"GetContainerEvents: Unimplemented"},
+			Change:   "a newer version: containerd 1.7, CRI-O 1.26",
+		})
 	case s.Ended != "":
-		list = append(list, Finding{"events-fail", Ill, "the event stream ended", []string{s.Ended}, fmt.Sprintf("journalctl -u %s -n 100", f.service())})
+		list = append(list, Finding{
+			ID:       "events-fail",
+			Grade:    Ill,
+			Sentence: "the event stream ended",
+			Evidence: []string{s.Ended},
+			Change:   fmt.Sprintf("journalctl -u %s -n 100", f.service()),
+		})
 	case len(s.Untold) > 0:
 		var evidence []string
 		for _, i := range s.Untold[:min(len(s.Untold), mostNamed)] {
 			evidence = append(evidence, i.words()+" "+i.ID)
 		}
-		list = append(list, Finding{"events-silent", Ill, fmt.Sprintf("the event stream told nothing of %d of %s", len(s.Untold), bench.Count(s.Changed, "item that changed", "items that changed")), evidence,
-			"pleg-bench watch judges the stream; another subscriber that does not read holds CRI-O's stream up (ss -xp)"})
+		list = append(list, Finding{
+			ID:       "events-silent",
+			Grade:    Ill,
+			Sentence: fmt.Sprintf("the event stream told nothing of %d of %s", len(s.Untold), bench.Count(s.Changed, "item that changed", "items that changed")),
+			Evidence: evidence,
+			Change:   "pleg-bench watch judges the stream; another subscriber that does not read holds CRI-O's stream up (ss -xp)",
+		})
 	}
 	if s.Replayed > 0 && f.BehindSeconds <= clockOff { // with a clock behind, what happens now looks old
-		list = append(list, Finding{"events-replayed", Note, fmt.Sprintf("%s of before came first: nobody had listened", bench.Count(s.Replayed, "event")),
-			[]string{fmt.Sprintf("the oldest was %s old", bench.Seconds(s.OldestSeconds))}, ""})
+		list = append(list, Finding{
+			ID:       "events-replayed",
+			Grade:    Note,
+			Sentence: fmt.Sprintf("%s of before came first: nobody had listened", bench.Count(s.Replayed, "event")),
+			Evidence: []string{fmt.Sprintf("the oldest was %s old", bench.Seconds(s.OldestSeconds))},
+		})
 	}
 	return list
 }
@@ -439,8 +574,13 @@ func events(f Facts) (list []Finding) {
 func pressure(f Facts) (list []Finding) {
 	for _, resource := range slices.Sorted(maps.Keys(f.Host.Pressure)) {
 		if share := f.Host.Pressure[resource]; share > pressed {
-			list = append(list, Finding{"pressure", Ill, fmt.Sprintf("all work waited for %s in %.0f %% of the last ten seconds", resource, 100*share),
-				[]string{"/proc/pressure/" + resource}, "top; iostat -x 1; systemd-cgtop"})
+			list = append(list, Finding{
+				ID:       "pressure",
+				Grade:    Ill,
+				Sentence: fmt.Sprintf("all work waited for %s in %.0f %% of the last ten seconds", resource, 100*share),
+				Evidence: []string{"/proc/pressure/" + resource},
+				Change:   "top; iostat -x 1; systemd-cgtop",
+			})
 		}
 	}
 	return list
@@ -461,17 +601,31 @@ func costs(f Facts) (list []Finding) {
 			if text == "" {
 				text = "1s, the default"
 			}
-			list = append(list, Finding{"stats-collector", Costly, "containerd reads the statistics of every container from its shim, every " + text,
-				[]string{measured, "measured elsewhere with 30 pods: 112 ms/s of CPU, and 45 at 10 s"},
-				"[plugins.'io.containerd.cri.v1.runtime'] stats_collect_period = '10s' in config.toml (never 0s: containerd 2.4 panics)"})
+			list = append(list, Finding{
+				ID:       "stats-collector",
+				Grade:    Costly,
+				Sentence: "containerd reads the statistics of every container from its shim, every " + text,
+				Evidence: []string{measured, "measured elsewhere with 30 pods: 112 ms/s of CPU, and 45 at 10 s"},
+				Change:   "[plugins.'io.containerd.cri.v1.runtime'] stats_collect_period = '10s' in config.toml (never 0s: containerd 2.4 panics)",
+			})
 		}
 	}
 	if n := f.Host.ShimsRun; n >= 10 && f.containerd() && f.Listed && f.Stream.Changed == 0 && len(list) == 0 { // else their CPU is for something else
-		list = append(list, Finding{"shims-wake", Note, fmt.Sprintf("each of %d shims wakes every 30 s to give memory back", n),
-			[]string{fmt.Sprintf("the shims used %s", perSecond(f.Host.ShimCPU)), "measured elsewhere: 9 ms/s for 30 shims without any call"}, ""})
+		list = append(list, Finding{
+			ID:       "shims-wake",
+			Grade:    Note,
+			Sentence: fmt.Sprintf("each of %d shims wakes every 30 s to give memory back", n),
+			Evidence: []string{fmt.Sprintf("the shims used %s", perSecond(f.Host.ShimCPU)), "measured elsewhere: 9 ms/s for 30 shims without any call"},
+		})
 	}
 	if f.Host.Owner.CPU > busyRuntime && f.Stream.Changed == 0 && f.Listed && len(list) == 0 {
-		list = append(list, Finding{"cpu-quiet", Note, "the runtime works although nothing changes", []string{measured}, "who calls it? see its metrics, grpc_server_handled_total"})
+		list = append(list, Finding{
+			ID:       "cpu-quiet",
+			Grade:    Note,
+			Sentence: "the runtime works although nothing changes",
+			Evidence: []string{measured},
+			Change:   "who calls it? see its metrics, grpc_server_handled_total",
+		})
 	}
 	return list
 }
@@ -483,7 +637,12 @@ func others(f Facts) (list []Finding) {
 		if o.Name == ourName+" "+ourProxy {
 			what = "which disturbs the runtime by rules"
 		}
-		list = append(list, Finding{"socket-owner", Note, fmt.Sprintf("the socket is served by %s, %s", o.Name, what), []string{fmt.Sprintf("process %d", o.PID)}, ""})
+		list = append(list, Finding{
+			ID:       "socket-owner",
+			Grade:    Note,
+			Sentence: fmt.Sprintf("the socket is served by %s, %s", o.Name, what),
+			Evidence: []string{fmt.Sprintf("process %d", o.PID)},
+		})
 	}
 	var evidence []string
 	for _, p := range f.Host.Callers[:min(len(f.Host.Callers), 2*mostNamed)] {
@@ -497,11 +656,27 @@ func others(f Facts) (list []Finding) {
 	}
 	switch {
 	case busy:
-		list = append(list, Finding{"polled", Costly, "somebody lists the runtime about once a second", evidence, "a kubelet with evented PLEG, and agents that follow events, list far less"})
+		list = append(list, Finding{
+			ID:       "polled",
+			Grade:    Costly,
+			Sentence: "somebody lists the runtime about once a second",
+			Evidence: evidence,
+			Change:   "a kubelet with evented PLEG, and agents that follow events, list far less",
+		})
 	case f.Host.Clients == 0 && len(evidence) > 0:
-		list = append(list, Finding{"clients", Note, "others may call the runtime", evidence, ""})
+		list = append(list, Finding{
+			ID:       "clients",
+			Grade:    Note,
+			Sentence: "others may call the runtime",
+			Evidence: evidence,
+		})
 	case f.Host.Clients > 0:
-		list = append(list, Finding{"clients", Note, fmt.Sprintf("others hold %s to the runtime", bench.Count(f.Host.Clients, "connection")), evidence, ""})
+		list = append(list, Finding{
+			ID:       "clients",
+			Grade:    Note,
+			Sentence: fmt.Sprintf("others hold %s to the runtime", bench.Count(f.Host.Clients, "connection")),
+			Evidence: evidence,
+		})
 	}
 	return list
 }
@@ -509,10 +684,21 @@ func others(f Facts) (list []Finding) {
 // limits finds what the examination could not see.
 func limits(f Facts) (list []Finding) {
 	if !f.Host.Seen && f.Unreachable == "" {
-		list = append(list, Finding{"host-unseen", Note, "processes and disks of the node cannot be seen from here", []string{"no process of the runtime in /proc"}, "in a pod: hostPID: true"})
+		list = append(list, Finding{
+			ID:       "host-unseen",
+			Grade:    Note,
+			Sentence: "processes and disks of the node cannot be seen from here",
+			Evidence: []string{"no process of the runtime in /proc"},
+			Change:   "in a pod: hostPID: true",
+		})
 	}
 	if f.LagSeconds > lagging {
-		list = append(list, Finding{"no-cpu", Note, fmt.Sprintf("this program waited up to %s for the CPU, so times of calls say little", bench.Seconds(f.LagSeconds)), nil, "top"})
+		list = append(list, Finding{
+			ID:       "no-cpu",
+			Grade:    Note,
+			Sentence: fmt.Sprintf("this program waited up to %s for the CPU, so times of calls say little", bench.Seconds(f.LagSeconds)),
+			Change:   "top",
+		})
 	}
 	if f.Unexamined > 0 {
 		list = append(list, f.unexamined())
@@ -524,9 +710,19 @@ func limits(f Facts) (list []Finding) {
 func (f Facts) unexamined() Finding {
 	items := bench.Count(f.Unexamined, "item")
 	if f.Spared != "" {
-		return Finding{"unexamined", Note, items + " not examined, for the runtime's sake", []string{f.Spared}, ""}
+		return Finding{
+			ID:       "unexamined",
+			Grade:    Note,
+			Sentence: items + " not examined, for the runtime's sake",
+			Evidence: []string{f.Spared},
+		}
 	}
-	return Finding{"unexamined", Note, "there was no time for " + items, nil, "--within 1m"}
+	return Finding{
+		ID:       "unexamined",
+		Grade:    Note,
+		Sentence: "there was no time for " + items,
+		Change:   "--within 1m",
+	}
 }
 
 // unseen are the areas that the examination could not look at, in the order of their table.

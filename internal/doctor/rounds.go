@@ -83,13 +83,18 @@ func (r *Rounds) enter(report Report) bool {
 	return true
 }
 
+// desc describes a metric with labels.
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
 var (
-	foundDesc  = prometheus.NewDesc(findings.Found, "Findings of the last examination, by kind and grade.", []string{"finding", "grade"}, nil)
-	worthDesc  = prometheus.NewDesc(findings.Worth, "1 for the outcome of the last examination: well, sick or unknown.", []string{"worth"}, nil)
-	unseenDesc = prometheus.NewDesc(findings.Unseen, "1 for each area that the last examination could not look at.", []string{"area"}, nil)
-	ageDesc    = prometheus.NewDesc(findings.Age, "Time since the end of the last examination, or since the start.", nil, nil)
-	periodDesc = prometheus.NewDesc(findings.Period, "Time between two examinations.", nil, nil)
-	callsDesc  = prometheus.NewDesc(findings.Calls, "Calls to the runtime by examinations.", nil, nil)
+	foundDesc  = desc(findings.Found, "Findings of the last examination, sick and costly ones.", "finding", "grade")
+	worthDesc  = desc(findings.Worth, "1 for the outcome of the last examination: well, sick or unknown.", "worth")
+	unseenDesc = desc(findings.Unseen, "1 for each area that the last examination could not look at.", "area")
+	ageDesc    = desc(findings.Age, "Time since the end of the last examination, or since the start.")
+	periodDesc = desc(findings.Period, "Time between two examinations.")
+	callsDesc  = desc(findings.Calls, "Calls to the runtime by examinations.")
 )
 
 // Describe implements prometheus.Collector.
