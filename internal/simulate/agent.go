@@ -104,7 +104,8 @@ func (t *toySide) agent(w *world, what string, args []string) error {
 
 // plan fills in the effect of a call.
 func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
-	r, id := t.toy, names[len(names)-1]
+	r := t.toy
+	id := names[len(names)-1]
 	c.now.ID = id
 	if !c.makes {
 		c.about.ID = id
@@ -128,7 +129,9 @@ func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
 		x.sandbox = names[0]
 		x.pod, _ = w.truth.phaseOf(names[0])
 	}
-	c.pod, c.about.Pod, c.now.Name = x.pod, named(x.pod), x.name()
+	c.pod = x.pod
+	c.about.Pod = named(x.pod)
+	c.now.Name = x.name()
 	w.truth.Mention(c.pod)
 	c.work = func(how telling) error { return r.add(&x, c.now.Phase, how) }
 	return c.pod != ""
@@ -187,10 +190,12 @@ func (c *ownCall) begin(w *world) {
 		}
 	}
 	w.toldMu.Lock()
-	sys, l := w.system, w.ledger
+	sys := w.system
+	l := w.ledger
 	w.toldMu.Unlock()
 	if g, ok := sys.(caller); ok {
-		c.returned, c.ledger = g.Calling(c.about), l
+		c.returned = g.Calling(c.about)
+		c.ledger = l
 		l.calling(c, 1)
 	}
 }

@@ -44,7 +44,8 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	b.trouble(begun, time.Now(), 0, err)
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
 	if err == nil {
-		b.listOK, b.listOKEnd = begun, time.Now()
+		b.listOK = begun
+		b.listOKEnd = time.Now()
 		b.halved = b.halves(&l)
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
 			b.listFirst = b.listOKEnd

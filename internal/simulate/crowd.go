@@ -106,7 +106,8 @@ func (w *world) unfailed() {
 	}
 	s := w.system.Stats()
 	w.ledger.mu.Lock()
-	warnings, most := w.ledger.warnings, w.ledger.most
+	warnings := w.ledger.warnings
+	most := w.ledger.most
 	w.ledger.mu.Unlock()
 	if s.InspectionErrors+s.RelistErrors+warnings > 0 {
 		w.oracle.fail("accused", "%d reads and %d lists of a runtime that answers have failed, and %d warnings were recorded", s.InspectionErrors, s.RelistErrors, warnings)

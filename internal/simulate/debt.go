@@ -31,7 +31,14 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	known := phase == pleg.PhaseCreated || phaseIn(b.shows(pod), id) != pleg.PhaseRemoved
 	// What no look has confirmed since the stream is up may have changed while it was down.
 	if b.pace.on && known && b.pace.settings.roomy() && b.hearing(b.confirmed(pod)) {
-		b.debts = append(b.debts, debt{pod: pod, id: id, phase: phase, was: phaseIn(b.shows(pod), id), at: time.Now(), open: time.Now()})
+		b.debts = append(b.debts, debt{
+			pod:   pod,
+			id:    id,
+			phase: phase,
+			was:   phaseIn(b.shows(pod), id),
+			at:    time.Now(),
+			open:  time.Now(),
+		})
 	}
 }
 

@@ -32,7 +32,8 @@ func (w *world) expect(args []string) error {
 	if len(args) == 0 {
 		return errUsage
 	}
-	what, rest := args[0], args[1:]
+	what := args[0]
+	rest := args[1:]
 	if what == "events" {
 		return w.expectEvents(strings.Join(rest, " "))
 	}
@@ -154,7 +155,8 @@ func (w *world) expectNumber(args []string) error {
 	if i < 0 {
 		return errUsage
 	}
-	name, op := text[:i], text[i]
+	name := text[:i]
+	op := text[i]
 	want, err := strconv.Atoi(strings.TrimSpace(text[i+1:]))
 	if err != nil {
 		return errUsage
@@ -172,13 +174,24 @@ func (w *world) expectNumber(args []string) error {
 // number returns a count of calls, a field of Stats or an age in seconds by its name.
 func (w *world) number(name string) (int, bool) {
 	w.ledger.mu.Lock()
-	lists, reads, statuses, most, warnings := w.ledger.lists, w.ledger.podReads, w.ledger.statuses, w.ledger.most, w.ledger.warnings
+	lists := w.ledger.lists
+	reads := w.ledger.podReads
+	statuses := w.ledger.statuses
+	most := w.ledger.most
+	warnings := w.ledger.warnings
 	w.ledger.mu.Unlock()
 	s := w.system.Stats()
 	n, ok := map[string]int{
-		"lists": lists, "pods": reads - statuses, "statuses": statuses, "most": most, "warnings": warnings,
-		"Running": s.ContainersBy[pleg.PhaseRunning], "Exited": s.ContainersBy[pleg.PhaseExited], "Discarded": s.DiscardedClaims,
-		"LastRelistAge": int(time.Since(s.LastRelist).Seconds()), "GlobalAge": int(time.Since(s.GlobalTime).Seconds()),
+		"lists":         lists,
+		"pods":          reads - statuses,
+		"statuses":      statuses,
+		"most":          most,
+		"warnings":      warnings,
+		"Running":       s.ContainersBy[pleg.PhaseRunning],
+		"Exited":        s.ContainersBy[pleg.PhaseExited],
+		"Discarded":     s.DiscardedClaims,
+		"LastRelistAge": int(time.Since(s.LastRelist).Seconds()),
+		"GlobalAge":     int(time.Since(s.GlobalTime).Seconds()),
 	}[name]
 	if field := reflect.ValueOf(s).FieldByName(name); field.IsValid() && field.CanInt() {
 		return int(field.Int()), true

@@ -78,7 +78,8 @@ func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) erro
 func (a *fakeAgent) plan(w *world, f *fakeSide, c *ownCall, what string, names []string) bool {
 	name := names[len(names)-1]
 	id := f.id(name)
-	c.about.ID, c.now.ID = id, id
+	c.about.ID = id
+	c.now.ID = id
 	switch what {
 	case "sandbox":
 		c.pod = cache.UID(names[0])
@@ -111,7 +112,8 @@ func (a *fakeAgent) plan(w *world, f *fakeSide, c *ownCall, what string, names [
 
 // send makes the call to the runtime, and returns the ID of its product.
 func (a *fakeAgent) send(ctx context.Context, c *ownCall, what, sandbox, name string) (made string, err error) {
-	id, isSandbox := c.now.ID, c.now.Kind == pleg.Sandbox
+	id := c.now.ID
+	isSandbox := c.now.Kind == pleg.Sandbox
 	labels := map[string]string{
 		"io.kubernetes.pod.uid": string(c.pod), "io.kubernetes.pod.name": string(c.pod), "io.kubernetes.pod.namespace": "default",
 	}

@@ -66,7 +66,12 @@ func newFakeSide(w *world) (side, error) {
 		leftovers: make(map[string]bool),
 	}
 	f.quiet = fakeruntime.Faults{SlowList: s.latency, SlowStatus: s.latency / 4}
-	f.rt, err = fakeruntime.New(fakeruntime.Config{Profile: profile, Seed: s.seed, Faults: f.quiet, HistoryLimit: -1})
+	f.rt, err = fakeruntime.New(fakeruntime.Config{
+		Profile:      profile,
+		Seed:         s.seed,
+		Faults:       f.quiet,
+		HistoryLimit: -1,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +93,12 @@ func newFakeSide(w *world) (side, error) {
 	}
 	f.agent = newFakeAgent(conn)
 	f.cache = cache.New(cri.EmptyStatus)
-	w.store = view[cri.PodStatus]{Cache: f.cache, items: itemsOfStatus, fields: fieldsOfStatus, unread: (*cri.PodStatus).Unread}
+	w.store = view[cri.PodStatus]{
+		Cache:  f.cache,
+		items:  itemsOfStatus,
+		fields: fieldsOfStatus,
+		unread: (*cri.PodStatus).Unread,
+	}
 	w.oracle = newOracle(w.truth, w.store, s)
 	w.oracle.named = false // a sandbox without metadata is a pod without a name
 	w.truth.pull = f.pull
@@ -120,9 +130,11 @@ func (f *fakeSide) pull() {
 	var changes []fakeruntime.Change
 	changes, f.next = f.rt.History(f.next)
 	for _, c := range changes {
-		id, kind := c.SandboxID, pleg.Sandbox
+		id := c.SandboxID
+		kind := pleg.Sandbox
 		if c.ContainerID != "" {
-			id, kind = c.ContainerID, pleg.Container
+			id = c.ContainerID
+			kind = pleg.Container
 		}
 		f.w.truth.Record(c.Time, cache.UID(c.PodUID), id, kind, phaseOf(c.New))
 	}
@@ -162,7 +174,8 @@ func (f *fakeSide) system(w *world) (System, *ledger, error) {
 }
 
 func (f *fakeSide) restless() bool {
-	now, well := f.rt.Faults(), f.quiet
+	now := f.rt.Faults()
+	well := f.quiet
 	f.mu.Lock()
 	down := f.down || len(f.leftovers) > 0
 	f.mu.Unlock()
@@ -201,7 +214,8 @@ func (f *fakeSide) id(name string) string {
 func (f *fakeSide) called(name, id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.names[id], f.ids[name] = name, id
+	f.names[id] = name
+	f.ids[name] = id
 }
 
 func (f *fakeSide) offersEvents() bool {

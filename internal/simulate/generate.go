@@ -42,7 +42,12 @@ func Generate(seed uint64, named ...string) History { return weave(seed, generat
 
 // generate makes the history of a seed without any kinds.
 func generate(seed uint64) History {
-	g := &generator{rng: rand.New(rand.NewPCG(seed, 7)), phases: rand.New(rand.NewPCG(seed, 23)), of: make(map[string]string), unknown: make(map[string]string)}
+	g := &generator{
+		rng:     rand.New(rand.NewPCG(seed, 7)),
+		phases:  rand.New(rand.NewPCG(seed, 23)),
+		of:      make(map[string]string),
+		unknown: make(map[string]string),
+	}
 	g.config(seed)
 	for range 1 + g.rng.IntN(4) {
 		g.pods = append(g.pods, fmt.Sprintf("p%d", len(g.pods)+1))
@@ -257,7 +262,8 @@ func (g *generator) tryChange() bool {
 		g.next++
 		id := fmt.Sprintf("s%d", g.next)
 		g.does("sandbox", fmt.Sprintf("%s %s", g.pods[g.rng.IntN(len(g.pods))], id))
-		g.sandboxes, g.ready = append(g.sandboxes, id), append(g.ready, id)
+		g.sandboxes = append(g.sandboxes, id)
+		g.ready = append(g.ready, id)
 	case n < 45:
 		s, ok := g.some(g.ready)
 		if !ok || len(g.containers) > 8 {
@@ -267,7 +273,8 @@ func (g *generator) tryChange() bool {
 		id := fmt.Sprintf("c%d", g.next)
 		g.does("container", fmt.Sprintf("%s %s", s, id))
 		g.of[id] = s
-		g.containers, g.created = append(g.containers, id), append(g.created, id)
+		g.containers = append(g.containers, id)
+		g.created = append(g.created, id)
 		if g.chance(0.6) {
 			if g.chance(0.3) {
 				g.pass()
@@ -307,7 +314,8 @@ func (g *generator) tryChange() bool {
 			return false
 		}
 		g.does("remove", s)
-		g.sandboxes, g.ready = drop(g.sandboxes, s), drop(g.ready, s)
+		g.sandboxes = drop(g.sandboxes, s)
+		g.ready = drop(g.ready, s)
 		for _, c := range slices.Clone(g.containers) {
 			if g.of[c] == s {
 				g.forget(c)
@@ -344,7 +352,9 @@ func (g *generator) startContainer(c string) {
 }
 
 func (g *generator) forget(c string) {
-	g.containers, g.created, g.running = drop(g.containers, c), drop(g.created, c), drop(g.running, c)
+	g.containers = drop(g.containers, c)
+	g.created = drop(g.created, c)
+	g.running = drop(g.running, c)
 }
 
 func drop(list []string, s string) []string {

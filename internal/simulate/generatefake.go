@@ -34,7 +34,12 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault, named ...string) Histo
 
 // generateFake makes the history of a seed without any kinds.
 func generateFake(seed uint64, first []fakeruntime.Fault) History {
-	g := &generator{rng: rand.New(rand.NewPCG(seed, 11)), phases: rand.New(rand.NewPCG(seed, 29)), of: make(map[string]string), unknown: make(map[string]string)}
+	g := &generator{
+		rng:     rand.New(rand.NewPCG(seed, 11)),
+		phases:  rand.New(rand.NewPCG(seed, 29)),
+		of:      make(map[string]string),
+		unknown: make(map[string]string),
+	}
 	names := fakeruntime.ProfileNames()
 	faults := mainFaults()
 	profile := names[int(seed)%len(names)]

@@ -244,7 +244,8 @@ func (v *weaver) late(h History) History {
 // crowd is a history of its own: a runtime of one processor or a few, and hundreds of pods. Nothing
 // fails and nothing hangs, so that every pod is read within the time of the work.
 func (v *weaver) crowd(h History) History {
-	pods, processors := 60+v.rng.IntN(200), 1+v.rng.IntN(3)
+	pods := 60 + v.rng.IntN(200)
+	processors := 1 + v.rng.IntN(3)
 	work := []int{2, 10, 30, 80, 150}[v.rng.IntN(5)]
 	bound := func(n int) string { return fmt.Sprintf("%dms", 1500+n*work*12/10/processors) }
 	out := History{h[0], fmt.Sprintf("config processors %d", processors), fmt.Sprintf("config work %dms", work), "config capacity 10000"}

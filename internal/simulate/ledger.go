@@ -70,9 +70,17 @@ type ledger struct {
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	truth.Restart()
 	return &ledger{
-		truth: truth, fail: fail, workers: workers, opened: time.Now(), inflight: make(map[cache.UID]int), begun: make(map[cache.UID]time.Time),
-		podEnd: make(map[cache.UID]time.Time), podFail: make(map[cache.UID]time.Time), unnamed: make(map[string]bool),
-		asked: make(map[cache.UID]time.Time), touched: make(map[string]time.Time),
+		truth:    truth,
+		fail:     fail,
+		workers:  workers,
+		opened:   time.Now(),
+		inflight: make(map[cache.UID]int),
+		begun:    make(map[cache.UID]time.Time),
+		podEnd:   make(map[cache.UID]time.Time),
+		podFail:  make(map[cache.UID]time.Time),
+		unnamed:  make(map[string]bool),
+		asked:    make(map[cache.UID]time.Time),
+		touched:  make(map[string]time.Time),
 		peekPace: peekPace{under: make(map[cache.UID]int), maybe: make(map[cache.UID]calls), made: make(map[cache.UID][]time.Time)},
 	}
 }
@@ -86,7 +94,8 @@ func (b *ledger) enter() time.Time {
 		b.fail("leak", "a read began after Run had returned")
 	}
 	if !now.Equal(b.instant) {
-		b.instant, b.perInstant = now, 0
+		b.instant = now
+		b.perInstant = 0
 	}
 	b.perInstant++
 	if b.perInstant == maxCallsPerInstant {
@@ -122,7 +131,8 @@ func (b *ledger) inherit(before *ledger) {
 	maps.Copy(b.podEnd, before.podEnd)
 	maps.Copy(b.podFail, before.podFail)
 	b.listened = slices.Clone(before.listened)
-	b.listOK, b.disturbed = before.listOK, before.disturbed
+	b.listOK = before.listOK
+	b.disturbed = before.disturbed
 }
 
 // disturb notes that the runtime, or the path to the generator, is not at rest before t.
@@ -130,7 +140,8 @@ func (b *ledger) disturb(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t.After(b.disturbed) {
-		b.disturbed, b.listFirst = t, time.Time{}
+		b.disturbed = t
+		b.listFirst = time.Time{}
 	}
 }
 

@@ -76,7 +76,16 @@ type seen struct {
 }
 
 func newOracle(truth *Truth, store Store, s *settings) *oracle {
-	return &oracle{truth: truth, store: store, begun: time.Now(), settings: s, named: true, pods: make(map[cache.UID]*seen), moods: make(map[cache.UID]time.Time), excuses: make(map[string]int)}
+	return &oracle{
+		truth:    truth,
+		store:    store,
+		begun:    time.Now(),
+		settings: s,
+		named:    true,
+		pods:     make(map[cache.UID]*seen),
+		moods:    make(map[cache.UID]time.Time),
+		excuses:  make(map[string]int),
+	}
 }
 
 // ofInstants are the kinds of violation that compare instants.
@@ -104,7 +113,13 @@ func (o *oracle) result() *Violation {
 func (o *oracle) pod(uid cache.UID) *seen {
 	s := o.pods[uid]
 	if s == nil {
-		s = &seen{items: map[string]pleg.Phase{}, told: map[string]pleg.Phase{}, owe: map[string]pleg.Phase{}, mask: map[string]uint8{}, old: map[string]bool{}}
+		s = &seen{
+			items: map[string]pleg.Phase{},
+			told:  map[string]pleg.Phase{},
+			owe:   map[string]pleg.Phase{},
+			mask:  map[string]uint8{},
+			old:   map[string]bool{},
+		}
 		o.pods[uid] = s
 	}
 	return s
@@ -118,7 +133,10 @@ func (o *oracle) started(s System, l *ledger) {
 		o.counted += taken(o.system.Stats())
 	}
 	l.inherit(o.ledger)
-	o.system, o.ledger, o.owing, o.emitted = s, l, false, nil
+	o.system = s
+	o.ledger = l
+	o.owing = false
+	o.emitted = nil
 	for uid, p := range o.pods {
 		clear(p.told) // a new Watch begins from nothing
 		clear(p.mask)
@@ -127,7 +145,8 @@ func (o *oracle) started(s System, l *ledger) {
 		clear(p.old) // a new generator knows the results of reads, and no claims of its predecessor
 		shown, _ := o.store.Get(uid)
 		for _, it := range shown {
-			p.items[it.ID], p.old[it.ID] = it.Phase, true
+			p.items[it.ID] = it.Phase
+			p.old[it.ID] = true
 		}
 	}
 }
@@ -157,7 +176,8 @@ func (o *oracle) look(resting bool) {
 		return
 	}
 	o.ledger.mu.Lock()
-	listOK, end := o.ledger.listOK, o.ledger.listOKEnd
+	listOK := o.ledger.listOK
+	end := o.ledger.listOKEnd
 	o.ledger.mu.Unlock()
 	if !listOK.IsZero() && g.After(listOK) {
 		o.fail("global", "the global time is %v later than the start of the last list that succeeded", g.Sub(listOK))
@@ -255,7 +275,8 @@ func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
 		return
 	}
 	o.ledger.mu.Lock()
-	latest, failed := o.ledger.podEnd[uid], o.ledger.podFail[uid]
+	latest := o.ledger.podEnd[uid]
+	failed := o.ledger.podFail[uid]
 	if o.ledger.listOK.After(latest) {
 		latest = o.ledger.listOK
 	}

@@ -71,7 +71,10 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	defer b.mu.Unlock()
 	now := time.Now()
 	b.prompt = prompt{
-		promises: make(map[string]promise), lost: make(map[string]pleg.Phase), ahead: make(map[cache.UID]time.Time), troubled: now,
+		promises: make(map[string]promise),
+		lost:     make(map[string]pleg.Phase),
+		ahead:    make(map[cache.UID]time.Time),
+		troubled: now,
 	}
 	b.held = store.UIDs
 	b.confirmed = func(uid cache.UID) time.Time {
@@ -82,7 +85,14 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	}
 	b.fails = func(uid cache.UID) bool { _, err := store.Get(uid); return err != nil }
 	b.shows = func(uid cache.UID) []pleg.Item { items, _ := store.Get(uid); return items }
-	b.pace = pace{on: true, settings: s, stats: stats, news: now, shown: make(map[string]cache.UID), pods: make(map[cache.UID]*podPace)}
+	b.pace = pace{
+		on:       true,
+		settings: s,
+		stats:    stats,
+		news:     now,
+		shown:    make(map[string]cache.UID),
+		pods:     make(map[cache.UID]*podPace),
+	}
 }
 
 // lied reports whether reads may say what never was.
@@ -92,7 +102,8 @@ func (b *ledger) lied() bool { return b.lying != nil && b.lying() }
 func (b *ledger) relist() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pace.now, b.pace.must = time.Now(), time.Now()
+	b.pace.now = time.Now()
+	b.pace.must = time.Now()
 }
 
 // opening and ending follow the stream, which is connected when it has told something or lasted for
@@ -104,7 +115,8 @@ func (p *pace) ending(now time.Time) {
 	if !p.connected.IsZero() && p.on {
 		p.turn(now)
 	}
-	p.opened, p.connected = time.Time{}, time.Time{}
+	p.opened = time.Time{}
+	p.connected = time.Time{}
 }
 
 // settle records that a stream has lasted long enough to be connected.
@@ -117,7 +129,9 @@ func (p *pace) settle(now time.Time) {
 
 // turn is a change of the stream's state, at which everything is listed.
 func (p *pace) turn(at time.Time) {
-	p.now, p.must, p.news = at, at, at
+	p.now = at
+	p.must = at
+	p.news = at
 }
 
 // heard records a claim.
@@ -152,7 +166,8 @@ func (b *ledger) listBegins(now time.Time) {
 	}
 	p.overruled = time.Time{}
 	gap := now.Sub(p.ended)
-	wants, restless := 0, 0
+	wants := 0
+	restless := 0
 	for _, uid := range b.truth.known() {
 		b.podPace(uid)
 	}
@@ -176,7 +191,9 @@ func (b *ledger) listBegins(now time.Time) {
 	default:
 		p.unclear = &unclear{at: now, gap: gap, period: p.stats().RelistPeriod}
 	}
-	p.first, p.begun, p.must = true, now, time.Time{}
+	p.first = true
+	p.begun = now
+	p.must = time.Time{}
 }
 
 // listEnds records the end of a list.
@@ -205,7 +222,8 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 func (b *ledger) sample(s pleg.Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, now := &b.pace, time.Now()
+	p := &b.pace
+	now := time.Now()
 	if !p.on || b.closed {
 		return
 	}
@@ -234,7 +252,8 @@ func (o *oracle) overruling() {
 	if b := o.ledger; b != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.pace.overruled, b.pace.news = time.Now(), time.Now()
+		b.pace.overruled = time.Now()
+		b.pace.news = time.Now()
 	}
 }
 
@@ -254,9 +273,11 @@ func (b *ledger) sampled(s pleg.Stats, now time.Time) {
 		b.fail("trust", "the stream is %v and the relist period %v", s.State, s.RelistPeriod)
 	}
 	if s.Missed != p.missed || s.State != pleg.StreamConnected {
-		p.missed, p.news = s.Missed, now
+		p.missed = s.Missed
+		p.news = now
 	}
 	if s.DiscardedClaims != p.dropped {
-		p.dropped, p.news = s.DiscardedClaims, now
+		p.dropped = s.DiscardedClaims
+		p.news = now
 	}
 }

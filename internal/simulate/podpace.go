@@ -55,7 +55,9 @@ func (b *ledger) podPace(uid cache.UID) *podPace {
 // cause records that something is new of a pod.
 func (b *ledger) cause(x *podPace, at time.Time) {
 	x.caused = latest(x.caused, at)
-	x.since, x.reads, x.lists = time.Now(), 0, b.pace.lists
+	x.since = time.Now()
+	x.reads = 0
+	x.lists = b.pace.lists
 	b.pace.news = latest(b.pace.news, at)
 }
 
@@ -63,7 +65,8 @@ func (b *ledger) cause(x *podPace, at time.Time) {
 func (b *ledger) wanted(uid cache.UID, after time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	x, now := b.podPace(uid), time.Now()
+	x := b.podPace(uid)
+	now := time.Now()
 	if after.After(now) {
 		x.later = append(x.later, after)
 		return
@@ -175,7 +178,8 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 	if !b.pace.on {
 		return
 	}
-	x, s := b.podPace(uid), b.pace.settings
+	x := b.podPace(uid)
+	s := b.pace.settings
 	b.foldCauses(uid, x, now)
 	if x.closes && !b.fails(uid) {
 		x.open = false
@@ -218,7 +222,9 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 	if atRest && !b.readsAgain(x, now) {
 		b.fail("greedy", "pod %s is read again %v after a read at rest, and it is not going away", uid, now.Sub(x.ended))
 	}
-	x.call, x.started, x.lapped = call, now, false
+	x.call = call
+	x.started = now
+	x.lapped = false
 	x.begun = now
 	if statuses {
 		x.begun = b.pace.applied // it tells how the pod was when the list began that found it changed
@@ -265,7 +271,9 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	} else if peek {
 		x.closes = x.open // a peek leaves the error
 	} else if (statuses || len(items) == 0) && x.open && x.begun.After(x.caused.Add(b.pace.settings.grace)) {
-		x.open, x.closed = false, now // sooner, the read may contradict a claim, and the error stays
+		// sooner, the read may contradict a claim, and the error stays
+		x.open = false
+		x.closed = now
 		x.since = now
 		x.reads = 0
 	}

@@ -65,7 +65,8 @@ func (b *ledger) trouble(begun, now time.Time, n int, err error) {
 // pod, and of other pods, are owed as ever. A read that yields nothing is trouble all the same.
 func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err error) {
 	if b.truth.spoilt(uid) && (err == nil || n > 0) {
-		begun, err = begun.Add(b.cutOff(uid)), nil
+		begun = begun.Add(b.cutOff(uid))
+		err = nil
 	}
 	b.trouble(begun, now, n, err)
 }
@@ -89,7 +90,8 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, now time.Time) {
 		p.lost[it.ID] = max(p.lost[it.ID], it.Phase)
 	}
 	if owner != pod || phase < it.Phase || phase == pleg.PhaseUnknown {
-		p.ahead[owner], p.ahead[pod] = now, now
+		p.ahead[owner] = now
+		p.ahead[pod] = now
 		return
 	}
 	b.promise(pod, it, now)
@@ -110,7 +112,12 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 		if b.truth.ghost(it.ID) { // a list that still shows the ID is believed for a grace; the pod is read again after at most two
 			now = now.Add(2*b.pace.settings.grace + b.pace.settings.base)
 		}
-		b.prompt.promises[it.ID] = promise{pod: pod, phase: it.Phase, at: now, seen: phaseIn(shown, it.ID) >= it.Phase && (known || phase == pleg.PhaseRemoved)}
+		b.prompt.promises[it.ID] = promise{
+			pod:   pod,
+			phase: it.Phase,
+			at:    now,
+			seen:  phaseIn(shown, it.ID) >= it.Phase && (known || phase == pleg.PhaseRemoved),
+		}
 	}
 }
 
@@ -122,7 +129,8 @@ func (o *oracle) lookPrompt(reading bool) {
 	if o.ledger == nil || o.lying {
 		return
 	}
-	b, now := o.ledger, time.Now()
+	b := o.ledger
+	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.prompt
@@ -188,7 +196,9 @@ func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
 	if !x.at.Equal(b.owedSince(x)) || b.excuses(x.pod) || b.busy(at) {
 		return
 	}
-	if d, soon := at.Sub(x.at), b.soon(x.pod); d > soon {
+	d := at.Sub(x.at)
+	soon := b.soon(x.pod)
+	if d > soon {
 		o.fail("late", "pod %s: a claim told that %s is %v, and Watch tells it %v later, want %v", x.pod, id, x.phase, d, soon)
 	}
 }

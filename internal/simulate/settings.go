@@ -85,12 +85,31 @@ func (s *settings) load(pods int) time.Duration {
 // configOf returns the configuration of a generator under these settings.
 func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.Metrics, wall func() time.Time) pleg.Config[S] {
 	cfg := pleg.Config[S]{
-		Source: b, Stream: b, Cache: c, Metrics: hook, Recorder: b.ledger, WallClock: wall,
-		RelistBase: s.base, RelistMax: s.max, RelistTimeout: s.listTimeout, Grace: s.grace, CallSettle: s.callSettle,
-		InspectWorkers: s.workers, InspectTimeout: s.inspectTimeout,
-		SweepAt: s.sweepAt, Capacity: s.capacity, MailboxMax: s.mailbox, UnconfirmedMax: s.unconfirmed, OwedMax: s.owedMax,
-		RereadBase: rereadBase, RetryBase: retryBase, RetryMax: retryMax, Settle: streamSettle,
-		Jitter: -1, Seed: 1, TellsCalls: s.tells,
+		Source:         b,
+		Stream:         b,
+		Cache:          c,
+		Metrics:        hook,
+		Recorder:       b.ledger,
+		WallClock:      wall,
+		RelistBase:     s.base,
+		RelistMax:      s.max,
+		RelistTimeout:  s.listTimeout,
+		Grace:          s.grace,
+		CallSettle:     s.callSettle,
+		InspectWorkers: s.workers,
+		InspectTimeout: s.inspectTimeout,
+		SweepAt:        s.sweepAt,
+		Capacity:       s.capacity,
+		MailboxMax:     s.mailbox,
+		UnconfirmedMax: s.unconfirmed,
+		OwedMax:        s.owedMax,
+		RereadBase:     rereadBase,
+		RetryBase:      retryBase,
+		RetryMax:       retryMax,
+		Settle:         streamSettle,
+		Jitter:         -1,
+		Seed:           1,
+		TellsCalls:     s.tells,
 	}
 	if s.generic {
 		cfg.Stream = nil

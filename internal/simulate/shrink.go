@@ -18,7 +18,8 @@ func Shrink(h History, fails func(History) bool) History {
 		for from := 0; from+n <= len(h); {
 			try := slices.Concat(h[:from], h[from+n:])
 			if fails(try) {
-				h, shorter = try, true
+				h = try
+				shorter = true
 			} else {
 				from += n
 			}

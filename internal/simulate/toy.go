@@ -135,15 +135,22 @@ var (
 
 func newToy(truth *Truth, seed uint64) *toy {
 	return &toy{
-		truth: truth, rng: rand.New(rand.NewPCG(seed, 1)), profile: toyProfiles[0], latency: time.Millisecond,
-		byID: make(map[string]*toyItem), cut: make(chan struct{}), readable: make(chan struct{}), upset: func(time.Time) {},
+		truth:    truth,
+		rng:      rand.New(rand.NewPCG(seed, 1)),
+		profile:  toyProfiles[0],
+		latency:  time.Millisecond,
+		byID:     make(map[string]*toyItem),
+		cut:      make(chan struct{}),
+		readable: make(chan struct{}),
+		upset:    func(time.Time) {},
 	}
 }
 
 func (r *toy) setProfile(name string) error {
 	for _, p := range toyProfiles {
 		if p.name == name {
-			r.profile, r.mode = p, p.events
+			r.profile = p
+			r.mode = p.events
 			return nil
 		}
 	}
@@ -223,7 +230,9 @@ func (r *toy) cascade(it *toyItem, phase pleg.Phase, how telling) {
 
 // move changes a phase and sends the event.
 func (r *toy) move(it *toyItem, phase pleg.Phase, how telling) {
-	it.prev, it.phase, it.far = it.phase, phase, max(it.far, phase)
+	it.prev = it.phase
+	it.phase = phase
+	it.far = max(it.far, phase)
 	it.since = it.version
 	now := time.Now()
 	r.truth.Record(now, it.pod, it.id, it.kind, phase)
@@ -258,7 +267,8 @@ func (r *toy) lose(id string) error {
 	if it == nil || it.kind != pleg.Container || it.phase == pleg.PhaseRemoved {
 		return errNoSuch
 	}
-	it.prev, it.phase = it.phase, pleg.PhaseUnknown
+	it.prev = it.phase
+	it.phase = pleg.PhaseUnknown
 	r.truth.Record(time.Now(), it.pod, id, it.kind, pleg.PhaseUnknown)
 	r.upset(time.Now())
 	return nil
@@ -299,7 +309,8 @@ func (r *toy) calm() {
 		f.release()
 		*f = readFault{}
 	}
-	r.down, r.stalled = false, false
+	r.down = false
+	r.stalled = false
 	r.mode = r.profile.events
 	for _, x := range r.items {
 		if x.spoilt != spoilNot {

@@ -200,7 +200,8 @@ const (
 // given time, at which the read is cut off.
 func (r *toy) wait(ctx context.Context, id string, until time.Time) error {
 	r.mu.Lock()
-	how, free := spoilNot, r.readable
+	how := spoilNot
+	free := r.readable
 	if x := r.byID[id]; x != nil {
 		how = x.spoilt
 	}

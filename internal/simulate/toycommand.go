@@ -27,7 +27,8 @@ func (t *toySide) stream(w *world, args []string) error {
 		r.mu.Unlock()
 	case "ok":
 		r.mu.Lock()
-		r.mode, r.stalled = r.profile.events, false
+		r.mode = r.profile.events
+		r.stalled = false
 		r.mu.Unlock()
 	case "refuse", "unimplemented", "empty":
 		r.mu.Lock()
@@ -48,7 +49,11 @@ func (t *toySide) stream(w *world, args []string) error {
 }
 
 var phases = map[string]pleg.Phase{
-	"Unknown": pleg.PhaseUnknown, "Created": pleg.PhaseCreated, "Running": pleg.PhaseRunning, "Exited": pleg.PhaseExited, "Removed": pleg.PhaseRemoved,
+	"Unknown": pleg.PhaseUnknown,
+	"Created": pleg.PhaseCreated,
+	"Running": pleg.PhaseRunning,
+	"Exited":  pleg.PhaseExited,
+	"Removed": pleg.PhaseRemoved,
 }
 
 func (t *toySide) claim(w *world, args []string) error {
@@ -89,7 +94,8 @@ func (t *toySide) claim(w *world, args []string) error {
 // flood sends claims of invented IDs in a row.
 func (t *toySide) flood(w *world, args []string) error {
 	n, err := strconv.Atoi(args[0])
-	pods, over := 1, time.Duration(0)
+	pods := 1
+	over := time.Duration(0)
 	for _, a := range args[1:] {
 		key, value, _ := strings.Cut(a, "=")
 		switch {
@@ -173,7 +179,8 @@ func (t *toySide) reads(args []string) error {
 		}
 		f.slow = d
 		if args[1] == "late" {
-			f.slow, f.late = 0, d
+			f.slow = 0
+			f.late = d
 		}
 	default:
 		return errUsage

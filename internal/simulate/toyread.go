@@ -136,7 +136,12 @@ func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, erro
 	}
 	for uid, items := range found {
 		if !l.Delta || !slices.Equal(items, r.shown[uid]) {
-			l.Pods = append(l.Pods, pleg.Pod{UID: uid, Name: string(uid), Namespace: "default", Items: items})
+			l.Pods = append(l.Pods, pleg.Pod{
+				UID:       uid,
+				Name:      string(uid),
+				Namespace: "default",
+				Items:     items,
+			})
 		}
 	}
 	slices.SortFunc(l.Pods, func(a, b pleg.Pod) int {
@@ -177,7 +182,12 @@ func (r *toy) look(ctx context.Context, only cache.UID, found map[cache.UID][]pl
 				case x.blurred:
 					phase = pleg.PhaseUnknown
 				}
-				found[x.pod] = append(found[x.pod], pleg.Item{ID: x.id, Kind: x.kind, Phase: phase, Name: x.name()})
+				found[x.pod] = append(found[x.pod], pleg.Item{
+					ID:    x.id,
+					Kind:  x.kind,
+					Phase: phase,
+					Name:  x.name(),
+				})
 			}
 		}
 		r.mu.Unlock()
@@ -198,7 +208,12 @@ func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 		return pleg.Pod{}, err
 	}
 	r.delivered(found[uid], false)
-	return pleg.Pod{UID: uid, Name: string(uid), Namespace: "default", Items: found[uid]}, nil
+	return pleg.Pod{
+		UID:       uid,
+		Name:      string(uid),
+		Namespace: "default",
+		Items:     found[uid],
+	}, nil
 }
 
 // Inspect implements [pleg.Source]. Each ID is looked at on its own.
@@ -240,7 +255,12 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 		r.mu.Lock()
 		if x := r.byID[want.ID]; x != nil && x.pod == pod.UID && r.sought(x) {
 			next.add(pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase}, x.content())
-			shows = append(shows, pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase, Name: x.name()})
+			shows = append(shows, pleg.Item{
+				ID:    x.id,
+				Kind:  x.kind,
+				Phase: x.phase,
+				Name:  x.name(),
+			})
 			looked = append(looked, want)
 		}
 		r.mu.Unlock()
@@ -288,7 +308,12 @@ func (r *toy) unasked(pod *pleg.Pod, next *Status, shows *[]pleg.Item) (looked [
 			continue
 		}
 		next.add(pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase}, x.content())
-		it := pleg.Item{ID: x.id, Kind: x.kind, Phase: x.phase, Name: x.name()}
+		it := pleg.Item{
+			ID:    x.id,
+			Kind:  x.kind,
+			Phase: x.phase,
+			Name:  x.name(),
+		}
 		*shows = append(*shows, it)
 		looked = append(looked, it)
 	}

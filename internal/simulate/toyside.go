@@ -27,7 +27,9 @@ func newToySide(w *world) (side, error) {
 	if err := r.setProfile(s.profile); err != nil {
 		return nil, err
 	}
-	r.latency, r.torn, r.delta = s.latency, s.torn, s.delta
+	r.latency = s.latency
+	r.torn = s.torn
+	r.delta = s.delta
 	r.bundles = s.bundles
 	r.work = s.work
 	r.cpu.Set(s.processors)
@@ -225,8 +227,12 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 // core that prices them.
 func (t *toySide) silent(w *world, what, id string) {
 	phase := map[string]pleg.Phase{
-		"start": pleg.PhaseRunning, "exit": pleg.PhaseExited, "unready": pleg.PhaseExited, "lose": pleg.PhaseUnknown,
-		"container": pleg.PhaseCreated, "remove": pleg.PhaseRemoved,
+		"start":     pleg.PhaseRunning,
+		"exit":      pleg.PhaseExited,
+		"unready":   pleg.PhaseExited,
+		"lose":      pleg.PhaseUnknown,
+		"container": pleg.PhaseCreated,
+		"remove":    pleg.PhaseRemoved,
 	}
 	want, ok := phase[what]
 	pod, now := w.truth.phaseOf(id)
@@ -307,7 +313,12 @@ func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
 		return ""
 	}
 	id := fmt.Sprintf("w-%s-%d", pod, cycle)
-	x := &toyItem{id: id, sandbox: ready[len(ready)-1].id, kind: pleg.Container, worker: true}
+	x := &toyItem{
+		id:      id,
+		sandbox: ready[len(ready)-1].id,
+		kind:    pleg.Container,
+		worker:  true,
+	}
 	made := t.workerCall(x, pod, pleg.OwnCall{Pod: named(pod)}, pleg.PhaseCreated, func() error { return t.toy.add(x, pleg.PhaseCreated, telling{}) })
 	if made == nil {
 		_ = t.workerCall(x, pod, pleg.OwnCall{ID: id}, pleg.PhaseRunning, func() error { return t.toy.set(id, pleg.PhaseRunning, telling{}) })

@@ -102,7 +102,9 @@ func (r *toy) claim(it *toyItem, phase pleg.Phase, how telling) pleg.Claim[Statu
 	if how.gone {
 		c.Payload = slices.DeleteFunc(c.Payload, func(x pleg.Item) bool { return x.ID == it.id })
 	}
-	pod, items, texts := it.pod, c.Payload, r.contents(c.Payload, it.id, how.torn)
+	pod := it.pod
+	items := c.Payload
+	texts := r.contents(c.Payload, it.id, how.torn)
 	c.Status = advanced(pod, items, texts)
 	return c
 }

@@ -51,7 +51,15 @@ type Truth struct {
 
 // NewTruth returns an empty history.
 func NewTruth() *Truth {
-	return &Truth{lives: make(map[string]*life), pods: make(map[cache.UID][]*life), moves: make(map[cache.UID]time.Time), lied: make(map[string]bool), bad: make(map[string]bool), ghosts: make(map[string]bool), fresh: make(map[cache.UID]bool)}
+	return &Truth{
+		lives:  make(map[string]*life),
+		pods:   make(map[cache.UID][]*life),
+		moves:  make(map[cache.UID]time.Time),
+		lied:   make(map[string]bool),
+		bad:    make(map[string]bool),
+		ghosts: make(map[string]bool),
+		fresh:  make(map[cache.UID]bool),
+	}
 }
 
 // Record adds a change.
@@ -385,11 +393,14 @@ const absent = 7
 // phases returns, as a set of bits, every phase of the ID from just before since until now.
 func (l *life) phases(since time.Time) uint8 {
 	set := uint8(1 << absent)
-	before, present := uint8(0), false // the furthest phase by then: losing track takes nothing back
+	// the furthest phase by then: losing track takes nothing back
+	before := uint8(0)
+	present := false
 	for _, s := range l.steps {
 		if s.at.Before(since) {
 			set = 1 << s.phase
-			before, present = uint8(s.phase), true
+			before = uint8(s.phase)
+			present = true
 			if s.phase == pleg.PhaseUnknown {
 				before = l.furthest(since)
 			}

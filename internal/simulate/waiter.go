@@ -47,7 +47,13 @@ func (w *world) wait(pod cache.UID, asks wish) *waiter {
 	if asks.limit > 0 {
 		ctx, cancel = context.WithTimeout(w.ctx, asks.limit)
 	}
-	x := &waiter{w: w, pod: pod, phases: asks.phases, begun: time.Now(), cancel: cancel}
+	x := &waiter{
+		w:      w,
+		pod:    pod,
+		phases: asks.phases,
+		begun:  time.Now(),
+		cancel: cancel,
+	}
 	x.t = x.begun.Add(-asks.ago)
 	if asks.wall && asks.ago < 0 {
 		x.t = x.begun // such a time is taken for the time of the call
@@ -84,7 +90,12 @@ func (w *world) keepWaiting(pod cache.UID, d time.Duration) {
 	w.children.Go(func() {
 		defer cancel()
 		for ctx.Err() == nil {
-			x := &waiter{w: w, pod: pod, t: time.Now(), begun: time.Now()}
+			x := &waiter{
+				w:     w,
+				pod:   pod,
+				t:     time.Now(),
+				begun: time.Now(),
+			}
 			w.toldMu.Lock()
 			if w.ledger != nil {
 				w.ledger.wanted(pod, x.t)
@@ -113,7 +124,9 @@ func monotonic(t time.Time) time.Time { return outside.Add(t.Sub(outside.Round(0
 func (x *waiter) returned(ctx context.Context, got shown, err error) {
 	o := x.w.oracle
 	x.mu.Lock()
-	x.done, x.items, x.err = true, got.Items, err
+	x.done = true
+	x.items = got.Items
+	x.err = err
 	x.mu.Unlock()
 	switch {
 	case errors.Is(err, errNil):
@@ -264,7 +277,8 @@ func (w *world) work(pod cache.UID) {
 }
 
 func (w *world) sync(maker containerMaker, p *podWorker, pod cache.UID, items []pleg.Item) {
-	ready, alive := false, false
+	ready := false
+	alive := false
 	for _, it := range items {
 		ready = ready || it.Kind == pleg.Sandbox && it.Phase == pleg.PhaseRunning
 		alive = alive || it.Kind == pleg.Container && it.Phase == pleg.PhaseRunning && strings.HasPrefix(w.side.name(it.ID), "w-")

@@ -63,7 +63,9 @@ func (o *oracle) event(e pleg.Event) {
 	}
 	at := time.Time{}
 	if len(o.emitted) > 0 {
-		shown, late, at = o.emitted[0].shown[e.Pod], false, o.emitted[0].at
+		shown = o.emitted[0].shown[e.Pod]
+		late = false
+		at = o.emitted[0].at
 		failed = o.emitted[0].failed[e.Pod]
 		o.emitted = o.emitted[1:]
 	}
@@ -83,20 +85,25 @@ func (o *oracle) event(e pleg.Event) {
 	if o.named && (e.PodName == "" || (e.ContainerName == "") != (e.Kind == pleg.Sandbox)) {
 		o.fail("nameless", "pod %s: %s of %s %s calls the pod %q and the container %q", e.Pod, e.Type, e.Kind, e.ID, e.PodName, e.ContainerName)
 	}
-	phase, present := pleg.PhaseRemoved, false
+	phase := pleg.PhaseRemoved
+	present := false
 	for _, it := range shown {
 		if it.ID == e.ID {
-			phase, present = it.Phase, true
+			phase = it.Phase
+			present = true
 		}
 	}
-	bit, atLeast := uint8(0), pleg.PhaseRunning
+	bit := uint8(0)
+	atLeast := pleg.PhaseRunning
 	switch e.Type {
 	case pleg.ContainerStarted:
 		bit = toldStarted
 	case pleg.ContainerDied:
-		bit, atLeast = toldDied, pleg.PhaseExited
+		bit = toldDied
+		atLeast = pleg.PhaseExited
 	case pleg.ContainerRemoved:
-		bit, atLeast = toldRemoved, pleg.PhaseRemoved
+		bit = toldRemoved
+		atLeast = pleg.PhaseRemoved
 	default:
 		o.fail("event", "pod %s: unknown type %q", e.Pod, e.Type)
 	}

@@ -61,7 +61,8 @@ func (h *within) add(steps int, words []string) {
 func (h *within) stands() (due []inTurn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	due, h.due = h.due, nil
+	due = h.due
+	h.due = nil
 	return due
 }
 
@@ -79,7 +80,8 @@ func (h *within) release() {
 // drop forgets all commands and lets the loop go on.
 func (h *within) drop() {
 	h.mu.Lock()
-	h.wait, h.due = nil, nil
+	h.wait = nil
+	h.due = nil
 	h.mu.Unlock()
 	h.release()
 }

@@ -220,7 +220,8 @@ func (w *world) start() error {
 	l.outcome = w.outcome
 	l.disturb(time.Now())
 	w.toldMu.Lock()
-	w.system, w.ledger = sys, l
+	w.system = sys
+	w.ledger = l
 	l.disturb(w.until)
 	w.toldMu.Unlock()
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -318,7 +319,9 @@ func (w *world) empty() error {
 	if err := w.settle(); err != nil || w.oracle.result() != nil {
 		return err
 	}
-	for quiet, tries := 0, 0; quiet < 3 && tries < 30; tries++ { // the lists that see it gone, the grace, and the next look
+	// the lists that see it gone, the grace, and the next look
+	quiet := 0
+	for tries := 0; quiet < 3 && tries < 30; tries++ {
 		before := w.ledger.rest()
 		w.sleep(w.settings.grace + 2*w.settings.base)
 		w.ledger.relist()
