@@ -195,6 +195,15 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		e.name = cmp.Or(e.name, old.name)
 		*old = e
 		return takenNews
+	case old.failed && !e.failed && e.phase < old.phase: // the ID lived on: a later call has worked
+		*old = e
+		if x != nil {
+			x.retract()
+			for known := range p.expected.of(e.id) {
+				x.announce(known)
+			}
+		}
+		return takenNews
 	}
 	old.failed = old.failed && e.failed
 	return takenStale
