@@ -144,7 +144,8 @@ func (c *core[S]) onFailed(p *pod, id string, at, now instant) {
 
 // holdFor delays the reads of a pod for the agent's own calls, which come in bursts, each announced
 // by the runtime: until a moment after the end of the last, and for CallBurst at the most. A read
-// in the middle would show what the next call changes, and would have a worker sync in vain.
+// in the middle would show what the next call changes, and would have a worker sync in vain (ADR
+// 51).
 func (c *core[S]) holdFor(p *pod, now instant) {
 	if p.hold <= now {
 		p.burst = now
