@@ -145,7 +145,8 @@ func (x *podPace) allowed(elapsed time.Duration, lists int, s *settings) int {
 // come to a pod.
 func (b *ledger) rereadDue(x *podPace, now time.Time) bool {
 	s := b.pace.settings
-	reconnected := now.Sub(b.pace.opened) < streamSettle+10*time.Second
+	round := 10*time.Second + 2*s.load(len(b.pace.pods)) // a list goes before the statuses
+	reconnected := now.Sub(b.pace.opened) < streamSettle+round
 	return s.reread > 0 && (now.Sub(x.ended) >= s.reread/4 || reconnected)
 }
 
