@@ -237,7 +237,6 @@ func (c *ownCall) end(w *world, err error) {
 // agentAt is the agent's activity in a pod.
 type agentAt struct {
 	calls int       // under way
-	burst time.Time // when the first news came of the present burst of calls
 	until time.Time // their changes need not have been read before
 }
 
@@ -267,17 +266,14 @@ func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
 	}
 }
 
-// hold notes that the agent's burst of calls goes on: until the last is over, and for a quarter of
-// a base period at the most.
+// hold notes that the agent's burst of calls goes on: until a moment after the last, and for a while
+// at the most. A generator counts from the first news of the burst, and claims that tell it nothing
+// begin none; here every news counts.
 func (b *ledger) hold(o *agentAt, now time.Time) {
 	s := b.pace.settings
-	if !now.Before(o.until) {
-		o.burst = now
-	}
-	o.until = o.burst.Add(s.callBurst())
-	settled := now.Add(s.callSettle)
-	if o.calls == 0 && settled.Before(o.until) {
-		o.until = settled
+	o.until = now.Add(s.callSettle)
+	if o.calls > 0 {
+		o.until = now.Add(s.callBurst())
 	}
 }
 
