@@ -171,6 +171,21 @@ test-fleet: ## deploy/ and pleg-bench fleet on a cluster of three nodes on this 
 	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
 	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestFleet$$'
 
+.PHONY: test-fleet-agent
+test-fleet-agent: ## deploy/agent alone on the same cluster, with an API server that is away for OUTAGE (5m); build/fleet/why has what kubectl shows
+	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
+	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestAgent$$' -outage $(or $(OUTAGE),5m)
+
+.PHONY: test-fleet-trouble
+test-fleet-trouble: ## the alerts of deploy/ on the same cluster: a node without a watch, lists that hang, a denied socket
+	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
+	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestTrouble$$'
+
+.PHONY: test-stored
+test-stored: ## the time from the end of a container to its stored Event, on real runtimes beside a kube-apiserver (RUNTIME=containerd-2.4,crio: some)
+	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
+	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestStored$$' -measured $(or $(RUNTIME),all)
+
 #: performance
 .PHONY: bench
 bench: ## package benchmarks, and ours beside the floor: lines for benchstat

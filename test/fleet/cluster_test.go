@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,13 +54,13 @@ func newCluster(t *testing.T) *cluster {
 		machine.IP("link set lo up", "link add br0 type bridge", "addr add "+gateway+"/24 dev br0", "link set br0 up")))
 	var err error
 	c.Plane, err = control.Start(t.Context(), control.Config{
-		Binaries: c.Kube, Dir: c.dir, Address: gateway, Flags: []string{"--authorization-mode=AlwaysAllow", "--kubelet-preferred-address-types=InternalIP"},
+		Binaries: c.Kube, Dir: c.dir, Address: gateway, Flags: []string{"--authorization-mode=RBAC", "--kubelet-preferred-address-types=InternalIP"},
 	})
 	c.do("start the API server", err)
 	t.Cleanup(c.close)
 	c.step("API server ready")
 	for program, flags := range map[string][]string{
-		"kube-controller-manager": {"--service-account-private-key-file=" + c.Key, "--node-monitor-grace-period=12s", "--node-monitor-period=2s"},
+		"kube-controller-manager": {"--service-account-private-key-file=" + c.Key, "--root-ca-file=" + c.certificate(), "--node-monitor-grace-period=12s", "--node-monitor-period=2s"},
 		"kube-scheduler":          nil,
 	} {
 		_, err := c.Spawn(program, append(flags, "--kubeconfig="+c.Kubeconfig, "--bind-address=127.0.0.1", "--cert-dir="+c.dir, "--leader-elect=false")...)
@@ -83,6 +84,9 @@ func newCluster(t *testing.T) *cluster {
 	c.step("all nodes ready")
 	return c
 }
+
+// certificate is the file with the API server's certificate and its authority.
+func (c *cluster) certificate() string { return filepath.Join(c.dir, "api-certs/apiserver.crt") }
 
 // do ends the test at an error.
 func (c *cluster) do(what string, err error) {
@@ -139,24 +143,22 @@ func (c *cluster) kubectl(args ...string) string {
 	return out
 }
 
-// startPrometheus starts Prometheus on the pods of the DaemonSet, with the alerts of docs/alerts.
-func (c *cluster) startPrometheus(pods []corev1.Pod) {
-	type group struct {
-		Targets []string          `json:"targets"`
-		Labels  map[string]string `json:"labels"`
+// startPrometheus starts Prometheus with the alerts of docs/alerts. Its targets are stateMetrics
+// and those of scrape.
+func (c *cluster) startPrometheus() {
+	c.stateMetrics()
+	rules := []string{strconv.Quote(c.impatient("fleet"))}
+	for _, name := range []string{"evented-pleg", "agent"} {
+		rules = append(rules, strconv.Quote(filepath.Join(c.Root, "docs/alerts", name+".yaml")))
 	}
-	var groups []group
-	for _, p := range pods { // with the labels of deploy/prometheus-operator
-		name := p.Spec.NodeName
-		groups = append(groups, group{[]string{p.Status.PodIP + ":9464"}, map[string]string{"instance": name, "node": name, "nodepool": "test"}})
+	jobs := []string{fmt.Sprintf(`{"job_name": "kube-state-metrics", "static_configs": [{"targets": [%q]}]}`, stateMetricsAddress)}
+	for _, job := range []string{"pleg-watch", "pleg-agent"} { // with the labels of their own, as their PodMonitors
+		jobs = append(jobs, fmt.Sprintf(`{"job_name": %q, "honor_labels": true, "file_sd_configs": [{"files": [%q]}]}`, job, c.targets(job)))
+		c.do("targets of Prometheus", os.WriteFile(c.targets(job), []byte("[]"), 0o644))
 	}
-	targets, err := json.Marshal(groups)
-	c.do("targets of Prometheus", err)
-	config := fmt.Sprintf(`{"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-"rule_files": [%q, %q], "scrape_configs": [{"job_name": "pleg-watch", "file_sd_configs": [{"files": [%q]}]}]}`,
-		filepath.Join(c.Root, "docs/alerts/evented-pleg.yaml"), filepath.Join(c.Root, "docs/alerts/fleet.yaml"), filepath.Join(c.dir, "targets.json"))
-	c.do("configuration of Prometheus", errors.Join(os.WriteFile(filepath.Join(c.dir, "targets.json"), targets, 0o644),
-		os.WriteFile(filepath.Join(c.dir, "prometheus.yaml"), []byte(config), 0o644)))
+	config := fmt.Sprintf(`{"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [%s], "scrape_configs": [%s]}`,
+		strings.Join(rules, ", "), strings.Join(jobs, ", "))
+	c.do("configuration of Prometheus", os.WriteFile(filepath.Join(c.dir, "prometheus.yaml"), []byte(config), 0o644))
 	cmd := exec.Command(filepath.Join(c.Debs, "usr/bin/prometheus"), "--config.file="+filepath.Join(c.dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(c.dir, "prometheus"), "--web.listen-address=127.0.0.1:9090", "--log.level=warn")
 	process, err := control.Spawn(cmd, filepath.Join(c.dir, "prometheus.log"))
@@ -164,8 +166,39 @@ func (c *cluster) startPrometheus(pods []corev1.Pod) {
 	c.t.Cleanup(func() { _ = process.Stop(15 * time.Second) })
 }
 
+// targets is the file with the targets of a job of Prometheus.
+func (c *cluster) targets(job string) string { return filepath.Join(c.dir, job+".json") }
+
+// scrape makes the pods of a DaemonSet, one a node, the targets of a job of Prometheus.
+func (c *cluster) scrape(job string, port int, pods []corev1.Pod) {
+	type group struct {
+		Targets []string          `json:"targets"`
+		Labels  map[string]string `json:"labels"`
+	}
+	var groups []group
+	for _, p := range pods { // with the labels of the PodMonitors in deploy/
+		name := p.Spec.NodeName
+		groups = append(groups, group{
+			Targets: []string{fmt.Sprintf("%s:%d", p.Status.PodIP, port)},
+			Labels:  map[string]string{"instance": name, "node": name, "nodepool": "test"},
+		})
+	}
+	targets, err := json.Marshal(groups)
+	c.do("targets of Prometheus", errors.Join(err, os.WriteFile(c.targets(job)+".new", targets, 0o644), os.Rename(c.targets(job)+".new", c.targets(job))))
+}
+
 // query returns the values of an expression by node.
 func (c *cluster) query(ctx context.Context, expr string) (map[string]string, error) {
+	answer, err := c.ask(ctx, expr)
+	values := make(map[string]string)
+	for _, sample := range answer {
+		values[string(sample.Metric["node"])] = sample.Value.String()
+	}
+	return values, err
+}
+
+// ask asks Prometheus for the vector of an expression.
+func (c *cluster) ask(ctx context.Context, expr string) (model.Vector, error) {
 	client, err := api.NewClient(api.Config{Address: prometheusURL})
 	if err != nil {
 		return nil, err
@@ -174,11 +207,7 @@ func (c *cluster) query(ctx context.Context, expr string) (map[string]string, er
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", expr, err)
 	}
-	values := make(map[string]string)
-	for _, sample := range answer.(model.Vector) {
-		values[string(sample.Metric["node"])] = sample.Value.String()
-	}
-	return values, nil
+	return answer.(model.Vector), nil
 }
 
 // close ends the nodes and the rest. The namespaces of a node take all of its processes and mounts

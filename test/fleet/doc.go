@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet tests deploy/ and `pleg-bench fleet` on a cluster of Kubernetes.
+// Package fleet tests deploy/, `pleg-bench fleet` and pleg-agent on a cluster of Kubernetes.
 //
 // # Model
 //
@@ -21,8 +21,9 @@
 //	                      ├─ kubelet ── runtime ── pods
 //	                      └─ runtime beside
 //
-// The watch of each node reads through a proxy (package criproxy of test/node), which drops the
-// events of exits on one node.
+// The watch and the agent of each node read through a proxy (package internal/criproxy), which
+// drops the events of exits on one node, and hangs its lists. TestStored makes no cluster: it has a
+// runtime of each kind beside an API server.
 //
 // # Requirements
 //

@@ -25,9 +25,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 )
 
-// benchImage is the image of deploy/base, loadPods the label of the pods of `pleg-bench fleet run`.
+// Images of deploy/, and the label of the pods of `pleg-bench fleet run`.
 const (
 	benchImage = "ghcr.io/evented-pleg/pleg-bench:" + release
+	agentImage = "ghcr.io/evented-pleg/pleg-agent:" + release
 	loadPods   = "app.kubernetes.io/name=pleg-bench-fleet-run"
 )
 
@@ -41,8 +42,9 @@ const mostSeries = 160
 func TestFleet(t *testing.T) {
 	c := newCluster(t)
 	c.deploy()
+	c.startPrometheus()
 	watches := c.watches()
-	c.startPrometheus(watches)
+	c.scrape("pleg-watch", 9464, watches)
 	c.alias()
 	c.await("metrics of all nodes in Prometheus", func(ctx context.Context) error {
 		got, err := c.query(ctx, `evented_pleg_stream_state{state="Connected"} == 1`)
@@ -51,7 +53,7 @@ func TestFleet(t *testing.T) {
 		}
 		return nil
 	})
-	series, err := c.query(t.Context(), `count by (node) ({node!=""})`)
+	series, err := c.query(t.Context(), `count by (node) ({job="pleg-watch"})`)
 	c.do("count the series", err)
 	for name, count := range series {
 		if n, err := strconv.Atoi(count); err != nil || n == 0 || n > mostSeries {
@@ -300,17 +302,23 @@ func (c *cluster) watches() []corev1.Pod {
 	for _, name := range []string{"pleg-watch", "pleg-watch-crio"} {
 		c.kubectl("--namespace", namespace, "rollout", "status", "daemonset/"+name, "--timeout=2m")
 	}
-	list, err := c.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=pleg-watch"})
-	c.do("list the watches", err)
+	pods := c.watchPods(c.t.Context())
 	var on []string
-	for _, p := range list.Items {
+	for _, p := range pods {
 		on = append(on, p.Spec.NodeName)
 	}
 	if slices.Sort(on); !slices.Equal(on, []string{"n1", "n2", "n3"}) {
 		c.t.Fatalf("watches are on %q, want one on each node", on)
 	}
 	c.step("a ready watch on each node")
-	return list.Items
+	return pods
+}
+
+// watchPods lists the pods of the DaemonSets that are not about to go.
+func (c *cluster) watchPods(ctx context.Context) []corev1.Pod {
+	list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=pleg-watch"})
+	c.do("list the watches", err)
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 }
 
 // alias waits for the watches of the overlay k3s, whose socket is containerd's by another name and

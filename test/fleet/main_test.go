@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -34,10 +35,20 @@ type programs struct {
 	// Root is the repository's root, Kube the folder of Kubernetes' programs, Debs that of the
 	// unpacked packages, CRDs that of the definitions of Prometheus' operator.
 	Root, Kube, Debs, CRDs string
-	// Bench is pleg-bench, Image its image as docker's archive, Layout as an OCI archive.
-	Bench, Image, Layout string
+	// Bench is pleg-bench, Agent pleg-agent.
+	Bench, Agent string
+	// Images are those of both.
+	Images []archived
 
 	Containerd, CRIO components.Set
+	// Measured are the runtimes of TestStored, by name.
+	Measured map[string]components.Set
+}
+
+// archived is an image in files.
+type archived struct {
+	// Ref is its name. Docker is docker's archive, OCI an archive of an OCI layout.
+	Ref, Docker, OCI string
 }
 
 // Environment by which a stage of this program is recognized.
@@ -110,15 +121,31 @@ func build(ctx context.Context) (p programs, err error) {
 	under := func(path string) string { return filepath.Join(p.Root, "build", path) }
 	p.Kube, p.Debs, p.CRDs = under("apiserver/"+kubernetes), under("debs"), under("fleet/crds")
 	p.Bench = under("fleet/pleg-bench-" + release + "-linux-amd64")
-	p.Image, p.Layout = p.Bench+".docker.tar", under("fleet/pleg-bench-"+release+".oci.tar")
+	p.Agent = under("fleet/pleg-agent-" + release + "-linux-amd64")
+	p.Images = []archived{
+		{benchImage, p.Bench + ".docker.tar", under("fleet/pleg-bench-" + release + ".oci.tar")},
+		{agentImage, p.Agent + ".docker.tar", under("fleet/pleg-agent-" + release + ".oci.tar")},
+	}
 	for name, set := range map[string]*components.Set{"containerd": &p.Containerd, "crio": &p.CRIO} {
-		if *set, err = components.Build(ctx, name, os.Stderr); err != nil {
+		if *set, err = p.runtime(ctx, name); err != nil {
 			return p, err
 		}
-		set.RuncDir = filepath.Join(p.Debs, "usr/sbin") // with seccomp, for the profile of deploy/base
+	}
+	p.Measured = make(map[string]components.Set)
+	for name := range strings.SplitSeq(strings.Replace(*measured, "all", allMeasured, 1), ",") {
+		if p.Measured[name], err = p.runtime(ctx, name); err != nil {
+			return p, err
+		}
 	}
 	if err := components.Unpack(ctx, p.Debs, "runc", "containernetworking-plugins", "prometheus"); err != nil {
 		return p, err
 	}
 	return p, components.Script(ctx, os.Stderr, "test/fleet/build", kubernetes, release, operator)
+}
+
+// runtime builds a runtime, with a runc that has seccomp, for the profiles of deploy/.
+func (p *programs) runtime(ctx context.Context, name string) (components.Set, error) {
+	set, err := components.Build(ctx, name, os.Stderr)
+	set.RuncDir = filepath.Join(p.Debs, "usr/sbin")
+	return set, err
 }

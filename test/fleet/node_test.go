@@ -52,8 +52,19 @@ var watchedSockets = map[runtimes.Family][]string{
 const (
 	dropExits      = "drop exits"
 	holdStatistics = "hold statistics"
+	holdLists      = "hold lists"
+	denySocket     = "deny socket"
 	killKubelet    = "kill kubelet"
 	startKubelet   = "start kubelet"
+)
+
+// listMethods are the calls that list a runtime.
+var listMethods = []string{"ListPodSandbox", "StreamPodSandboxes", "ListContainers", "StreamContainers"}
+
+// Modes of the watched socket: a runtime's own, and one for its owner alone.
+const (
+	socketMode = 0o660
+	deniedMode = 0o600
 )
 
 // node is a node of the cluster.
@@ -147,7 +158,7 @@ func runInside() error {
 	if err != nil {
 		return err
 	}
-	if err := n.importImage(ctx, own); err != nil {
+	if err := n.importImages(ctx, own); err != nil {
 		return err
 	}
 	load, err := n.runtime(ctx, loadBase)
@@ -165,7 +176,7 @@ func runInside() error {
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(sockets[0], 0o660); err != nil { // as a runtime's own
+	if err := os.Chmod(sockets[0], socketMode); err != nil {
 		return err
 	}
 	for _, socket := range sockets[1:] {
@@ -184,6 +195,12 @@ func runInside() error {
 			proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Match: tellsExit, Do: criproxy.Drop{}})
 		case holdStatistics:
 			proxy.Inject(criproxy.Fault{Method: "ContainerStats", Do: criproxy.Hold{}})
+		case holdLists:
+			for _, method := range listMethods {
+				proxy.Inject(criproxy.Fault{Method: method, Do: criproxy.Hold{}})
+			}
+		case denySocket:
+			err = os.Chmod(sockets[0], deniedMode)
 		case killKubelet:
 			err = kubelet.Kill()
 		case startKubelet:
@@ -233,26 +250,39 @@ func (n *node) runtime(ctx context.Context, base string) (socket string, err err
 	return strings.TrimPrefix(d.Endpoint(), "unix://"), d.Start(ctx)
 }
 
-// importImage brings the image of pleg-bench to the kubelet's runtime. CRI-O pulls from the layout
-// in the folder of the image's name, below its working directory.
-func (n *node) importImage(ctx context.Context, socket string) error {
-	if n.Runtime.Runtime.Family == runtimes.Containerd {
-		return daemon.Import(ctx, n.Runtime, "unix://"+socket, n.Programs.Image)
+// importImages brings the images of deploy/ to the kubelet's runtime. CRI-O pulls from the layout
+// in the folder of an image's name, below its working directory.
+func (n *node) importImages(ctx context.Context, socket string) error {
+	for _, img := range n.Programs.Images {
+		var err error
+		if n.Runtime.Runtime.Family == runtimes.Containerd {
+			err = daemon.Import(ctx, n.Runtime, "unix://"+socket, img.Docker)
+		} else {
+			err = pullLayout(ctx, socket, img)
+		}
+		if err != nil {
+			return fmt.Errorf("import %s: %w", img.Ref, err)
+		}
 	}
-	name, _, _ := strings.Cut(benchImage, ":")
+	return nil
+}
+
+// pullLayout unpacks a layout for CRI-O, and has it pulled.
+func pullLayout(ctx context.Context, socket string, img archived) error {
+	name, _, _ := strings.Cut(img.Ref, ":")
 	layout := filepath.Join(ownBase, name)
 	if err := os.MkdirAll(layout, 0o755); err != nil {
 		return err
 	}
-	if out, err := exec.Command("tar", "-C", layout, "-xf", n.Programs.Layout).CombinedOutput(); err != nil {
-		return fmt.Errorf("unpack %s: %w: %s", n.Programs.Layout, err, out)
+	if out, err := exec.Command("tar", "-C", layout, "-xf", img.OCI).CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack %s: %w: %s", img.OCI, err, out)
 	}
 	client, err := crikit.Dial(crikit.Options{Endpoint: "unix://" + socket})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	_, err = client.Images().PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: benchImage}})
+	_, err = client.Images().PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: img.Ref}})
 	return err
 }
 

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
@@ -155,7 +157,10 @@ func why(t *T) {
 	t.tells(x, gone, "a pod removed at once", []string{"ContainerFailed"}, "5")
 	ends = append(ends, gone)
 
-	if t.Traits.KeeperTells {
+	ends = append(ends, t.initAndSidecar(x)...)
+	if !t.Traits.KeeperTells {
+		ends = append(ends, t.withoutMonitor(x)...)
+	} else {
 		victim := t.Pod("shim")
 		id := t.Container(victim, "c", "sleep", "1h")
 		t.Sleep(2 * time.Second)
@@ -190,6 +195,48 @@ func why(t *T) {
 	events = append(events, x.end(syscall.SIGTERM)...)
 
 	t.onceEach(events, ends)
+}
+
+// initAndSidecar runs a pod as a kubelet does that has an init container, which fails and is tried
+// again, and a sidecar, which is started before the main container and stopped after its end.
+func (t *T) initAndSidecar(x *teller) (ends []string) {
+	pod := t.Pod("init-and-sidecar")
+	first := t.Container(pod, "init", "exit", "7")
+	t.tells(x, first, "an init container that fails", []string{"ContainerFailed"}, "7")
+	again := t.Made(pod, crikit.Spec{Name: "init", Attempt: 1, Args: []string{"exit", "0"}})
+	t.Exited(again)
+	t.Check(t.Remove(t.ctx, first)) // a kubelet keeps its last attempt only
+	sidecar := t.Container(pod, "sidecar", "sleep", "1h")
+	main := t.Container(pod, "main", "sleep", "1s")
+	t.tells(x, again, "its second attempt", []string{"ContainerCompleted"}, "0")
+	t.tells(x, main, "the main container", []string{"ContainerCompleted"}, "0")
+	t.Check(t.Client.Stop(t.ctx, sidecar, 10*time.Second))
+	t.tells(x, sidecar, "the sidecar", []string{"ContainerStopped"}, "143")
+	t.deletePod(pod)
+	return []string{first, again, sidecar, main}
+}
+
+// withoutMonitor kills the monitor of a container, and then the container: the runtime shows it as
+// running until it is asked to stop it. The agent tells no end before, and one then.
+func (t *T) withoutMonitor(x *teller) (ends []string) {
+	pod := t.Pod("monitor")
+	id := t.Container(pod, "c", "sleep", "1h")
+	process := t.pidOf(id)
+	t.Check(syscall.Kill(t.keeperOf(id), syscall.SIGKILL))
+	t.Check(syscall.Kill(process, syscall.SIGKILL))
+	t.Sleep(3 * time.Second)
+	if early := x.of(id); len(early) > 0 {
+		t.Errorf("the runtime shows %s, and the agent has told %+v", t.stateOf(id), early)
+	}
+	t.deletePod(pod)
+	t.tells(x, id, "kill -9 of the monitor", []string{"ContainerLost"})
+	return []string{id}
+}
+
+// stateOf returns the runtime's state of a container.
+func (t *T) stateOf(id string) string {
+	answer := testkit.Must(t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t)
+	return answer.GetStatus().GetState().String()
 }
 
 // onceEach checks that each end was told once, and records the time that it took.

@@ -8,6 +8,7 @@
 //	workload sleep D [code]    wait D (a Go duration) or for SIGUSR1, exit with code or 0;
 //	                           143 at SIGTERM
 //	workload exit N            exit with N at once
+//	workload fails N CODE FILE exit with CODE at the first N runs, counted in FILE, then with 0
 //	workload eat N             touch N MiB, then wait; a lower limit makes the kernel kill it
 //
 // Under the name nmeter it prints the time of day in ms, as busybox's nmeter -d0 %3t, which
@@ -50,10 +51,12 @@ func run(args []string) error {
 			return fmt.Errorf("exit: %q is not a number", rest[0])
 		}
 		os.Exit(code)
+	case verb == "fails" && len(rest) == 3:
+		return fails(rest[0], rest[1], rest[2])
 	case verb == "eat" && len(rest) == 1:
 		return eat(rest[0])
 	default:
-		return fmt.Errorf("unknown arguments %q; want pause | sleep D [code] | exit N | eat N", args)
+		return fmt.Errorf("unknown arguments %q; want pause | sleep D [code] | exit N | fails N CODE FILE | eat N", args)
 	}
 	return nil
 }
@@ -94,6 +97,36 @@ func sleep(args []string) error {
 		}
 	}
 	os.Exit(code)
+	return nil
+}
+
+// fails exits with the code at the first runs, which a file in a volume of the pod counts by its
+// length.
+func fails(times, code, file string) error {
+	n, err := strconv.ParseInt(times, 10, 64)
+	if err != nil {
+		return fmt.Errorf("fails: the number of runs %q is not a number", times)
+	}
+	status, err := strconv.Atoi(code)
+	if err != nil {
+		return fmt.Errorf("fails: the exit code %q is not a number", code)
+	}
+	runs, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("fails: %w", err)
+	}
+	defer runs.Close()
+	before, err := runs.Stat()
+	if err != nil {
+		return fmt.Errorf("fails: %w", err)
+	}
+	if before.Size() >= n {
+		return nil
+	}
+	if _, err := runs.WriteString("x"); err != nil {
+		return fmt.Errorf("fails: %w", err)
+	}
+	os.Exit(status)
 	return nil
 }
 

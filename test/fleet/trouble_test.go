@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// stateMetricsAddress is that of stateMetrics.
+const stateMetricsAddress = "127.0.0.1:9091"
+
+// stateMetrics serves the metrics of kube-state-metrics that the alerts of docs/alerts/fleet.yaml
+// read, from the API server, until the test ends.
+func (c *cluster) stateMetrics() {
+	server := &http.Server{Addr: stateMetricsAddress, ReadHeaderTimeout: time.Second}
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sets, err := c.AppsV1().DaemonSets(metav1.NamespaceAll).List(r.Context(), metav1.ListOptions{})
+		nodes, wrong := c.CoreV1().Nodes().List(r.Context(), metav1.ListOptions{})
+		if err = errors.Join(err, wrong); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		for _, s := range sets.Items {
+			labels := fmt.Sprintf("{namespace=%q,daemonset=%q}", s.Namespace, s.Name)
+			fmt.Fprintf(w, "kube_daemonset_status_desired_number_scheduled%s %d\n", labels, s.Status.DesiredNumberScheduled)
+			fmt.Fprintf(w, "kube_daemonset_status_number_ready%s %d\n", labels, s.Status.NumberReady)
+		}
+		for _, n := range nodes.Items {
+			fmt.Fprintf(w, "kube_node_info{node=%q,container_runtime_version=%q} 1\n", n.Name, n.Status.NodeInfo.ContainerRuntimeVersion)
+		}
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- server.ListenAndServe() }()
+	c.t.Cleanup(func() {
+		c.do("end the server of state metrics", server.Close())
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			c.t.Errorf("the server of state metrics: %v", err)
+		}
+	})
+}
+
+// impatient writes a copy of alerts that waits seconds instead of minutes, and returns its path.
+// Unit tests by promtool hold the true times.
+func (c *cluster) impatient(name string) string {
+	text, err := os.ReadFile(filepath.Join(c.Root, "docs/alerts", name+".yaml"))
+	c.do("read the alerts", err)
+	text = regexp.MustCompile(`\bfor: \d+m\b`).ReplaceAll(text, []byte("for: 2s"))
+	text = regexp.MustCompile(`\+ 180\b`).ReplaceAll(text, []byte("+ 5"))
+	path := filepath.Join(c.dir, name+"-alerts.yaml")
+	c.do("write the alerts", os.WriteFile(path, text, 0o644))
+	return path
+}
+
+// TestTrouble takes the watch from n1, hangs the lists of n2, and denies the socket of n3 to its
+// watch by the file's mode. An alert names each, and no other node.
+func TestTrouble(t *testing.T) {
+	c := newCluster(t)
+	c.deploy()
+	c.startPrometheus()
+	c.scrape("pleg-watch", 9464, c.watches())
+	c.kubectl("label", "node", "n1", "type=kwok") // the DaemonSets leave such nodes out
+	c.do("hold the lists of n2", c.nodes[1].command(holdLists))
+	c.do("deny the socket of n3", c.nodes[2].command(denySocket))
+	c.kubectl("--namespace", namespace, "delete", "pods", "--selector=app.kubernetes.io/instance=crio", "--wait=false")
+	c.await("the watch of n3 names what denies the socket", func(ctx context.Context) error {
+		for _, previous := range []string{"--previous=false", "--previous=true"} {
+			log, _, err := c.run(ctx, filepath.Join(c.Kube, "kubectl"), "--namespace", namespace, "logs", "--prefix", "--selector=app.kubernetes.io/instance=crio", previous)
+			if err == nil && strings.Contains(log, "it belongs to 0:0 with mode 0600") {
+				return nil
+			}
+		}
+		return errors.New("no log does")
+	})
+	c.scrape("pleg-watch", 9464, c.watchPods(c.t.Context()))
+	want := map[string]string{ // by alert, what it names
+		"PLEGFleetNodeWithoutTarget": "n1",
+		"PLEGFleetRuntimeUnread":     "n2",
+		"PLEGFleetNodeUnwatched":     "n3",
+		"PLEGFleetWatchNotReady":     "pleg-watch-crio",
+	}
+	c.await("alerts name n1, n2 and n3, each for its own", func(ctx context.Context) error {
+		firing, err := c.ask(ctx, `ALERTS{alertname=~"PLEGFleet.*",alertstate="firing"}`)
+		if err != nil {
+			return err
+		}
+		named := make(map[string]string)
+		for _, alert := range firing {
+			name := string(alert.Metric["alertname"])
+			what := string(alert.Metric["node"] + alert.Metric["daemonset"])
+			if before := named[name]; before != "" && before != what {
+				what = before + " and " + what
+			}
+			named[name] = what
+		}
+		for name, what := range want {
+			if named[name] != what {
+				return fmt.Errorf("%s names %q, want %q; all: %v", name, named[name], what, named)
+			}
+		}
+		return nil
+	})
+}
