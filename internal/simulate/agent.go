@@ -266,9 +266,9 @@ func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
 	}
 }
 
-// hold notes that the agent's burst of calls goes on: until a moment after the last, and for a while
-// at the most. A generator counts from the first news of the burst, and claims that tell it nothing
-// begin none; here every news counts.
+// hold notes that the agent's burst of calls goes on: until a moment after the last, and for a
+// while at the most. A generator counts from the first news of the burst, and claims that tell it
+// nothing begin none; here every news counts.
 func (b *ledger) hold(o *agentAt, now time.Time) {
 	s := b.pace.settings
 	o.until = now.Add(s.callSettle)

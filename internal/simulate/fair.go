@@ -73,6 +73,7 @@ func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 	if fewer > 0 {
 		bound = probed * base // who has come later is read first
 	}
+	bound = max(bound, probed*b.lately) // no sooner is a read taken for one that hangs
 	if d := now.Sub(at.since); d > bound && len(b.inflight) < mostReads*b.workers {
 		b.fail("unfair", "pod %s has needed a read for %v, and %d others hold the workers", uid, d, len(b.inflight))
 	}

@@ -38,6 +38,7 @@ type ledger struct {
 	podReads   int
 	most       int                     // reads of pods at once
 	fewer      [2]int                  // so many workers at the most are not used, because reads have timed out; and of those whose last read failed
+	lately     time.Duration           // how long reads of pods have lasted that ended well; it fades by an eighth with each
 	warnings   int                     // recorded by the generator about the runtime's answers
 	listFailed bool                    // the last one
 	phantoms   int                     // reads of pods known only from a lie

@@ -64,6 +64,9 @@ func (b *ledger) trouble(begun, now time.Time, n int, err error) {
 // podTrouble is trouble of a read of a pod. Items that cannot be read are none: the others of their
 // pod, and of other pods, are owed as ever. A read that yields nothing is trouble all the same.
 func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err error) {
+	if err == nil {
+		b.lately = max(now.Sub(begun), b.lately-b.lately/8)
+	}
 	if b.truth.spoilt(uid) && (err == nil || n > 0) {
 		begun = begun.Add(b.cutOff(uid))
 		err = nil
