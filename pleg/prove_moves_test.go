@@ -449,6 +449,7 @@ func (v *prover) endList(m *proveMove) {
 		}
 	}
 	before := w.ids
+	listed := w.listed
 	for i := range v.sc.lives {
 		d := &w.ids[i]
 		d.heard = d.heard || d.stage != v.sc.lives[i].leaving() && m.sees[i].listing == v.truth(i)
@@ -457,7 +458,8 @@ func (v *prover) endList(m *proveMove) {
 		}
 	}
 	v.input(input[proveStatus]{kind: inputListed, listed: res})
-	if v.core.lists.doubted { // the next list tells
+	if v.core.lists.doubted { // the next list tells, and what differs from the last one that was believed
+		w.listed = listed
 		for i := range v.sc.lives {
 			w.ids[i].heard = before[i].heard
 		}
