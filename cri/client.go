@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -88,6 +89,7 @@ type Client struct {
 	capabilities atomic.Pointer[capabilities]
 	monitor      connMonitor
 	connects     atomic.Uint64
+	broken       atomic.Uint64 // connections that have ended
 	counter      counters
 }
 
@@ -137,7 +139,7 @@ func New(config Config) (*Client, error) {
 				c.capabilities.Store(new(capabilities))
 			}
 			c.monitor.connected(conn, socket)
-			return conn, nil
+			return &watchedConn{Conn: conn, broken: &c.broken}, nil
 		}),
 		// A local socket answers or refuses at once. With grpc's default pauses, up to 120 s, a runtime
 		// that is back would stay unseen. Calls end these pauses early (see resetBackoff).
@@ -271,6 +273,23 @@ func socketPath(endpoint string) (string, error) {
 		return "", fmt.Errorf("cri: the socket path of endpoint %q has %d bytes: a unix socket address holds at most %d, use a shorter path or a symbolic link", endpoint, len(path), maxSocketPath)
 	}
 	return path, nil
+}
+
+// watchedConn counts its end before anybody else hears of it. The state of a grpc connection follows
+// some time after the calls on it have failed.
+type watchedConn struct {
+	net.Conn
+	once   sync.Once
+	broken *atomic.Uint64
+}
+
+// Read implements net.Conn.
+func (c *watchedConn) Read(b []byte) (n int, err error) {
+	n, err = c.Conn.Read(b)
+	if err != nil {
+		c.once.Do(func() { c.broken.Add(1) })
+	}
+	return n, err
 }
 
 // dialSocket connects to a unix socket; its errors explain the failure.

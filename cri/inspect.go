@@ -28,9 +28,9 @@ import (
 // IDs that the runtime no longer has are left out. A read yields what it can: an item whose status
 // fails, makes no sense, or has not been answered long after the others of the pod, is in Unread,
 // and the error names its call; the status is good for the others. Without the status of any item
-// there is none. An item that hangs has one call under way, until the runtime answers or the
-// deadline of its read passes, and is not asked for again before; an item that is slow is waited
-// for, once the client knows how slow.
+// there is none, nor if the connection breaks during the read. An item that hangs has one call
+// under way, until the runtime answers or the deadline of its read passes, and is not asked for
+// again before; an item that is slow is waited for, once the client knows how slow.
 func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[PodStatus], error) {
 	return c.Update(ctx, pod, nil)
 }
@@ -41,7 +41,7 @@ func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Pod
 // containers are read with one call a sandbox. Changes without a change of phase (resources,
 // annotations) are read by Inspect only, the method behind a generator's RequestReinspect.
 func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (pleg.Inspection[PodStatus], error) {
-	in := inspection{client: c, pod: pod}
+	in := inspection{client: c, pod: pod, broken: c.broken.Load()}
 	in.plan(prev)
 	in.run(ctx)
 	if in.nothing {
@@ -69,6 +69,8 @@ type inspection struct {
 	// could be had.
 	failed  []failure
 	nothing bool
+	// broken is the number of connections that had ended when the read began.
+	broken uint64
 }
 
 // failure is a call about an item that was not answered. ID is empty for the call about the
@@ -216,7 +218,14 @@ func (in *inspection) finish(calls *gathering) {
 		}
 		in.failed = append(in.failed, failure{id: call.id, err: err})
 	}
-	in.nothing = read == 0 && len(in.failed) > 0
+	in.nothing = read == 0 && len(in.failed) > 0 || in.disconnected()
+}
+
+// disconnected reports whether the connection has broken during the read: what has no answer is no
+// fault of its item.
+func (in *inspection) disconnected() bool {
+	broken := func(f failure) bool { return status.Code(f.err) == codes.Unavailable }
+	return slices.ContainsFunc(in.failed, broken) && in.client.broken.Load() != in.broken
 }
 
 // bundledIDs returns the IDs of the containers with a status in a sandbox's answer.

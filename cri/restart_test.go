@@ -50,6 +50,29 @@ func TestRuntimeRestart(t *testing.T) {
 	}
 }
 
+// TestRuntimeGoesDuringARead checks that a read whose connection breaks between two answers has
+// failed as a whole: a status of what was answered would take the place of the last whole one for as
+// long as the runtime is away.
+func TestRuntimeGoesDuringARead(t *testing.T) {
+	inWorld(t, fakeruntime.DefaultProfile, fakeruntime.Faults{}, func(w *world) {
+		sandbox := w.sandbox(fakeruntime.PodSpec{UID: "p"})
+		container := w.container(sandbox, fakeruntime.ContainerSpec{})
+		pod := must(w.client.ListPod(w.Context(), "p"))
+		w.check(w.rt.SetFaults(fakeruntime.Faults{HangItem: 1}))
+		time.AfterFunc(50*time.Millisecond, w.rt.Down) // the sandbox's status has been answered
+		got, err := w.client.Inspect(w.Context(), pod)
+		if status.Code(err) != codes.Unavailable || got.Status != nil {
+			w.Errorf("a read that has lost its runtime: status %v, unread %v, %v", got.Status, got.Unread, err)
+		}
+
+		w.rt.Up(0)
+		got, err = w.client.Inspect(w.Context(), pod)
+		if err == nil || got.Status == nil || len(got.Unread) != 1 || got.Unread[0] != container {
+			w.Errorf("a container that hangs, later: status %v, unread %v, %v", got.Status, got.Unread, err)
+		}
+	})
+}
+
 // TestRuntimeUpgrade checks that the client learns the capabilities anew when the runtime returns
 // as another version.
 func TestRuntimeUpgrade(t *testing.T) {
