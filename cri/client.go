@@ -275,8 +275,8 @@ func socketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// watchedConn counts its end before anybody else hears of it. The state of a grpc connection follows
-// some time after the calls on it have failed.
+// watchedConn counts its end before anybody else hears of it. The state of a grpc connection
+// follows some time after the calls on it have failed.
 type watchedConn struct {
 	net.Conn
 	once   sync.Once

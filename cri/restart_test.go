@@ -51,8 +51,8 @@ func TestRuntimeRestart(t *testing.T) {
 }
 
 // TestRuntimeGoesDuringARead checks that a read whose connection breaks between two answers has
-// failed as a whole: a status of what was answered would take the place of the last whole one for as
-// long as the runtime is away.
+// failed as a whole: a status of what was answered would take the place of the last whole one for
+// as long as the runtime is away.
 func TestRuntimeGoesDuringARead(t *testing.T) {
 	inWorld(t, fakeruntime.DefaultProfile, fakeruntime.Faults{}, func(w *world) {
 		sandbox := w.sandbox(fakeruntime.PodSpec{UID: "p"})
