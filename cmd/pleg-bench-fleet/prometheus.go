@@ -102,11 +102,15 @@ func (s source) read(ctx context.Context) ([]*node, error) {
 	step := model.Duration(max(s.window/360, time.Second).Truncate(time.Second)).String()
 	by := strings.Join(append([]string{s.nodeLabel}, s.by...), ", ")
 	series := func(name string) string { return name + "{" + s.selector + "}" }
+	// A watch, an agent and a kubelet on one node each count what they see of the same runtime.
+	perClient := func(expr string) string {
+		return "max by (" + by + ") (sum by (" + by + ", job) (" + expr + "))"
+	}
 	increase := func(names ...string) string {
 		for i, name := range names {
 			names[i] = "increase(" + series(name) + "[" + window + "])"
 		}
-		return "sum by (" + by + ") (" + strings.Join(names, " or ") + ")"
+		return perClient(strings.Join(names, " or "))
 	}
 	group := func(n *node, labels model.Metric) {
 		n.runtime = string(labels["runtime"])
@@ -128,7 +132,7 @@ func (s source) read(ctx context.Context) ([]*node, error) {
 			func(n *node, labels model.Metric, _ float64) { group(n, labels) }},
 		{"max by (" + by + ", state) (" + series("evented_pleg_stream_state") + ") > 0", false,
 			func(n *node, labels model.Metric, _ float64) { n.state = string(labels["state"]) }},
-		{"sum by (" + by + ") (max" + stamps + " - min" + stamps + ")", false, func(n *node, _ model.Metric, v float64) { n.seen = min(v, s.window.Seconds()) }},
+		{perClient("max" + stamps + " - min" + stamps), false, func(n *node, _ model.Metric, v float64) { n.seen = min(v, s.window.Seconds()) }},
 		{increase("kube_pod_missed_events"), false, func(n *node, _ model.Metric, v float64) { n.missed = v }},
 		{increase("evented_pleg_unheard_changes_total"), false, func(n *node, _ model.Metric, v float64) { n.unheard = v }},
 		{increase("kubelet_evented_pleg_notifications_received", "evented_pleg_notifications_received"), false,
