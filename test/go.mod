@@ -84,6 +84,7 @@ require (
 )
 
 require (
+	github.com/evented-pleg/evented-pleg/exits v0.1.0
 	github.com/google/go-containerregistry v0.22.1
 	golang.org/x/mod v0.42.0
 	golang.org/x/sync v0.24.0
@@ -93,5 +94,6 @@ require (
 replace (
 	github.com/evented-pleg/evented-pleg => ..
 	github.com/evented-pleg/evented-pleg/events => ../events
+	github.com/evented-pleg/evented-pleg/exits => ../exits
 	github.com/evented-pleg/evented-pleg/internal => ../internal
 )

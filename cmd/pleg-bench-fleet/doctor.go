@@ -223,7 +223,8 @@ func (d Doctor) summary() string {
 	if d.ran()+d.Waiting+d.Overdue == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("doctor: %d sick of %s examined", d.Sick, bench.Count(d.ran(), "node"))
+	var text strings.Builder
+	fmt.Fprintf(&text, "doctor: %d sick of %s examined", d.Sick, bench.Count(d.ran(), "node"))
 	for _, part := range []struct {
 		n    int
 		does string
@@ -234,10 +235,10 @@ func (d Doctor) summary() string {
 		{d.Without, "whose watch does not examine"},
 	} {
 		if part.n > 0 {
-			text += fmt.Sprintf("; %d %s", part.n, part.does)
+			fmt.Fprintf(&text, "; %d %s", part.n, part.does)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // notLookedAt names the areas in which nothing was found because nobody looked.

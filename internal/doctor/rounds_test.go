@@ -28,11 +28,12 @@ func served(t *testing.T, r *Rounds) (list []string) {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			text := strings.TrimPrefix(family.GetName(), "evented_pleg_doctor_")
+			var text strings.Builder
+			text.WriteString(strings.TrimPrefix(family.GetName(), "evented_pleg_doctor_"))
 			for _, l := range m.GetLabel() {
-				text += " " + l.GetValue()
+				text.WriteString(" " + l.GetValue())
 			}
-			list = append(list, fmt.Sprint(text, " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()))
+			list = append(list, fmt.Sprint(text.String(), " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()))
 		}
 	}
 	return list
