@@ -171,6 +171,9 @@ type pod struct {
 	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
 	owes bool
 
+	// accused reports whether the failure of the last reads was reported.
+	accused bool
+
 	// onRota reports whether the pod is on core.rota.
 	onRota bool
 
@@ -281,6 +284,7 @@ func (r *records) countUnread(p *pod, items int, failed bool) {
 	if failed {
 		r.unreadPods++
 	}
+	p.accused = p.accused && failed
 	r.unreadItems += items - int(p.unread)
 	p.unread = int32(items)
 }

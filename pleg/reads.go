@@ -25,10 +25,10 @@ type flight struct {
 type inspected[S any] struct {
 	uid     cache.UID
 	began   instant
-	listing *Pod     // the result of ListPod in this read; nil if there was none, or it failed
-	status  *S       // nil if the pod was as in the cache, gone, or the read failed
-	shows   Pod      // what the status shows, and the items in unread
-	unread  idSet    // the IDs whose status could not be read, in shows at the phase asked for
+	listing *Pod  // the result of ListPod in this read; nil if there was none, or it failed
+	status  *S    // nil if the pod was as in the cache, gone, or the read failed
+	shows   Pod   // what the status shows, and the items in unread
+	unread  idSet // the IDs whose status could not be read, in shows at the phase asked for
 	err     error
 	peek    bool // the read was a peek
 }
@@ -281,16 +281,20 @@ func (c *core[S]) delayFailed(p *pod, began instant, took time.Duration, now ins
 	p.notBefore = p.retry.climb(began, now, c.cfg.RetryBase, most)
 }
 
-// failing counts a read that failed, whole or in part, and reports the first about the pod.
+// failing counts a read that failed, whole or in part, and reports the first about the pod; of
+// those that failed in part, the second in a row. On a busy node a status may come later than the
+// others of its pod for once, and the next read, a second later, has it.
 func (c *core[S]) failing(p *pod, r *inspected[S], now instant) {
 	c.count[countInspectErrors]++
 	first := p.entry != failedEntry
 	if first {
 		p.retry = ladder{}
 	}
-	if !first || r.began < c.asOf(p) && p.content == 0 {
+	again := r.status == nil || !first
+	if p.accused || !again || r.began < c.asOf(p) && p.content == 0 {
 		return
 	}
+	p.accused = true
 	c.todo.report(Report{
 		Reason:  ReasonInspectFailed,
 		Action:  "Inspect",
