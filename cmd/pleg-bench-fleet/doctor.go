@@ -122,6 +122,12 @@ func (s source) doctorQueries(by, window string) []nodeQuery {
 	}
 }
 
+// grades are those of the findings that metrics tell, the gravest first.
+var grades = []findings.Term{
+	{Name: "sick"},
+	{Name: "costly"},
+}
+
 // mostExamples bounds the nodes of a kind of finding.
 const mostExamples = 30
 
@@ -160,7 +166,7 @@ func diagnose(nodes []*node) Doctor {
 	}
 	slices.SortFunc(d.Findings, func(a, b FleetFinding) int {
 		return cmp.Or(
-			cmp.Compare(place(a.Grade), place(b.Grade)),
+			cmp.Compare(findings.Place(grades, a.Grade), findings.Place(grades, b.Grade)),
 			cmp.Compare(b.Now, a.Now),
 			cmp.Compare(b.Nodes, a.Nodes),
 			strings.Compare(a.ID, b.ID),
@@ -203,16 +209,6 @@ func (d *Doctor) add(n *node, unseen map[string]int) {
 	for _, area := range n.unseen {
 		unseen[area]++
 	}
-}
-
-// place is the place of a grade, the gravest first.
-func place(grade string) int {
-	grades := []string{"sick", "costly"}
-	n := slices.Index(grades, grade)
-	if n < 0 {
-		return len(grades)
-	}
-	return n
 }
 
 // ran is the number of nodes with an examination.

@@ -37,8 +37,12 @@ type ownCall struct {
 
 // agentPhases are the effects of the agent's calls.
 var agentPhases = map[string]pleg.Phase{
-	"sandbox": pleg.PhaseRunning, "container": pleg.PhaseCreated, "start": pleg.PhaseRunning, "stop": pleg.PhaseExited, "remove": pleg.PhaseRemoved,
-	"update": pleg.PhaseUnknown, // changes fields, and no phase
+	"sandbox":   pleg.PhaseRunning,
+	"container": pleg.PhaseCreated,
+	"start":     pleg.PhaseRunning,
+	"stop":      pleg.PhaseExited,
+	"remove":    pleg.PhaseRemoved,
+	"update":    pleg.PhaseUnknown, // changes fields, and no phase
 }
 
 // parseCall takes the words of

@@ -108,7 +108,10 @@ func (b *ledger) relist() {
 
 // opening and ending follow the stream, which is connected when it has told something or lasted for
 // a while.
-func (p *pace) opening(now time.Time) { p.opened, p.connected = now, time.Time{} }
+func (p *pace) opening(now time.Time) {
+	p.opened = now
+	p.connected = time.Time{}
+}
 
 func (p *pace) ending(now time.Time) {
 	p.settle(now)

@@ -298,7 +298,9 @@ func (p *printer) report(r pleg.Report, now time.Time) error {
 		Note:    r.Note,
 	}
 	if r.Pod != nil {
-		l.Namespace, l.Pod, l.UID = r.Pod.Namespace, r.Pod.Name, string(r.Pod.UID)
+		l.Namespace = r.Pod.Namespace
+		l.Pod = r.Pod.Name
+		l.UID = string(r.Pod.UID)
 	}
 	if r.Held > 0 {
 		l.Note += fmt.Sprintf(" (and %s more since the last report of this)", bench.Count(r.Held, "time"))

@@ -40,7 +40,9 @@ func run(args []string) error {
 	if len(args) == 0 {
 		args = []string{"pause"}
 	}
-	switch verb, rest := args[0], args[1:]; {
+	verb := args[0]
+	rest := args[1:]
+	switch {
 	case verb == "pause" && len(rest) == 0:
 		pause()
 	case verb == "sleep" && (len(rest) == 1 || len(rest) == 2):
