@@ -252,11 +252,18 @@ func (b *ledger) halves(l *pleg.Listing) bool {
 		switch {
 		case slices.Contains(l.Gone, uid) || !l.Delta && !shown[uid]:
 			lost++
-		case slices.ContainsFunc(b.shows(uid), b.surelyRuns):
+		case slices.ContainsFunc(b.shows(uid), b.surelyRunsHere):
 			kept++
 		}
 	}
 	return lost > kept
+}
+
+// surelyRunsHere is surelyRuns for the pod in whose entry the ID is. Of an ID that reads have shown in
+// two pods nobody can tell which of them the generator takes it for: two reads may end in one instant,
+// and a read that fails leaves the ID in the entry of the pod that it has left.
+func (b *ledger) surelyRunsHere(it pleg.Item) bool {
+	return b.surelyRuns(it) && !b.pace.wandered[it.ID]
 }
 
 // surelyRuns reports whether the generator knows an ID as running, whatever it has been told.

@@ -34,6 +34,7 @@ type pace struct {
 	unclear *unclear  // a list that only its period can justify
 
 	shown     map[string]cache.UID // by ID: the pod in which a read has shown the ID last
+	wandered  map[string]bool      // IDs that reads have shown in more than one pod
 	opened    time.Time            // of the stream under way; zero if none
 	connected time.Time            // zero while it is not
 
@@ -91,6 +92,7 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 		stats:    stats,
 		news:     now,
 		shown:    make(map[string]cache.UID),
+		wandered: make(map[string]bool),
 		pods:     make(map[cache.UID]*podPace),
 	}
 }

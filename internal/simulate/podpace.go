@@ -307,6 +307,7 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 		old, known := b.pace.shown[it.ID]
 		b.pace.shown[it.ID] = uid
 		if known && old != uid {
+			b.pace.wandered[it.ID] = true
 			b.cause(x, now)
 			b.cause(b.podPace(old), now)
 		}
