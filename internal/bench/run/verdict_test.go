@@ -159,11 +159,15 @@ type trial struct {
 	wrong           string // the worker's
 }
 
+// jobLife is how long a container lives that ends by itself. A worker that is slower than that, as on
+// a machine with much else to do, may never see a container.
+const jobLife = 300 * time.Millisecond
+
 // options are a run of seconds.
 func (tr trial) options(t *testing.T) (o Options, history func() []bench.Change) {
 	path := filepath.Join(t.TempDir(), "history")
 	o = Options{
-		Mode: worker.Evented, Pods: 5, Containers: 2, Rate: 60, Duration: 3 * time.Second, Seed: 8, JobLife: 50 * time.Millisecond,
+		Mode: worker.Evented, Pods: 5, Containers: 2, Rate: 60, Duration: 3 * time.Second, Seed: 8, JobLife: jobLife,
 		RelistBase: 250 * time.Millisecond, ProbeRate: 20, Profile: cmp.Or(tr.profile, "containerd-2"), Faults: strings.Fields(tr.faults),
 		Args: []string{"sleep", "{life}"}, WantTimeline: true, Logger: logr.Discard(), Stderr: t.Output(),
 		WorkerArgs: []string{asWorker, tr.wrong},
@@ -230,7 +234,7 @@ func TestRunVerdicts(t *testing.T) {
 				if e.Missed > lives || e.Undelivered > 0 {
 					t.Errorf("missed %d of %d, %d undelivered", e.Missed, lives, e.Undelivered)
 				}
-			case e.Missed > lives || e.Unseen > lost && !test.late:
+			case e.Missed > lives || e.Unseen > lost && !test.late && r.Latency.Max < jobLife.Seconds():
 				t.Errorf("missed %d, unseen %d; the history has %d changes without an event, %d of them starts and exits", e.Missed, e.Unseen, lost, lives)
 			case test.lossy && (lives < 5 || e.Missed == 0):
 				t.Errorf("missed %d of %d", e.Missed, lives)
