@@ -180,6 +180,8 @@ func (c *core[S]) knownItems(p *pod) []Item {
 		case e.cause != CauseAck && p.expected.get(e.id, CauseAck) == nil:
 			return nil // made by others, or of another pod
 		case e.cause != CauseAck || e.phase == PhaseRemoved:
+		case e.failed:
+			return nil // nobody knows its phase, and a list does, even if the status cannot be read
 		case e.kind == Container && e.name == "":
 			return nil // a list has the name, even if the status cannot be read
 		default:
