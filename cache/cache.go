@@ -18,7 +18,7 @@ type entry[S any] struct {
 	err    error     // of the last read, nil after success
 	at     time.Time // begin of the last look that agreed with the phases in the status
 	read   time.Time // begin of the last read of all statuses, or of the failed read
-	failed time.Time // begin of the read that has brought err
+	failed time.Time // begin of the latest read that has brought err, or an error before it
 }
 
 // Looks are the begins of the reads that confirm a status. A read of all statuses is a look at the
@@ -167,12 +167,15 @@ func (c *Cache[S]) SetLooked(uid UID, status *S, err error, looks Looks) bool {
 	if status != nil {
 		e.status = status
 	}
+	began := looks.Read
+	if !looks.Began.IsZero() {
+		began = looks.Began
+	}
+	if e.err == nil || began.After(e.failed) { // a look from before the error leaves the error as young as it is
+		e.failed = began
+	}
 	e.err = err
 	e.at = at
-	e.failed = looks.Read
-	if !looks.Began.IsZero() {
-		e.failed = looks.Began
-	}
 	e.read = later(e.read, looks.Read)
 	c.wakePod(uid)
 	return true

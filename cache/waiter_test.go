@@ -270,3 +270,19 @@ func TestAWaiterWhoGivesUpLeavesTheDemandOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestLookBesideAnError: a look that began before the read that failed, and ended after it, is stored
+// beside the error, and takes nothing from its age. The error is none to waiters for phases once a list
+// has confirmed them since.
+func TestLookBesideAnError(t *testing.T) {
+	c := New[word](nil)
+	c.Set("p", nil, errRead, moment(10))
+	c.SetLooked("p", &word{1}, errRead, Looks{At: moment(10), Began: moment(5)})
+	if _, err := c.GetPhasesNewerThan(t.Context(), "p", moment(9)); !errors.Is(err, errRead) {
+		t.Errorf("a read begun after the call has failed: %v", err)
+	}
+	c.Observe("p", moment(12))
+	if s, err := c.GetPhasesNewerThan(t.Context(), "p", moment(11)); err != nil || s.n != 1 {
+		t.Errorf("a list has confirmed the phases since: %v, %v", s, err)
+	}
+}

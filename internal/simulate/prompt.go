@@ -19,6 +19,9 @@ type promise struct {
 	phase pleg.Phase
 	at    time.Time // when it was handed over
 	seen  bool      // that the cache shows it
+
+	// excused is when something last excused that it was not kept.
+	excused time.Time
 }
 
 // prompt is what is promised. The ledger's mutex owns it.
@@ -150,6 +153,12 @@ func (o *oracle) lookPrompt(reading bool) {
 		return lost || phase < x.phase // a sandbox that has recovered
 	})
 	o.lookPeeks(b, now)
+	for id, x := range p.promises {
+		if b.excuses(x.pod) {
+			x.excused = now
+			p.promises[id] = x
+		}
+	}
 	if b.busy(now) {
 		return
 	}
@@ -163,7 +172,7 @@ func (o *oracle) lookPrompt(reading bool) {
 			x.seen = true
 			p.promises[id] = x
 		}
-		if b.excuses(x.pod) || now.Sub(since) <= b.soon(x.pod) {
+		if now.Sub(since) <= b.soon(x.pod) {
 			continue
 		}
 		delete(p.promises, id)
@@ -225,7 +234,7 @@ func (b *ledger) excuses(uid cache.UID) bool {
 // owedSince returns since when nothing excuses that a promise is not kept.
 func (b *ledger) owedSince(x promise) time.Time {
 	p := &b.prompt
-	return latest(b.settled(x.pod), x.at, b.truth.moved(x.pod), p.troubled, p.ahead[x.pod].Add(3*b.pace.settings.grace), b.podPace(x.pod).closed)
+	return latest(b.settled(x.pod), x.at, x.excused, b.truth.moved(x.pod), p.troubled, p.ahead[x.pod].Add(3*b.pace.settings.grace), b.podPace(x.pod).closed)
 }
 
 // untold says that Watch still has to tell a phase: of an ID that has gone it need not, if it never
