@@ -57,6 +57,51 @@ func (l fakeLooks) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error)
 	return p, err
 }
 
+// Inspect implements pleg.Source.
+func (l fakeLooks) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[cri.PodStatus], error) {
+	return l.accusing(ctx, func() (pleg.Inspection[cri.PodStatus], error) { return l.Client.Inspect(ctx, pod) })
+}
+
+// Update implements pleg.Updater.
+func (l fakeLooks) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus) (pleg.Inspection[cri.PodStatus], error) {
+	return l.accusing(ctx, func() (pleg.Inspection[cri.PodStatus], error) { return l.Client.Update(ctx, pod, prev) })
+}
+
+// accusing passes a read of statuses through, and checks that an item that it names as unreadable is
+// one: what is no fault of an item is not put down to it. The faults must have been the same for a
+// while: a call that hangs is not made again before it ends.
+func (l fakeLooks) accusing(ctx context.Context, read func() (pleg.Inspection[cri.PodStatus], error)) (pleg.Inspection[cri.PodStatus], error) {
+	before := l.f.callsFail()
+	i, err := read()
+	after := l.f.callsFail()
+	lasting := after == before && time.Since(after.since) > 2*l.f.w.settings.inspectTimeout
+	if i.Status == nil || ctx.Err() != nil || after.fail || !lasting {
+		return i, err
+	}
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	for _, id := range i.Unread {
+		if !l.f.bad[id] {
+			l.f.w.oracle.fail("accused", "%s can be read, and a read says that it cannot: %v", id, err)
+		}
+	}
+	return i, err
+}
+
+// weather is whether calls fail for a reason that is no item's, and since when the faults are the same.
+type weather struct {
+	fail  bool
+	since time.Time
+}
+
+// callsFail returns the weather.
+func (f *fakeSide) callsFail() weather {
+	fail := f.restless()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return weather{fail: fail, since: f.faultsSet}
+}
+
 // looked notes a look at a pod, part of which may have been an empty list.
 func (f *fakeSide) looked(uid cache.UID, shown []pleg.Item, begun time.Time, empty bool) {
 	f.mu.Lock()

@@ -6,10 +6,13 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"math"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -47,6 +50,8 @@ type fakeSide struct {
 	unseen      map[string]int            // looks in a row that have missed an ID although it lives
 	leftovers   map[string]bool           // removed IDs that lists show
 	bad         map[string]bool           // IDs that cannot be read, as far as the truth was told
+	conn        *breakable                // the client's latest connection
+	faultsSet   time.Time                 // when the faults have last changed
 }
 
 func newFakeSide(w *world) (side, error) {
@@ -80,7 +85,17 @@ func newFakeSide(w *world) (side, error) {
 	f.stop = stop
 	f.served.Go(func() { _ = f.rt.Serve(ctx, lis) })
 	dial := func(ctx context.Context) (net.Conn, error) { return lis.DialContext(ctx) }
-	f.client, err = cri.New(cri.Config{Dialer: dial})
+	f.client, err = cri.New(cri.Config{Dialer: func(ctx context.Context) (net.Conn, error) {
+		conn, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.conn = &breakable{Conn: conn, broken: func() { w.upset(time.Now()) }}
+		f.conn.left.Store(unbroken)
+		return f.conn, nil
+	}})
 	if err != nil {
 		stop()
 		return nil, err
@@ -177,7 +192,7 @@ func (f *fakeSide) restless() bool {
 	now := f.rt.Faults()
 	well := f.quiet
 	f.mu.Lock()
-	down := f.down || len(f.leftovers) > 0
+	down := f.down || len(f.leftovers) > 0 || f.conn.breaks()
 	f.mu.Unlock()
 	return down || now.SlowList != well.SlowList || now.SlowStatus != well.SlowStatus ||
 		now.FailList+now.FailStatus+now.HangList+now.HangStatus+now.EmptyList+
@@ -193,6 +208,9 @@ func (f *fakeSide) calm(w *world) {
 	f.rt.Up(0)
 	f.mu.Lock()
 	f.down = false
+	if f.conn.breaks() {
+		f.conn.left.Store(unbroken)
+	}
 	f.mu.Unlock()
 }
 
@@ -249,6 +267,8 @@ func (f *fakeSide) close() {
 //	fault drop=0.3 stale=0.5 …     all faults in force, as in fakeruntime.FaultList
 //	agent sandbox p1 s1 …          a call of the agent's own, over gRPC: see fakeagent.go
 //	runtime restart 400ms 100ms    down for that long, and not ready for that long after
+//	runtime disconnect [700]       the client's connection breaks, when it has read so many bytes more;
+//	                               the next dial works at once
 func (f *fakeSide) command(w *world, verb string, args []string) error {
 	if verb != "fault" && len(args) == 0 {
 		return errUsage
@@ -313,6 +333,7 @@ func (f *fakeSide) setFaults(faults fakeruntime.Faults) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := f.rt.SetFaults(faults)
+	f.faultsSet = time.Now()
 	f.spoil()
 	return err
 }
@@ -398,6 +419,8 @@ func (f *fakeSide) process(w *world, what string, args []string) error {
 	case "up":
 		f.down = false
 		f.rt.Up(0)
+	case "disconnect":
+		return f.disconnect(args)
 	case "restart":
 		if len(args) != 2 {
 			return errUsage
@@ -416,6 +439,48 @@ func (f *fakeSide) process(w *world, what string, args []string) error {
 		return errNotHere
 	}
 	return nil
+}
+
+// disconnect has the client's connection break. The caller holds the mutex.
+func (f *fakeSide) disconnect(args []string) error {
+	switch {
+	case f.conn == nil: // nothing has been dialed yet
+	case len(args) == 0:
+		_ = f.conn.Close() // it may have broken before
+	default:
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return errUsage
+		}
+		f.conn.left.Store(int64(n))
+	}
+	return nil
+}
+
+// breakable is a connection that breaks when it has read so many bytes: between two answers, or in
+// the middle of one.
+type breakable struct {
+	net.Conn
+	left   atomic.Int64 // bytes; unbroken if it is not to break
+	broken func()
+}
+
+// unbroken is more than any connection reads.
+const unbroken = math.MaxInt64 / 2
+
+// breaks reports whether the connection is going to break.
+func (c *breakable) breaks() bool { return c != nil && c.left.Load() < unbroken/2 }
+
+// Read implements net.Conn.
+func (c *breakable) Read(b []byte) (n int, err error) {
+	n, err = c.Conn.Read(b)
+	left := c.left.Add(-int64(n))
+	if left >= 0 || err != nil {
+		return n, err
+	}
+	_ = c.Close() // the reader sees the end next
+	c.broken()
+	return max(0, n+int(left)), nil
 }
 
 // fieldsOfStatus returns the content of a status of the real client, in the fake runtime's words,

@@ -23,12 +23,14 @@ func mainFaults() []fakeruntime.Fault {
 // [Generate].
 func GenerateFake(seed uint64, first []fakeruntime.Fault, named ...string) History {
 	h := generateFake(seed, first)
-	if !kindOn("content") && !slices.Contains(named, "content") {
-		return h
+	weave := func(kind string, stream uint64, share float64, change func(*weaver, History) History) {
+		rng := rand.New(rand.NewPCG(seed, stream))
+		if (kindOn(kind) || slices.Contains(named, kind)) && rng.Float64() < share {
+			h = change(&weaver{rng: rng}, h)
+		}
 	}
-	if rng := rand.New(rand.NewPCG(seed, 300)); rng.Float64() < 0.5 {
-		return (&weaver{rng: rng}).contentFake(h)
-	}
+	weave("content", 300, 0.5, (*weaver).contentFake)
+	weave("breaks", 301, 0.3, (*weaver).breaks)
 	return h
 }
 

@@ -30,6 +30,7 @@ var kinds = []kind{
 	{name: "crowd", on: true, share: 0.004, weave: (*weaver).crowd},
 	{name: "ghosts", on: true, share: 0.15, weave: (*weaver).ghosts},
 	{name: "bundles", on: true, share: 0.15, weave: (*weaver).bundles},
+	{name: "breaks", on: true, weave: (*weaver).breaks}, // of the second tier: the toy has no connection
 }
 
 // KindNames returns the names of all kinds, and of those that are in every search.
@@ -160,6 +161,23 @@ func (v *weaver) contentFake(h History) History {
 			lines = append(lines, "reread")
 		}
 		return lines
+	})
+}
+
+// breaks has the client's connection break, most often in the middle of a read.
+func (v *weaver) breaks(h History) History {
+	return v.each(h, func(line string) []string {
+		cut := "runtime disconnect" + v.word("", fmt.Sprint(" ", v.rng.IntN(3000)))
+		switch {
+		case !v.chance(0.15):
+			return []string{line}
+		case v.chance(0.3):
+			return []string{fmt.Sprintf("within %d %s", v.rng.IntN(8), cut), line}
+		case v.chance(0.5):
+			return []string{line, "advance " + v.word("100µs", "500µs", "900µs", "1.3ms", "2.1ms", "5ms", "20ms"), cut}
+		default:
+			return []string{line, cut}
+		}
 	})
 }
 
