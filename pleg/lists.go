@@ -230,6 +230,9 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
 	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, !p.split)
+	if f := c.inflight[p]; f != nil {
+		f.lap(doubtful)
+	}
 	if doubtful && p.readEnd > began && !p.split {
 		p.undoubt() // a read that has ended since may have looked later, and has shown the ID
 	}

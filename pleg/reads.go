@@ -19,6 +19,16 @@ type flight struct {
 	full    bool   // all statuses are read
 	listed  []Item // by the list that the read builds on; nil if it builds on none
 	lapped  bool   // a list has ended during the read
+	sighted bool   // one that has shown all IDs that live
+	wavered bool   // and after it one that has not
+}
+
+// lap notes that a list has ended during the read, and whether it has missed an ID that lives. If one
+// list has shown all and a later one has not, the read may have looked before both: what neither the
+// read nor the last list shows was not missed twice in a row.
+func (f *flight) lap(missed bool) {
+	f.wavered = f.wavered || f.sighted && missed
+	f.sighted = f.sighted || !missed
 }
 
 // inspected is the result of a read of a pod.
@@ -150,7 +160,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.notBefore = min(p.notBefore, first.add(c.cfg.Grace).next())
 		p.due = max(p.due, p.notBefore-1)
 		p.answer(r.began) // the read due answers; a new waiter has a read at once
-	case c.doubt(p, shows, true): // one more look
+	case c.doubt(p, shows, true) || f.wavered && p.doubted(): // one more look
 		p.due = max(p.due, now-1)
 		if f.lapped {
 			p.undoubt() // a list that has ended since may have looked later, and has shown the ID
