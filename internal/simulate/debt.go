@@ -20,7 +20,7 @@ type debt struct {
 	phase pleg.Phase
 	was   pleg.Phase // as the cache showed it then
 	at    time.Time  // of the change
-	open  time.Time  // the last time when the cache was seen not to show it
+	open  time.Time  // the last time when neither the cache nor the last list was seen to show it
 	shown time.Time  // when the cache was first seen to show it; zero before
 }
 
@@ -54,8 +54,8 @@ func (b *ledger) lookDebts(now time.Time) {
 	grace := b.pace.settings.grace
 	kept := b.debts[:0]
 	for _, d := range b.debts {
-		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase {
-			d.open = now
+		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase && phaseIn(b.podPace(d.pod).listed, d.id) != d.phase {
+			d.open = now // a list finds it where reads of the pod fail
 		}
 		_, phase := b.truth.phaseOf(d.id)
 		shows := phaseIn(b.shows(d.pod), d.id)
