@@ -164,19 +164,21 @@ func (v *weaver) contentFake(h History) History {
 	})
 }
 
-// breaks has the client's connection break, most often in the middle of a read.
+// breaks has the client's connection break, most often in the middle of a read. One that is to break
+// after some bytes is never left to a settling, in which few may be read.
 func (v *weaver) breaks(h History) History {
 	return v.each(h, func(line string) []string {
-		cut := "runtime disconnect" + v.word("", fmt.Sprint(" ", v.rng.IntN(3000)))
-		switch {
-		case !v.chance(0.15):
+		const cut = "runtime disconnect"
+		pause := "advance " + v.word("100µs", "500µs", "900µs", "1.3ms", "2.1ms", "5ms", "20ms")
+		switch n := v.rng.IntN(20); {
+		case n >= 3:
 			return []string{line}
-		case v.chance(0.3):
+		case n == 0:
 			return []string{fmt.Sprintf("within %d %s", v.rng.IntN(8), cut), line}
-		case v.chance(0.5):
-			return []string{line, "advance " + v.word("100µs", "500µs", "900µs", "1.3ms", "2.1ms", "5ms", "20ms"), cut}
+		case v.chance(0.3):
+			return []string{line, pause, cut}
 		default:
-			return []string{line, cut}
+			return []string{line, fmt.Sprintf("%s %d", cut, v.rng.IntN(3000))}
 		}
 	})
 }
