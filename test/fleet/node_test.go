@@ -79,6 +79,7 @@ type node struct {
 	dir      string
 	process  *control.Process
 	commands io.WriteCloser
+	given    int // how many commands
 }
 
 func (n *node) address() string { return fmt.Sprintf("10.99.0.%d", n.Number) }
@@ -108,14 +109,28 @@ func (n *node) start(kubeconfig []byte) error {
 	if err != nil {
 		return err
 	}
-	return n.command("start")
-}
-
-// command sends a line to the node.
-func (n *node) command(line string) error {
-	_, err := fmt.Fprintln(n.commands, line)
+	_, err = fmt.Fprintln(n.commands, "start")
 	return err
 }
+
+// command has the node obey a line. At its return the node has: what the test does next must not
+// overtake it.
+func (n *node) command(line string) error {
+	if _, err := fmt.Fprintln(n.commands, line); err != nil {
+		return err
+	}
+	n.given++
+	for range 300 {
+		if _, err := os.Stat(filepath.Join(n.dir, obeyed(n.given))); err == nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("%s has not obeyed %q in 30 s", n.Name, line)
+}
+
+// obeyed is the file in the node's folder that tells that its command of this number is done.
+func obeyed(number int) string { return fmt.Sprint("obeyed-", number) }
 
 // stop ends the node with everything in it.
 func (n *node) stop() error {
@@ -189,7 +204,7 @@ func runInside() error {
 		return err
 	}
 	lines := bufio.NewScanner(os.Stdin)
-	for lines.Scan() {
+	for given := 1; lines.Scan(); given++ {
 		switch lines.Text() {
 		case dropExits:
 			proxy.Inject(criproxy.Fault{Method: "GetContainerEvents", Match: tellsExit, Do: criproxy.Drop{}})
@@ -207,6 +222,9 @@ func runInside() error {
 			kubelet, err = n.kubelet(own)
 		default:
 			err = fmt.Errorf("unknown command %q", lines.Text())
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(machine.At, obeyed(given)), nil, 0o644)
 		}
 		if err != nil {
 			return err
