@@ -68,6 +68,9 @@ type Traits struct {
 	// container. Otherwise each container has a keeper, and after its death the runtime still shows
 	// the old state.
 	KeeperTells bool
+	// EndsTogether: after the death of a keeper the ends of its sandbox and container are shown within
+	// milliseconds, in either order. Otherwise the sandbox's comes a second and more before.
+	EndsTogether bool
 	// NewestFirst: the payload of an event has the pod's containers in this order. Otherwise they
 	// are in no order.
 	NewestFirst bool
@@ -162,6 +165,7 @@ var all = []Runtime{
 		Traits: containerd2.with(func(t *Traits) {
 			t.SharedStream = true
 			t.StalledSubscriber = Drops
+			t.EndsTogether = true
 		}),
 	},
 	{Name: "crio", Family: CRIO, Module: crioModule, Version: "v1.36.3", Profile: "crio", Traits: crio},

@@ -18,8 +18,10 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
@@ -158,16 +160,24 @@ func why(t *T) {
 	ends = append(ends, gone)
 
 	ends = append(ends, t.initAndSidecar(x)...)
+	var victim *crikit.Pod // of a killed shim
 	if !t.Traits.KeeperTells {
 		ends = append(ends, t.withoutMonitor(x)...)
 	} else {
-		victim := t.Pod("shim")
+		victim = t.Pod("shim")
 		id := t.Container(victim, "c", "sleep", "1h")
 		t.Sleep(2 * time.Second)
+		stops := t.stops()
 		t.Check(syscall.Kill(t.keeperOf(victim.SandboxID), syscall.SIGKILL))
-		t.tells(x, victim.SandboxID, "kill -9 of the shim", []string{"SandboxDied"})
+		if !t.Traits.EndsTogether {
+			t.tells(x, victim.SandboxID, "kill -9 of the shim", []string{"SandboxDied"})
+			ends = append(ends, victim.SandboxID)
+		}
 		t.tells(x, id, "its container", []string{"ContainerLost", "ContainerFailed", "ContainerKilled"})
-		ends = append(ends, victim.SandboxID, id)
+		ends = append(ends, id)
+		order := stops()
+		t.Figure("sandbox, container of the killed shim", "stops %d and %d of the stream",
+			slices.Index(order, victim.SandboxID)+1, slices.Index(order, id)+1)
 		t.deletePod(victim)
 	}
 
@@ -194,7 +204,40 @@ func why(t *T) {
 	t.Sleep(3 * time.Second)
 	events = append(events, x.end(syscall.SIGTERM)...)
 
+	// A container that is shown as ended first did not run in the dead sandbox: then its end tells
+	// all. Where it was shown as running, the sandbox's death is told too.
+	if t.Traits.EndsTogether {
+		died := slices.ContainsFunc(events, func(e told) bool {
+			return e.Annotations[annotation+"id"] == victim.SandboxID && e.Reason == "SandboxDied"
+		})
+		if died {
+			ends = append(ends, victim.SandboxID)
+		}
+		t.Figure("SandboxDied beside the container's end", "%v", died)
+	}
 	t.onceEach(events, ends)
+}
+
+// stops returns what lists the IDs of the ends that the runtime's stream tells from now on, in its
+// order.
+func (t *T) stops() func() []string {
+	var mu sync.Mutex
+	var order []string
+	tap := func(message []byte) bool {
+		var e runtimeapi.ContainerEventResponse
+		if proto.Unmarshal(message, &e) == nil && e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, e.ContainerId)
+		}
+		return false
+	}
+	t.Proxy.Inject(criproxy.Fault{Method: eventStream, Match: tap, Do: criproxy.Drop{}})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(order)
+	}
 }
 
 // initAndSidecar runs a pod as a kubelet does that has an init container, which fails and is tried
