@@ -271,9 +271,9 @@ func TestAWaiterWhoGivesUpLeavesTheDemandOfOthers(t *testing.T) {
 	})
 }
 
-// TestLookBesideAnError: a look that began before the read that failed, and ended after it, is stored
-// beside the error, and takes nothing from its age. The error is none to waiters for phases once a list
-// has confirmed them since.
+// TestLookBesideAnError: a look that began before the read that failed, and ended after it, is
+// stored beside the error, and takes nothing from its age. The error is none to waiters for
+// phases once a list has confirmed them since.
 func TestLookBesideAnError(t *testing.T) {
 	c := New[word](nil)
 	c.Set("p", nil, errRead, moment(10))

@@ -9,6 +9,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,6 +38,8 @@ const (
 type itemCall struct {
 	id string // of the item; empty for a call about the whole pod
 	do func(ctx context.Context) (accept func(), err error)
+	// witness: the answer only tells that the runtime answers.
+	witness bool
 }
 
 // outcome is the end of a call.
@@ -54,8 +57,9 @@ type gathering struct {
 	calls  []itemCall
 	// state holds the progress of each call.
 	state []callState
-	// next is the first call not begun; underWay counts those begun, not ended, and not given up.
-	next, underWay int
+	// next is the first call not begun; underWay counts those begun, not ended, and not given up, and
+	// witnesses the calls that do not count against callsPerRead.
+	next, underWay, witnesses int
 	// ended receives the outcome of each call begun. It has room for all of them, so that a call given
 	// up never waits for a reader.
 	ended chan outcome
@@ -85,6 +89,14 @@ func (g *gathering) add(call itemCall) {
 	g.state = append(g.state, callState{})
 }
 
+// addWitness adds a call that is made before all that are not begun, beside however many are.
+func (g *gathering) addWitness(call itemCall) {
+	call.witness = true
+	g.calls = slices.Insert(g.calls, g.next, call)
+	g.state = slices.Insert(g.state, g.next, callState{})
+	g.witnesses++
+}
+
 // wait makes the calls added and returns when each has ended or was given up: once a call of the
 // read has been answered, each other is waited for only as long as it may reasonably take. Wait
 // returns false if, instead, nothing at all was answered for a while (at least stuck, if that is
@@ -94,7 +106,7 @@ func (g *gathering) wait(stuck time.Duration) bool {
 	defer timer.Stop()
 	begun := time.Now()
 	for {
-		for g.next < len(g.calls) && g.underWay < callsPerRead {
+		for g.next < len(g.calls) && g.underWay < callsPerRead+g.witnesses {
 			g.begin()
 		}
 		if g.underWay == 0 {

@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,6 +113,58 @@ func TestHungItemHoldsUpNoOther(t *testing.T) {
 			t.Errorf("%d calls are remembered as hanging", n)
 		}
 	})
+}
+
+// TestHungItemAlone: an update asks for what is new alone. If that hangs, the pod's other items
+// tell that the runtime answers; if the runtime is slow with all, nothing is unread.
+func TestHungItemAlone(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		before []string // containers read before
+		added  []string
+		slow   time.Duration // zero: what is added hangs
+	}{
+		{"one beside a container", []string{"c1"}, []string{"c2"}, 0},
+		{"two beside a container", []string{"c1"}, []string{"c2", "c3"}, 0},
+		{"six beside a container", []string{"c1"}, []string{"c2", "c3", "c4", "c5", "c6", "c7"}, 0},
+		{"one beside a sandbox", nil, []string{"c2"}, 0},
+		{"two beside a sandbox", nil, []string{"c2", "c3"}, 0},
+		{"one on a slow runtime", []string{"c1"}, []string{"c2"}, 20 * time.Second},
+		{"two on a slow runtime", []string{"c1"}, []string{"c2", "c3"}, 20 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newSlowRuntime(append(tc.before, tc.added...)...)
+				c := serve(t, r.stub, Config{})
+				defer close(r.release)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				before, err := c.Inspect(ctx, slowPod(tc.before...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var unread []string
+				for _, id := range tc.added {
+					r.hangs[id] = tc.slow == 0
+					if r.hangs[id] {
+						unread = append(unread, id)
+					}
+				}
+				r.takes = map[string]time.Duration{"s": tc.slow, "c1": tc.slow, "c2": tc.slow, "c3": tc.slow}
+				begun := time.Now()
+				in, err := c.Update(ctx, slowPod(append(tc.before, tc.added...)...), before.Status)
+				if took := time.Since(begun); took > max(stuckAfter+4*leastPatience, 3*tc.slow) {
+					t.Errorf("the read took %v", took)
+				}
+				if (err != nil) != (unread != nil) || !slices.Equal(in.Unread, unread) {
+					t.Fatalf("unread %v, %v; want %v", in.Unread, err, unread)
+				}
+				if got := len(in.Status.Containers()) + len(in.Unread); got != len(tc.before)+len(tc.added) {
+					t.Errorf("%d containers", got)
+				}
+			})
+		})
+	}
 }
 
 // TestManyHungItems: sixteen hung containers cost a healthy pod nothing, and their own pod little.

@@ -65,8 +65,8 @@ type inspection struct {
 	// bundled holds the container statuses in each sandbox's answer.
 	bundled   [][][]byte
 	sandboxOf map[string]string
-	// failed holds the calls without an answer, in the order of the calls; nothing: no status at all
-	// could be had.
+	// failed holds the calls without an answer, in the order of the calls; nothing: no status at
+	// all could be had.
 	failed  []failure
 	nothing bool
 	// broken is the number of connections that had ended when the read began.
@@ -168,7 +168,7 @@ func (in *inspection) run(ctx context.Context) {
 	in.sandboxStatuses = make([][]byte, len(in.sandboxes))
 	in.bundled = make([][][]byte, len(in.sandboxes))
 	in.containerStatuses = make([][]byte, len(in.containers))
-	calls := in.client.newGathering(ctx, len(in.sandboxes)+len(in.containers)+1)
+	calls := in.client.newGathering(ctx, len(in.sandboxes)+len(in.containers)+2)
 	for i := range in.sandboxes {
 		calls.add(in.sandboxCall(i))
 	}
@@ -182,7 +182,7 @@ func (in *inspection) run(ctx context.Context) {
 		calls.add(in.membershipCall()) // a ContainerStatus does not name its sandbox
 	}
 	if atOnce {
-		calls.wait(0)
+		in.waitBesides(calls)
 		in.finish(calls)
 		return
 	}
@@ -200,6 +200,41 @@ func (in *inspection) run(ctx context.Context) {
 	in.finish(calls)
 }
 
+// waitBesides waits for the calls of an update. If none of them is answered for a while, an item
+// that has not changed is asked for beside them: its answer tells whether the runtime is slow,
+// or hangs with what is new alone, which must not keep the ends of the others from the reader.
+func (in *inspection) waitBesides(calls *gathering) {
+	same := in.unchanged()
+	if same.ID == "" {
+		calls.wait(0)
+		return
+	}
+	if calls.wait(stuckAfter) {
+		return
+	}
+	ask := containerStatus
+	if same.Kind == pleg.Sandbox {
+		ask = podSandboxStatus
+	}
+	calls.addWitness(itemCall{id: same.ID, do: func(ctx context.Context) (func(), error) {
+		_, _, err := in.status(ctx, ask, same.ID)
+		return func() {}, err
+	}})
+	calls.wait(0)
+}
+
+// unchanged returns an item whose status is taken over, a container if there is one: some runtimes
+// lock each container for the answer about a sandbox.
+func (in *inspection) unchanged() (found pleg.Item) {
+	for _, item := range in.pod.Items {
+		isRead := slices.Contains(in.sandboxes, item.ID) || slices.Contains(in.containers, item.ID)
+		if !isRead && (found.ID == "" || item.Kind == pleg.Container) {
+			found = item
+		}
+	}
+	return found
+}
+
 // finish notes what could not be read: an item whose call has no answer, unless the answer of
 // another call has shown the item.
 func (in *inspection) finish(calls *gathering) {
@@ -207,6 +242,9 @@ func (in *inspection) finish(calls *gathering) {
 	read := len(in.reused.sandboxes) + len(in.reused.containers)
 	for i, call := range calls.calls {
 		err := calls.state[i].err
+		if call.witness {
+			continue
+		}
 		if err == nil {
 			if call.id != "" {
 				read++

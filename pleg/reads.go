@@ -23,9 +23,9 @@ type flight struct {
 	wavered bool   // and after it one that has not
 }
 
-// lap notes that a list has ended during the read, and whether it has missed an ID that lives. If one
-// list has shown all and a later one has not, the read may have looked before both: what neither the
-// read nor the last list shows was not missed twice in a row.
+// lap notes that a list has ended during the read, and whether it has missed an ID that lives.
+// If one list has shown all and a later one has not, the read may have looked before both: what
+// neither the read nor the last list shows was not missed twice in a row.
 func (f *flight) lap(missed bool) {
 	f.wavered = f.wavered || f.sighted && missed
 	f.sighted = f.sighted || !missed

@@ -67,9 +67,9 @@ func (l fakeLooks) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus
 	return l.accusing(ctx, func() (pleg.Inspection[cri.PodStatus], error) { return l.Client.Update(ctx, pod, prev) })
 }
 
-// accusing passes a read of statuses through, and checks that an item that it names as unreadable is
-// one: what is no fault of an item is not put down to it. The faults must have been the same for a
-// while: a call that hangs is not made again before it ends.
+// accusing passes a read of statuses through, and checks that an item that it names as
+// unreadable is one: what is no fault of an item is not put down to it. The faults must have
+// been the same for a while: a call that hangs is not made again before it ends.
 func (l fakeLooks) accusing(ctx context.Context, read func() (pleg.Inspection[cri.PodStatus], error)) (pleg.Inspection[cri.PodStatus], error) {
 	before := l.f.callsFail()
 	i, err := read()
@@ -88,7 +88,8 @@ func (l fakeLooks) accusing(ctx context.Context, read func() (pleg.Inspection[cr
 	return i, err
 }
 
-// weather is whether calls fail for a reason that is no item's, and since when the faults are the same.
+// weather is whether calls fail for a reason that is no item's, and since when the faults are
+// the same.
 type weather struct {
 	fail  bool
 	since time.Time

@@ -267,8 +267,8 @@ func (f *fakeSide) close() {
 //	fault drop=0.3 stale=0.5 …     all faults in force, as in fakeruntime.FaultList
 //	agent sandbox p1 s1 …          a call of the agent's own, over gRPC: see fakeagent.go
 //	runtime restart 400ms 100ms    down for that long, and not ready for that long after
-//	runtime disconnect [700]       the client's connection breaks, when it has read so many bytes more;
-//	                               the next dial works at once
+//	runtime disconnect [700]       the client's connection breaks, when it has read so many bytes
+//	                               more; the next dial works at once
 func (f *fakeSide) command(w *world, verb string, args []string) error {
 	if verb != "fault" && len(args) == 0 {
 		return errUsage

@@ -164,8 +164,8 @@ func (v *weaver) contentFake(h History) History {
 	})
 }
 
-// breaks has the client's connection break, most often in the middle of a read. One that is to break
-// after some bytes is never left to a settling, in which few may be read.
+// breaks has the client's connection break, most often in the middle of a read. One that is to
+// break after some bytes is never left to a settling, in which few may be read.
 func (v *weaver) breaks(h History) History {
 	return v.each(h, func(line string) []string {
 		const cut = "runtime disconnect"

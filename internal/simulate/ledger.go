@@ -259,9 +259,9 @@ func (b *ledger) halves(l *pleg.Listing) bool {
 	return lost > kept
 }
 
-// surelyRunsHere is surelyRuns for the pod in whose entry the ID is. Of an ID that reads have shown in
-// two pods nobody can tell which of them the generator takes it for: two reads may end in one instant,
-// and a read that fails leaves the ID in the entry of the pod that it has left.
+// surelyRunsHere is surelyRuns for the pod in whose entry the ID is. Of an ID that reads have
+// shown in two pods nobody can tell which of them the generator takes it for: two reads may end
+// in one instant, and a read that fails leaves the ID in the entry of the pod that it has left.
 func (b *ledger) surelyRunsHere(it pleg.Item) bool {
 	return b.surelyRuns(it) && !b.pace.wandered[it.ID]
 }

@@ -159,8 +159,8 @@ type trial struct {
 	wrong           string // the worker's
 }
 
-// jobLife is how long a container lives that ends by itself. A worker that is slower than that, as on
-// a machine with much else to do, may never see a container.
+// jobLife is how long a container lives that ends by itself. A worker that is slower than that,
+// as on a machine with much else to do, may never see a container.
 const jobLife = 300 * time.Millisecond
 
 // options are a run of seconds.
@@ -256,8 +256,8 @@ func TestStressVerdicts(t *testing.T) {
 		pods       int     // 0 for 2
 	}{
 		{trial: trial{}},
-		// 64 calls are in flight at most, and each container takes three: 42 a second. In many pods, as
-		// hundreds of containers are under way, which each event of their pod shows.
+		// 64 calls are in flight at most, and each container takes three: 42 a second. In many
+		// pods, as hundreds of containers are under way, which each event of their pod shows.
 		{trial: trial{faults: "slow-write=500ms"}, end: bench.EndRuntime, rate: 75, pods: 60},
 		{trial: trial{faults: "exit-lag=1500ms"}}, // late by the container's status, in time by the event's stamp
 		{trial: trial{faults: "delay=0.3 delay-by=1500ms"}, end: bench.EndKnee},
