@@ -90,8 +90,9 @@ func TestReads(t *testing.T) {
 	s := NewSupervisor(socket, asReader)
 	c := client(t, s.Dial)
 	t.Cleanup(func() { s.Close() })
-	testkit.Must(rt.Populate(fakeruntime.Population{Pods: 3, Containers: 2, Life: fakeruntime.After(time.Second, 0)}))(t)
 	stream := testkit.Must(c.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{}))(t)
+	until(t, "a subscriber", func() bool { return rt.Stats().Subscribers == 1 }) // the events go to nobody else
+	testkit.Must(rt.Populate(fakeruntime.Population{Pods: 3, Containers: 2, Life: fakeruntime.After(time.Second, 0)}))(t)
 	if list := testkit.Must(c.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t); len(list.Containers) != 6 {
 		t.Errorf("%d containers, want 6", len(list.Containers))
 	}
