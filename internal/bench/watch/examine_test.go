@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,10 +52,11 @@ func TestWatchExamines(t *testing.T) {
 	dial := onfake.Memory(t, rt)
 	testkit.Check(t, rt.SetFaults(testkit.Must(fakeruntime.ParseFaults("hang-item=0.2"))(t)))
 	testkit.Must(rt.Populate(fakeruntime.Population{Pods: 10, Containers: 1}))(t)
-	for _, form := range []string{"text", "json"} {
+	// What is found at first on a busy machine may be a call that this program did not get to make.
+	for form, word := range map[string]string{"text": "hangs: ContainerStatus is not answered", "json": `"id":"item-hangs"`} {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		var metrics string
-		said := &spoken{word: "is not answered", then: func(all string) {
+		said := &spoken{word: word, then: func(all string) {
 			if address := regexp.MustCompile(`http://\S+/metrics`).FindString(all); address != "" {
 				metrics = get(t, address)
 			}
@@ -80,14 +82,20 @@ func TestWatchExamines(t *testing.T) {
 			testkit.Says(t, "the metrics", metrics, `evented_pleg_doctor_findings{finding="item-hangs",grade="sick"}`, `evented_pleg_doctor_worth{worth="sick"} 1`, `evented_pleg_doctor_period_seconds 2`)
 			continue
 		}
-		var line doctorLine
+		hangs := func(f doctor.Finding) bool { return f.ID == "item-hangs" }
+		told := 0
 		for candidate := range strings.Lines(text) {
-			if strings.Contains(candidate, `"type":"Doctor"`) {
-				testkit.Check(t, json.Unmarshal([]byte(candidate), &line))
+			if !strings.Contains(candidate, `"type":"Doctor"`) {
+				continue
+			}
+			var line doctorLine
+			testkit.Check(t, json.Unmarshal([]byte(candidate), &line))
+			if line.Doctor.Worth == doctor.Sick && line.Doctor.Schema == doctor.Schema && slices.ContainsFunc(line.Doctor.Findings, hangs) {
+				told++
 			}
 		}
-		if line.Doctor.Worth != doctor.Sick || line.Doctor.Findings[0].ID != "item-hangs" || line.Doctor.Schema != doctor.Schema {
-			t.Errorf("the line of the examination is %+v", line)
+		if told == 0 {
+			t.Errorf("no examination tells of the container that hangs: %s", text)
 		}
 	}
 }
