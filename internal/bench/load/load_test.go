@@ -51,7 +51,7 @@ func newDriver(t *testing.T, conn *grpc.ClientConn, change func(*load.Config)) (
 	config := load.Config{
 		Conn: conn, RunID: "t", Pods: 5, Containers: 2, Rate: 400, Seed: 1, Image: image, JobLife: 5 * time.Millisecond,
 		CallTimeout: 5 * time.Second, OnFact: book.add, Logger: testr.New(t),
-		LogDirectory: "/logs",
+		LogDirectory: "/logs", UnderWay: 20, // a machine slower than the rate completes what it has begun
 	}
 	if change != nil {
 		change(&config)
