@@ -143,7 +143,7 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 		b.fail("greedy", "the read of pod %s is given up", uid)
 	}
 	b.podTrouble(uid, begun, time.Now(), len(items), err)
-	if peek {
+	if peek || statuses && err != nil && len(items) == 0 && !cut { // single statuses do not answer either
 		b.peekHurts(begun, time.Now(), len(items), err)
 	}
 	if !cut && !peek && (statuses || err != nil || len(items) == 0) {
