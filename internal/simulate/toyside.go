@@ -177,7 +177,7 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	_, before := w.truth.phaseOf(id)
 	lost := what == "lose" && before != pleg.PhaseUnknown
 	if lost || how.no && what != "lose" {
-		defer t.silent(w, what, id)
+		defer t.silent(w, what, id, before)
 	}
 	switch what {
 	case "sandbox", "container":
@@ -225,7 +225,7 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 
 // silent notes a change without an event in the ledger. Creations and removals count only for a
 // core that prices them.
-func (t *toySide) silent(w *world, what, id string) {
+func (t *toySide) silent(w *world, what, id string, before pleg.Phase) {
 	phase := map[string]pleg.Phase{
 		"start":     pleg.PhaseRunning,
 		"exit":      pleg.PhaseExited,
@@ -237,7 +237,7 @@ func (t *toySide) silent(w *world, what, id string) {
 	want, ok := phase[what]
 	pod, now := w.truth.phaseOf(id)
 	made := want == pleg.PhaseCreated || want == pleg.PhaseRemoved
-	if !ok || now != want || w.ledger == nil || w.system == nil || made && !w.settings.strict {
+	if !ok || now != want || now == before || w.ledger == nil || w.system == nil || made && !w.settings.strict {
 		return
 	}
 	if want == pleg.PhaseRemoved && (t.kind(id) == pleg.Sandbox || t.toy.profile.silentCascade) {
