@@ -195,6 +195,11 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		e.name = cmp.Or(e.name, old.name)
 		*old = e
 		return takenNews
+	case old.failed && !e.failed && e.phase == old.phase: // what may have happened has
+		e.at = max(e.at, old.at)
+		e.name = cmp.Or(e.name, old.name)
+		*old = e
+		return takenNews
 	case old.failed && !e.failed && e.phase < old.phase: // the ID lived on: a later call has worked
 		*old = e
 		if x != nil {

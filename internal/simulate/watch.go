@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -71,6 +72,13 @@ func (o *oracle) event(e pleg.Event) {
 	}
 	if e.Type == pleg.PodSync {
 		now, _ := o.store.Get(e.Pod)
+		// Of what could not be read a consumer that looks keeps what it knows: an error says so.
+		now = slices.Clip(now)
+		for _, id := range o.store.Unread(e.Pod) {
+			if phase, known := p.told[id]; known {
+				now = append(now, pleg.Item{ID: id, Phase: phase})
+			}
+		}
 		clear(p.told)
 		clear(p.owe)
 		for _, it := range now {
