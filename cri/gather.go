@@ -182,9 +182,12 @@ func (g *gathering) end(o outcome) {
 	if o.err != nil {
 		return
 	}
+	o.accept()
+	if g.calls[o.call].id == "" {
+		return // a list, which may be quick where statuses are slow, says nothing of them
+	}
 	g.lastEnd = time.Now()
 	g.longest = max(g.longest, g.lastEnd.Sub(state.begun))
-	o.accept()
 }
 
 // lateAt returns when a call under way is given up; the zero time while none was answered.

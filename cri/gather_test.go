@@ -232,6 +232,21 @@ func TestSlowIsNotHung(t *testing.T) {
 	})
 }
 
+// TestQuickListIsNoMeasure: the list that finds out which container is in which of two sandboxes
+// is quick, and the statuses are slow: none of them is taken for hung.
+func TestQuickListIsNoMeasure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c1")
+		r.takes = map[string]time.Duration{"s": 3 * time.Second, "s2": 3 * time.Second, "c1": 3 * time.Second}
+		c := serve(t, r.stub, Config{})
+		pod := slowPod("c1")
+		pod.Items = append(pod.Items, pleg.Item{ID: "s2", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning})
+		if in, err := c.Inspect(t.Context(), pod); err != nil || len(in.Unread) > 0 {
+			t.Errorf("%v, %v", in.Unread, err)
+		}
+	})
+}
+
 // TestHungSandbox: containers are asked for one by one when the answer about their sandbox, which
 // some runtimes make of the containers' statuses, does not come.
 func TestHungSandbox(t *testing.T) {
