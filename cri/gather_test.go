@@ -271,15 +271,16 @@ func TestHungSandbox(t *testing.T) {
 // TestReadEndsWithItsContext: the calls of a read of which nothing is answered end with the read.
 func TestReadEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newSlowRuntime("c1", "c2")
-		for _, id := range []string{"s", "c1", "c2"} {
+		containers := []string{"c1", "c2", "c3", "c4", "c5", "c6"} // more than are asked for at once
+		r := newSlowRuntime(containers...)
+		for _, id := range append(containers, "s") {
 			r.hangs[id] = true
 		}
 		c := serve(t, r.stub, Config{})
 		defer close(r.release)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		in, err := c.Inspect(ctx, slowPod("c1", "c2"))
+		in, err := c.Inspect(ctx, slowPod(containers...))
 		if err == nil || in.Status != nil {
 			t.Errorf("of nothing answered: %v, %v", in, err)
 		}

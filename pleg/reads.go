@@ -135,9 +135,14 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		}
 		f.listed = r.listing.Items
 	}
-	if f.listed != nil {
+	switch {
+	case f.listed != nil && r.status != nil:
 		read := setOfItems(shows)
-		p.split = r.status != nil && slices.ContainsFunc(f.listed, func(it Item) bool { return !read.has(it.ID) })
+		p.split = slices.ContainsFunc(f.listed, func(it Item) bool { return !read.has(it.ID) })
+	case r.status == nil && p.split: // a list alone does not bring back what statuses have not shown
+		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
+			return c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
+		})
 	}
 	if r.err == nil && f.full {
 		c.settled(p, f.started)
