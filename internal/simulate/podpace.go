@@ -18,6 +18,7 @@ import (
 // at rest is not read at all.
 type podPace struct {
 	settledFor time.Time   // the cause after which the pod was read again
+	peeked     time.Time   // when a peek last ended: it owes a read, and a look after it
 	settled    int         // how often
 	caused     time.Time   // by the last thing new
 	moved      time.Time   // the runtime's last change that was taken into account
@@ -160,7 +161,8 @@ func (b *ledger) settlesNow(x *podPace, now time.Time) bool {
 }
 
 // readsAgain reports whether a pod at rest may be read: in the slow round over all pods, twice
-// after the last cause (the read that shows an end, and the look after it), and after a reconnect.
+// after the last cause (the read that shows an end, and the look after it), once more after a peek,
+// and after a reconnect.
 func (b *ledger) readsAgain(x *podPace, now time.Time) bool {
 	if b.rereadDue(x, now) {
 		return true
@@ -170,7 +172,11 @@ func (b *ledger) readsAgain(x *podPace, now time.Time) bool {
 		x.settled = 0
 	}
 	x.settled++
-	return x.settled <= 2
+	most := 2
+	if !x.peeked.Before(x.caused) {
+		most = 3
+	}
+	return x.settled <= most
 }
 
 // readBegins checks that a read of a pod has a reason. The statuses that follow a list of the pod
@@ -253,8 +259,10 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	if x.lapped {
 		b.cause(x, now) // nobody can tell which of list and read looked last
 	}
-	if !peek {
-		x.ended = now // what a peek has read is due as ever
+	if peek {
+		x.peeked = now // what it has read is due as ever
+	} else {
+		x.ended = now
 	}
 	failed := err != nil && len(items) == 0
 	if peek {
