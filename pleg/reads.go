@@ -139,6 +139,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	case f.listed != nil && r.status != nil:
 		read := setOfItems(shows)
 		p.split = slices.ContainsFunc(f.listed, func(it Item) bool { return !read.has(it.ID) })
+	case f.listed != nil && r.err == nil:
+		p.split = false // the listing shows what the statuses have shown
 	case r.status == nil && p.split: // a list alone does not bring back what statuses have not shown
 		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
 			return c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
