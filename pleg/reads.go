@@ -166,6 +166,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
 		p.notBefore = min(p.notBefore, first.add(c.cfg.Grace).next())
 		p.due = max(p.due, p.notBefore-1)
+		if p.late != 0 {
+			p.late = max(p.late, p.notBefore) // the read due is the look after an end, too
+		}
 		p.answer(r.began) // the read due answers; a new waiter has a read at once
 	case c.doubt(p, shows, true) || f.wavered && p.doubted(): // one more look
 		p.due = max(p.due, now-1)
