@@ -58,6 +58,7 @@ func script() []step {
 			id := r.runs(o.pod, "hasty", "sleep", "1h")
 			r.called("stop", r.Stop(r.ctx, id, 0))
 			r.told("hasty", id)
+			r.hears(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, id)
 			r.called("stop again", r.Stop(r.ctx, id, 0))
 			r.called("remove", r.Remove(r.ctx, id))
 			r.called("remove again", r.Remove(r.ctx, id))
@@ -160,6 +161,22 @@ func (r *recording) ends(pod *crikit.Pod, name string, code int32) {
 	r.called("end", err)
 	if err == nil {
 		r.line("%s: exit code %d %s", name, status.ExitCode, status.Reason)
+	}
+}
+
+// hears waits for an event of a container, which comes a moment after the status tells the change.
+// Not every runtime sends it, so that the wait is bounded. Without it a busy runtime may announce the
+// removal first.
+func (r *recording) hears(kind runtimeapi.ContainerEventType, id string) {
+	wanted := func(e *runtimeapi.ContainerEventResponse) bool {
+		return e.ContainerEventType == kind && e.ContainerId == id
+	}
+	for end := time.Now().Add(3 * r.quiet); time.Now().Before(end) && !slices.ContainsFunc(r.events(), wanted); {
+		select {
+		case <-time.After(r.quiet / 20):
+		case <-r.ctx.Done():
+			return
+		}
 	}
 }
 
