@@ -95,7 +95,9 @@ func (w *world) reread() error {
 			return nil
 		}
 	}
-	w.oracle.contentSettled(begun)
+	if !w.side.restless() { // another kind may have reads hang since all was at rest
+		w.oracle.contentSettled(begun)
+	}
 	return nil
 }
 
