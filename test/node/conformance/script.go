@@ -164,9 +164,9 @@ func (r *recording) ends(pod *crikit.Pod, name string, code int32) {
 	}
 }
 
-// hears waits for an event of a container, which comes a moment after the status tells the change.
-// Not every runtime sends it, so that the wait is bounded. Without it a busy runtime may announce the
-// removal first.
+// hears waits for an event of a container, which comes a moment after the status tells the
+// change. Not every runtime sends it, so that the wait is bounded. Without it a busy runtime may
+// announce the removal first.
 func (r *recording) hears(kind runtimeapi.ContainerEventType, id string) {
 	wanted := func(e *runtimeapi.ContainerEventResponse) bool {
 		return e.ContainerEventType == kind && e.ContainerId == id
