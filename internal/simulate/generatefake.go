@@ -23,14 +23,14 @@ func mainFaults() []fakeruntime.Fault {
 // [Generate].
 func GenerateFake(seed uint64, first []fakeruntime.Fault, named ...string) History {
 	h := generateFake(seed, first)
-	weave := func(kind string, stream uint64, share float64, change func(*weaver, History) History) {
+	mix := func(kind string, stream uint64, share float64, change func(*weaver, History) History) {
 		rng := rand.New(rand.NewPCG(seed, stream))
 		if (kindOn(kind) || slices.Contains(named, kind)) && rng.Float64() < share {
 			h = change(&weaver{rng: rng}, h)
 		}
 	}
-	weave("content", 300, 0.5, (*weaver).contentFake)
-	weave("breaks", 301, 0.3, (*weaver).breaks)
+	mix("content", 300, 0.5, (*weaver).contentFake)
+	mix("breaks", 301, 0.3, (*weaver).breaks)
 	return h
 }
 
