@@ -54,17 +54,21 @@ func (r *recorder) soFar() (events int, stale []stream.Event) {
 	return r.events, slices.Clone(r.stale)
 }
 
+// tap shows each message of the runtime's stream to the scenario's agents, and drops none.
+func (t *T) tap(see func(message []byte)) {
+	t.Proxy.Inject(criproxy.Fault{Method: eventStream, Do: criproxy.Drop{}, Match: func(message []byte) bool {
+		see(message)
+		return false
+	}})
+}
+
 // Record judges the runtime's stream until the scenario ends: with a separate subscription, or, on
 // a runtime with a single subscriber for each event, by observing the proxy's traffic to the
 // scenario's only agent.
 func (t *T) Record() *recorder {
 	r := &recorder{judge: stream.New(0)}
 	if t.Traits.SharedStream && t.agents > 0 {
-		tap := func(message []byte) bool {
-			r.message(message)
-			return false
-		}
-		t.Proxy.Inject(criproxy.Fault{Method: eventStream, Match: tap, Do: criproxy.Drop{}})
+		t.tap(r.message)
 		return r
 	}
 	t.Cleanup(t.Follow(t.ctx, func(e *runtimeapi.ContainerEventResponse) {

@@ -21,7 +21,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
@@ -223,16 +222,14 @@ func why(t *T) {
 func (t *T) stops() func() []string {
 	var mu sync.Mutex
 	var order []string
-	tap := func(message []byte) bool {
+	t.tap(func(message []byte) {
 		var e runtimeapi.ContainerEventResponse
 		if proto.Unmarshal(message, &e) == nil && e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 			mu.Lock()
 			defer mu.Unlock()
 			order = append(order, e.ContainerId)
 		}
-		return false
-	}
-	t.Proxy.Inject(criproxy.Fault{Method: eventStream, Match: tap, Do: criproxy.Drop{}})
+	})
 	return func() []string {
 		mu.Lock()
 		defer mu.Unlock()
