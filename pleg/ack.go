@@ -53,7 +53,7 @@ func (c *core[S]) podOf(call *ownCall) *pod {
 // loseAck notes that the begin or the end of a call found no room: a list finds the effects of the
 // call, and until then no pod is read by its known IDs.
 func (c *core[S]) loseAck(now instant) {
-	c.count[countAcksLost]++
+	c.out.count[countAcksLost]++
 	c.uncertain = max(c.uncertain, now)
 	c.trust.sched.ask(now)
 }
@@ -61,7 +61,7 @@ func (c *core[S]) loseAck(now instant) {
 // onReturned applies the end of a call: the pod is read a moment later. A failed call may have
 // taken effect, or may yet.
 func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
-	c.count[countAcks]++
+	c.out.count[countAcks]++
 	if p != nil {
 		c.endCall(p, a, now)
 	} else if a.failed || len(a.items) == 0 {
@@ -165,11 +165,11 @@ const knownIDsMax = 8
 // reported, by the agent.
 func (c *core[S]) knownItems(p *pod) []Item {
 	switch {
-	case !c.cfg.TellsCalls, !c.connected(), p.creating > 0, c.untracked:
+	case !c.cfg.TellsCalls, !c.stream.up(), p.creating > 0, c.untracked:
 		return nil
 	case p.entry != statusEntry:
 		return nil
-	case c.lists.applied <= max(c.conn.connected, c.uncertain, p.unlisted, c.trust.lastDiscard):
+	case c.lists.applied <= max(c.stream.connected, c.uncertain, p.unlisted, c.trust.lastDiscard):
 		return nil
 	}
 	items := p.shownItems()

@@ -10,18 +10,18 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 	if b.claims == 0 {
 		return
 	}
-	if c.conn.state == StreamOpening {
+	if c.stream.state == StreamOpening {
 		c.stepStream(inHeard, nil, now)
 	}
 	c.trust.lastClaim = now
-	c.count[countClaims] += b.claims
-	c.count[countReplayed] += b.replayed
+	c.out.count[countClaims] += b.claims
+	c.out.count[countReplayed] += b.replayed
 	if b.dropped > 0 {
 		c.discard(b.dropped, now)
 	}
 	for _, pc := range b.pods {
 		fresh := c.onPodClaims(pc, now)
-		c.count[countStale] += max(0, pc.claims-fresh)
+		c.out.count[countStale] += max(0, pc.claims-fresh)
 	}
 }
 
@@ -153,7 +153,7 @@ func (c *core[S]) takeEarly(p *pod, id string, now instant) (news bool) {
 // discard counts claims without room. A list replaces them, but no sooner than a base period
 // after the last list: any number of claims may be discarded.
 func (c *core[S]) discard(n int, now instant) {
-	c.count[countDropped] += n
+	c.out.count[countDropped] += n
 	c.trust.lastDiscard = now
 	c.trust.sched.ask(now)
 }
@@ -166,7 +166,7 @@ func (c *core[S]) resolve(p *pod, began instant, unread *idSet) {
 		s.reading = f.began
 	}
 	for _, r := range c.evidence.resolve(&c.records, s) {
-		c.count[countOverruled]++
+		c.out.count[countOverruled]++
 		c.trust.refute(fmt.Sprintf("%s was announced as %v, and is %v more than %v later",
 			r.of.title(), r.phase, r.of.phase, c.cfg.Grace))
 	}

@@ -20,9 +20,8 @@ import (
 // actions out. A pod is known by its last stored status: see core.store. Everything else (claims,
 // acks, lists, waiters) is about which pods to read, and when.
 type core[S any] struct {
-	cfg    limits
-	clock  clock
-	random rand.PCG
+	cfg   limits
+	clock clock
 
 	records
 	evidence  evidence
@@ -30,10 +29,8 @@ type core[S any] struct {
 	untracked bool            // an own call without room is under way
 	uncertain instant         // a call without room, or a claim of no pod, may have made IDs until then
 
-	conn    conn
-	connCfg connConfig
-	trust   trust
-	reports reporter
+	stream stream
+	trust  trust
 
 	lists    lists
 	rounds   []round
@@ -51,8 +48,7 @@ type core[S any] struct {
 	snapshot Stats // the memory of stats
 	rota     rota
 	cache    *cache.Cache[S] // read only: the status that a payload builds on
-	todo     todo[S]
-	count    counters
+	out      effects[S]
 }
 
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
@@ -60,18 +56,21 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 	c := &core[S]{
 		cfg:      limits,
 		clock:    clk,
-		random:   *rand.NewPCG(seed, seed),
 		records:  newRecords(),
 		evidence: newEvidence(&limits),
 		calls:    make(map[uint64]*pod),
 		dirty:    make(map[*pod]struct{}),
 		differ:   make(map[*pod]struct{}),
 		inflight: make(map[*pod]*flight),
-		conn:     conn{deadline: never},
-		connCfg:  cfg.conn(),
-		cache:    cfg.Cache,
-		trust:    newTrust(&limits),
-		peeks:    peeks{of: make(map[cache.UID]*peeking)},
+		stream: stream{
+			conn:   conn{deadline: never},
+			cfg:    cfg.conn(),
+			random: *rand.NewPCG(seed, seed),
+		},
+		out:   effects[S]{clock: clk},
+		cache: cfg.Cache,
+		trust: newTrust(&limits),
+		peeks: peeks{of: make(map[cache.UID]*peeking)},
 	}
 	for i := range c.lanes {
 		c.lanes[i].workers = limits.InspectWorkers
@@ -154,7 +153,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	case inputRequest:
 		c.onRequest(in.request, now)
 	case inputOverflow:
-		c.report(Report{
+		c.out.paced(Report{
 			Reason: ReasonWatchOverflow, Action: "Coalesce", Warning: true,
 			Note: "pod lifecycle events are not being read fast enough; pods are owed one PodSync each",
 		}, now)
@@ -251,8 +250,8 @@ func (c *core[S]) tick(now instant) {
 	c.ticked = now
 	c.stepStream(inTick, nil, now)
 	c.settle(now)
-	for _, r := range c.reports.dueReports(now) {
-		c.todo.report(r)
+	for _, r := range c.out.reports.dueReports(now) {
+		c.out.report(r)
 	}
 	c.reportHanging(now)
 	if !c.lists.inflight && now >= c.trust.sched.due() {
@@ -273,7 +272,7 @@ func (c *core[S]) tick(now instant) {
 
 // deadline returns when tick has something to do next.
 func (c *core[S]) deadline() instant {
-	d := min(c.conn.deadline, c.nextWorker(), c.reports.due(), c.listHangs(), c.trust.due(), c.rota.due(c.cfg.Reread), c.nextPeek())
+	d := min(c.stream.deadline, c.nextWorker(), c.out.reports.due(), c.listHangs(), c.trust.due(), c.rota.due(c.cfg.Reread), c.nextPeek())
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())
 	}
@@ -285,36 +284,24 @@ func (c *core[S]) deadline() instant {
 
 // settle judges the changes that reads have found, and carries out the verdict.
 func (c *core[S]) settle(now instant) {
-	v := c.trust.settle(c.upSince(), now)
+	v := c.trust.settle(c.stream.upSince(), now)
 	for _, e := range v.settled {
 		if e.phase == PhaseRemoved {
 			c.judged(e.of.(*item))
 		}
 	}
-	c.count[countMissedStarts] += v.starts
-	c.count[countMissedExits] += v.exits
-	c.count[countMissedUnknowns] += v.unknowns
-	c.count[countMissedCreations] += v.creations
-	c.count[countMissedRemovals] += v.removals
-	c.count[countUnheard] += v.unheard
+	c.out.missed(&v)
 	for _, r := range v.reports {
-		c.report(r, now)
+		c.out.paced(r, now)
 	}
 	if v.mute {
-		c.todo.do(action[S]{kind: actCut})
-	}
-}
-
-// report makes a report about the node, if the pace of its reason allows.
-func (c *core[S]) report(r Report, now instant) {
-	if made, ok := c.reports.admit(r, now); ok {
-		c.todo.report(made)
+		c.out.do(action[S]{kind: actCut})
 	}
 }
 
 // listHangs returns when the list under way is to be reported as hung; never if that was done.
 func (c *core[S]) listHangs() instant {
-	if !c.lists.inflight || c.reports.seen(ReasonRelistHangs) > c.lists.began {
+	if !c.lists.inflight || c.out.reports.seen(ReasonRelistHangs) > c.lists.began {
 		return never
 	}
 	return c.lists.began.add(c.cfg.RelistSlow).next()
@@ -327,7 +314,7 @@ func (c *core[S]) reportHanging(now instant) {
 		return
 	}
 	hung := now.sub(c.lists.began).Round(time.Millisecond)
-	c.report(Report{
+	c.out.paced(Report{
 		Reason:  ReasonRelistHangs,
 		Action:  "Relist",
 		Warning: true,
@@ -352,11 +339,11 @@ func (c *core[S]) housekeep(now instant) {
 	if c.deleted {
 		c.deleted = oldest < now
 		c.floor = max(c.floor, oldest)
-		c.todo.do(action[S]{kind: actPrune, at: oldest})
+		c.out.do(action[S]{kind: actPrune, at: oldest})
 	}
 	c.records.prune(now)
 	c.evidence.prune(pruning{oldest: oldest, global: c.lists.global})
-	c.todo.do(action[S]{kind: actDropOldest, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
+	c.out.do(action[S]{kind: actDropOldest, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
 }
 
 // invariantObserver is an optional interface of Config.Metrics, besides [Metrics], to check the
@@ -423,7 +410,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 		}
 	}
 	period := c.trust.sched.period
-	check(c.connected() || period == c.trust.sched.base, "the stream is down, and the period is %v", period)
+	check(c.stream.up() || period == c.trust.sched.base, "the stream is down, and the period is %v", period)
 	check(c.deadline() > now, "the next tick is due at %d, and this one was at %d: the loop would spin", c.deadline(), now)
 	return errors.Join(errs...)
 }

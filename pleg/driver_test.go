@@ -35,7 +35,7 @@ func (d *driver[S]) tell(in input[S], now instant) {
 	for {
 		d.core.apply(&in, now)
 		if d.journal != nil {
-			d.journal(in, now, &d.core.todo)
+			d.journal(in, now, &d.core.out.todo)
 		}
 		d.settle()
 		if !d.exec.owesFeedback() {
@@ -46,7 +46,7 @@ func (d *driver[S]) tell(in input[S], now instant) {
 }
 
 // settle carries out what the core wants.
-func (d *driver[S]) settle() { d.exec.carryOut(&d.core.todo, &d.core.count) }
+func (d *driver[S]) settle() { d.exec.carryOut(&d.core.out.todo, &d.core.out.count) }
 
 func (d *driver[S]) tick(now instant) { d.tell(input[S]{kind: inputTick}, now) }
 

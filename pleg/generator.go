@@ -253,9 +253,9 @@ func (l *loop[S]) feed(in *input[S], now instant) {
 	c := l.core
 	c.apply(in, now)
 	if l.g.journal != nil {
-		l.g.journal(*in, now, &c.todo)
+		l.g.journal(*in, now, &c.out.todo)
 	}
-	l.exec.carryOut(&c.todo, &c.count)
+	l.exec.carryOut(&c.out.todo, &c.out.count)
 }
 
 // check reports violated invariants to an observer, if there is one.
@@ -307,7 +307,7 @@ func (l *loop[S]) streamEnded(err error) {
 	case errors.Is(err, io.EOF):
 		in = inEOF
 	}
-	was := l.core.conn.state
+	was := l.core.stream.state
 	reports := l.reports
 	l.apply(&input[S]{kind: inputEnded, in: in, ended: err})
 	if openError := err.Error(); l.ctx.Err() == nil && l.reports == reports && openError != l.openError { // else a report has it
@@ -465,9 +465,9 @@ func (l *loop[S]) publish() {
 	}
 	l.g.snapshot = s
 	l.g.mu.Unlock()
-	if l.state != c.conn.state {
-		l.log.V(4).Info("Container event stream changed state", "from", l.state, "to", c.conn.state, "attempts", c.conn.attempts)
-		l.state = c.conn.state
+	if l.state != c.stream.state {
+		l.log.V(4).Info("Container event stream changed state", "from", l.state, "to", c.stream.state, "attempts", c.stream.attempts)
+		l.state = c.stream.state
 		if l.state == StreamConnected {
 			l.openError = ""
 		}

@@ -58,7 +58,7 @@ func TestInvariantsConvict(t *testing.T) {
 		}},
 		{"is over", func(c *core[benchStatus], p *pod, x *item) { c.rounds = []round{{}} }},
 		{"schedule", func(c *core[benchStatus], p *pod, x *item) { c.trust.sched.period = c.trust.sched.longest + 1 }},
-		{"the stream is down", func(c *core[benchStatus], p *pod, x *item) { c.conn.state, c.conn.deadline = StreamBackoff, never }},
+		{"the stream is down", func(c *core[benchStatus], p *pod, x *item) { c.stream.state, c.stream.deadline = StreamBackoff, never }},
 		{"are not settled", func(c *core[benchStatus], p *pod, x *item) { c.trust.refuted.n = 1 }},
 		{"the loop would spin", func(c *core[benchStatus], p *pod, x *item) { c.trust.sched.ended = 1 }},
 	} {

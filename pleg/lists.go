@@ -42,7 +42,7 @@ func (c *core[S]) list(now instant) {
 	c.lists.inflight = true
 	c.lists.began = now
 	c.trust.sched.begun()
-	c.todo.do(action[S]{
+	c.out.do(action[S]{
 		kind:   actList,
 		at:     now,
 		before: before,
@@ -59,8 +59,8 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	took := now.sub(r.began)
 	c.trust.sched.finished(now)
 	if r.err != nil {
-		c.count[countRelistErrors]++
-		c.report(Report{
+		c.out.count[countRelistErrors]++
+		c.out.paced(Report{
 			Reason:  ReasonRelistFailed,
 			Action:  "Relist",
 			Warning: true,
@@ -75,11 +75,11 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	if failed {
 		c.stepStream(inBack, nil, now)
 	}
-	c.count[countRelists]++
-	c.todo.do(action[S]{kind: actListLasted, took: took})
+	c.out.count[countRelists]++
+	c.out.do(action[S]{kind: actListLasted, took: took})
 	c.peeks.listed(took, c.peeks.patience(c.lanes[laneFirst].longest))
 	if took > c.cfg.RelistSlow {
-		c.report(Report{
+		c.out.paced(Report{
 			Reason: ReasonRelistSlow, Action: "Relist", Warning: true,
 			Note: fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
 		}, now)
@@ -93,7 +93,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	found := c.trust.open.len()
 	pending := c.visitAll(r, now)
 	quiet := len(pending) == 0 && c.trust.open.len() == found
-	trusted := !doubted && c.connected() && c.lists.applied > c.conn.connected && r.began > c.trust.refutedAt
+	trusted := !doubted && c.stream.up() && c.lists.applied > c.stream.connected && r.began > c.trust.refutedAt
 	c.lists.applied = r.began
 	c.lists.revision = r.listing.Revision
 	c.lists.finished = now
@@ -168,7 +168,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 			c.review(p, now)
 		}
 	}
-	c.todo.expect(len(r.listing.Pods))
+	c.out.expect(len(r.listing.Pods))
 	for i := range r.listing.Pods {
 		if shown := &r.listing.Pods[i]; shown.UID != "" {
 			p := c.ensure(shown.UID)
@@ -252,7 +252,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	case same && len(p.items) > 0:
 		if p.entry == statusEntry && p.force == 0 {
 			quiet = !news && p.expected.len() == 0 && !p.waited() && p.late == 0 && p.due == 0 && len(c.rounds) == 0
-			c.todo.observe(p.uid, began)
+			c.out.observe(p.uid, began)
 			p.confirm(began)
 			if c.evidence.disputed(&c.records, p, began) {
 				p.readLater(now)
@@ -299,7 +299,7 @@ func (c *core[S]) advance() {
 	for i := len(c.rounds) - 1; i >= 0; i-- {
 		if len(c.rounds[i].pending) == 0 {
 			c.lists.global = max(c.lists.global, c.rounds[i].began)
-			c.todo.do(action[S]{kind: actAdvance, at: c.lists.global})
+			c.out.do(action[S]{kind: actAdvance, at: c.lists.global})
 			c.rounds = slices.Delete(c.rounds, 0, i+1)
 			return
 		}

@@ -182,7 +182,7 @@ func (c *core[S]) tickPeeks(now instant) {
 			c.considerPeek(p, now)
 		}
 	}
-	if k.down && !c.connected() && now >= k.polled.add(peekPoll) {
+	if k.down && !c.stream.up() && now >= k.polled.add(peekPoll) {
 		c.pollByPeeks(now)
 	}
 	if len(k.of) == 0 {
@@ -231,7 +231,7 @@ func (c *core[S]) nextPeek() instant {
 	at := min(k.due(), k.lane.next(c.ticked))
 	if !k.down {
 		at = min(at, c.listFails(), c.readsFail())
-	} else if !c.connected() {
+	} else if !c.stream.up() {
 		at = min(at, k.polled.add(peekPoll))
 	}
 	return at
@@ -285,8 +285,8 @@ func (c *core[S]) peek(p *pod, x *peeking, now instant) {
 	x.asked = setOfItems(asked)
 	x.began = now
 	c.peeks.lane.begin(now)
-	c.count[countPeeks]++
-	c.todo.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
+	c.out.count[countPeeks]++
+	c.out.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
 		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: asked},
 		listed: true,
 		peek:   true,
@@ -437,7 +437,7 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 
 // withoutLists says, for a report, what is known of the runtime while lists do not answer.
 func (c *core[S]) withoutLists() string {
-	if c.connected() {
+	if c.stream.up() {
 		return "until one is, containers that events name are read one by one, and nothing else is seen"
 	}
 	return fmt.Sprintf("until one is, known containers are read one by one, each every %v, and new ones are not seen", peekPoll)

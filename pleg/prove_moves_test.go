@@ -135,7 +135,7 @@ func (v *prover) moves() []proveMove {
 	if sc.acks {
 		v.callMoves()
 	}
-	if sc.streams && v.core.connected() {
+	if sc.streams && v.core.stream.up() {
 		v.may(proveMove{kind: moveStreamEnds})
 	}
 	if sc.restarts {

@@ -68,8 +68,8 @@ func (sc *proveScope) classes() map[string]instantClass {
 // reports, and marks that are used up within one input. They are no part of a state. The search has
 // no peeks: they begin seconds after a list, and the histories of internal/simulate have them.
 var proveConstant = map[string]bool{
-	"core.cfg": true, "core.clock": true, "core.random": true, "core.connCfg": true, "core.todo": true, "core.count": true,
-	"core.ticked": true, "core.pruned": true, "core.reports": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
+	"core.cfg": true, "core.clock": true, "stream.cfg": true, "stream.random": true, "core.out": true,
+	"core.ticked": true, "core.pruned": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
 	"lists.finished": true, "core.peeks": true, "core.lanes": true, "pod.read": true, "pod.content": true, "pod.late": true, "pod.settling": true, "pod.called": true, "pod.onRota": true,
 	"pod.excused": true, "pod.readBefore": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
 	"item.mark": true, "records.marks": true, "records.moves": true, "evidence.grace": true, "evidence.most": true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
@@ -291,7 +291,7 @@ func (v *prover) expected(e expectation, oldest instant) expectation {
 // normalizeTrust keeps of what serves the judgement of the stream what a scope has a use for.
 func (v *prover) normalizeTrust() {
 	c := v.core
-	c.conn.attempts = min(c.conn.attempts, maxRestartEOFs)
+	c.stream.attempts = min(c.stream.attempts, maxRestartEOFs)
 	c.trust.open.items, c.trust.open.head = c.trust.open.items[c.trust.open.head:], 0
 	judged := v.sc.judged()
 	maps.DeleteFunc(c.gone, func(_ string, g removal) bool { return !g.open }) // no ID of a search returns
@@ -327,8 +327,8 @@ func (v *prover) normalizeTrust() {
 		return
 	}
 	c.trust.mute, c.trust.lastDiscard = muteStream{}, 0
-	if c.connected() {
-		c.trust.eventsSince, c.conn.connected = 1, 1
+	if c.stream.up() {
+		c.trust.eventsSince, c.stream.connected = 1, 1
 	}
 }
 

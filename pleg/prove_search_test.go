@@ -157,7 +157,7 @@ func (b *proveSearch) String() string {
 func (v *prover) String() string {
 	c := *v.core
 	var s strings.Builder
-	s.WriteString(fmt.Sprintf("%+v\n%+v %+v", v.w, c.conn, c.lists))
+	s.WriteString(fmt.Sprintf("%+v\n%+v %+v", v.w, c.stream.conn, c.lists))
 	for _, p := range inOrder(keysOf(c.pods)) {
 		s.WriteString(fmt.Sprintf("\n%+v", *p))
 		for _, x := range p.items {

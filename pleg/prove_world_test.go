@@ -249,7 +249,9 @@ func newProver(sc *proveScope, codec *proveCodec) *prover {
 		v.cfg.SweepAt = 1
 	}
 	v.cfg = v.cfg.withDefaults()
-	v.template = core[proveStatus]{cfg: v.cfg.limits(), clock: v.clk, connCfg: v.cfg.conn()}
+	v.template = core[proveStatus]{cfg: v.cfg.limits(), clock: v.clk}
+	v.template.stream.cfg = v.cfg.conn()
+	v.template.out.clock = v.clk
 	v.template.cfg.LateCall = proveDelay
 	v.template.trust = newTrust(&v.template.cfg)
 	v.template.evidence = newEvidence(&v.template.cfg)
@@ -324,12 +326,12 @@ func (v *prover) moment() {
 func (v *prover) tell(in input[proveStatus]) {
 	for {
 		v.core.apply(&in, v.w.now)
-		for _, a := range v.core.todo.actions {
+		for _, a := range v.core.out.todo.actions {
 			if a.kind == actPrune {
 				v.w.floor = a.at
 			}
 		}
-		v.exec.carryOut(&v.core.todo, &v.core.count)
+		v.exec.carryOut(&v.core.out.todo, &v.core.out.count)
 		if v.take(); !v.exec.owesFeedback() {
 			return
 		}

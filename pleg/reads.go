@@ -79,8 +79,8 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		listed:  listed,
 	}
 	p.since = 0
-	c.count[countInspections]++
-	c.todo.do(action[S]{
+	c.out.count[countInspections]++
+	c.out.do(action[S]{
 		kind: actInspect,
 		uid:  p.uid,
 		at:   began,
@@ -208,7 +208,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		c.store(p, reading[S]{status: r.status, items: shows, began: r.began}, now)
 		c.unsettles(p)
 	default:
-		c.todo.observe(p.uid, r.began)
+		c.out.observe(p.uid, r.began)
 		p.confirm(r.began)
 	}
 	c.resolve(p, r.began, nil)
@@ -279,7 +279,7 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], took time.Duration, now
 		return // a list has shown the same since
 	}
 	at := max(r.began, c.asOf(p))
-	c.todo.do(action[S]{
+	c.out.do(action[S]{
 		kind:    actFail,
 		uid:     p.uid,
 		at:      at,
@@ -305,7 +305,7 @@ func (c *core[S]) delayFailed(p *pod, began instant, took time.Duration, now ins
 // those that failed in part, the second in a row. On a busy node a status may come later than the
 // others of its pod for once, and the next read, a second later, has it.
 func (c *core[S]) failing(p *pod, r *inspected[S], now instant) {
-	c.count[countInspectErrors]++
+	c.out.count[countInspectErrors]++
 	first := p.entry != failedEntry
 	if first {
 		p.retry = ladder{}
@@ -315,7 +315,7 @@ func (c *core[S]) failing(p *pod, r *inspected[S], now instant) {
 		return
 	}
 	p.accused = true
-	c.todo.report(Report{
+	c.out.report(Report{
 		Reason:  ReasonInspectFailed,
 		Action:  "Inspect",
 		Warning: true,
@@ -417,7 +417,7 @@ func (c *core[S]) nextRead(p *pod) instant {
 // dispatch starts the reads due. A list of everything replaces the reads of many pods.
 func (c *core[S]) dispatch(now instant) {
 	if c.sweeps(now) {
-		c.count[countSweeps]++
+		c.out.count[countSweeps]++
 		c.list(now)
 	}
 	for i := range c.lanes {

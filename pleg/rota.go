@@ -93,7 +93,7 @@ func (c *core[S]) reread(now instant) {
 			continue
 		}
 		if p.read <= c.rota.since || now.sub(p.read) > every/rotaSpares {
-			c.count[countRereads]++
+			c.out.count[countRereads]++
 			p.readLater(now)
 			c.review(p, now)
 		}

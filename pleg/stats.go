@@ -151,7 +151,7 @@ type Stats struct {
 func (c *core[S]) stats() Stats {
 	s := &c.snapshot // counterTable's functions would have a local one allocated in each turn
 	*s = Stats{
-		State:        c.conn.state,
+		State:        c.stream.state,
 		RelistPeriod: c.trust.sched.period,
 		RunningPods:  c.running,
 		ContainersBy: c.phases[Container],
@@ -161,7 +161,7 @@ func (c *core[S]) stats() Stats {
 		UnreadPods:   c.unreadPods,
 		UnreadItems:  c.unreadItems,
 	}
-	for k, n := range c.count {
+	for k, n := range c.out.count {
 		*counterTable[k].field(s) = n
 	}
 	s.Missed = s.MissedStarts + s.MissedExits

@@ -5,7 +5,6 @@ package pleg
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -57,11 +56,11 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 		p.listedAt = c.lists.applied
 		p.agreed = c.lists.applied
 	}
-	action := len(c.todo.actions)
-	events := c.count[countEvents]
+	action := len(c.out.actions)
+	events := c.out.count[countEvents]
 	c.write(p, &r, at)
 	c.tell(p, &r, since, now)
-	c.todo.actions[action].silent = c.count[countEvents] == events
+	c.out.actions[action].silent = c.out.count[countEvents] == events
 	if p.differs() {
 		c.compare(p, p.listed, p.listedAt)
 	}
@@ -69,7 +68,7 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 
 // keep stores the statuses of a read whose phases are those of the entry, known from later.
 func (c *core[S]) keep(p *pod, status *S) {
-	c.todo.do(action[S]{
+	c.out.do(action[S]{
 		kind:     actStore,
 		uid:      p.uid,
 		at:       c.asOf(p),
@@ -96,39 +95,28 @@ func (c *core[S]) onChanged(in contentChange, now instant) {
 	if p == nil {
 		return
 	}
-	c.sync(p, now)
+	c.out.sync(p, now)
 	if in.excused {
 		return
 	}
-	c.count[countContentChanges]++
+	c.out.count[countContentChanges]++
 	c.trust.note(discovery{
 		of:      p,
 		content: true,
 		since:   in.since,
-		stream:  c.upSince(),
+		stream:  c.stream.upSince(),
 	}, now)
-}
-
-// sync sends Watch a PodSync.
-func (c *core[S]) sync(p *pod, now instant) {
-	c.count[countEvents]++
-	e := c.todo.emit()
-	e.Pod = p.uid
-	e.Namespace = p.namespace
-	e.PodName = p.name
-	e.Type = PodSync
-	e.Seen = c.clock.time(now)
 }
 
 // write puts a reading into the cache, as of the given time, and notes the kind of the entry.
 func (c *core[S]) write(p *pod, r *reading[S], at instant) {
 	switch {
 	case r.status == nil && r.err == nil:
-		c.todo.do(action[S]{kind: actDelete, uid: p.uid, at: at})
+		c.out.do(action[S]{kind: actDelete, uid: p.uid, at: at})
 		c.deleted = true
 		c.becomeGone(p, at)
 	case r.err != nil:
-		c.todo.do(action[S]{
+		c.out.do(action[S]{
 			kind:     actStore,
 			uid:      p.uid,
 			at:       at,
@@ -140,7 +128,7 @@ func (c *core[S]) write(p *pod, r *reading[S], at instant) {
 		})
 		c.becomeFailed(p, at, len(r.unread.ids), !r.beside || p.part)
 	default:
-		c.todo.do(action[S]{
+		c.out.do(action[S]{
 			kind:     actStore,
 			uid:      p.uid,
 			at:       at,
@@ -170,14 +158,14 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 		m := &moves[i]
 		c.judgeMove(m, &r.unread, since, now)
 		if m.died {
-			c.emit(m.of, ContainerDied, now)
+			c.out.event(m.of, ContainerDied, now)
 			told++
 		}
 		if m.event == ContainerDied && m.of.kind == Container {
 			c.settles(p, now)
 		}
 		if m.event != "" {
-			c.emit(m.of, m.event, now)
+			c.out.event(m.of, m.event, now)
 			told++
 		}
 		sync = sync || m.untold()
@@ -189,7 +177,7 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 	written := r.status != nil || r.err == nil
 	sync = p.reveal(written, &r.unread) || sync
 	if sync {
-		c.sync(p, now)
+		c.out.sync(p, now)
 	}
 	if r.err != nil && (sync || told > 0) {
 		p.conceal(written, &r.unread)
@@ -204,18 +192,18 @@ func (c *core[S]) judgeMove(m *move, unread *idSet, since, now instant) {
 		of:     x,
 		phase:  x.phase,
 		since:  since,
-		stream: c.upSince(),
+		stream: c.stream.upSince(),
 	}
 	switch {
 	case m.back && m.before == phaseNone:
-		c.count[countRegressions]++
+		c.out.count[countRegressions]++
 		c.returned(x.id)
 		c.trust.refute(x.title() + " was gone, and is back")
 	case m.back:
 		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && e.phase > x.phase && !unread.has(x.id) {
 			return // the read overrules a payload: core.resolve counts
 		}
-		c.count[countRegressions]++
+		c.out.count[countRegressions]++
 		c.trust.refute(fmt.Sprintf("%s was shown as %v, and is %v", x.title(), m.before, x.phase))
 	case m.turned && (m.before == x.phase || m.before == phaseNone):
 		d.unknown = true
@@ -231,27 +219,6 @@ func (c *core[S]) judgeMove(m *move, unread *idSet, since, now instant) {
 	case m.before == PhaseUnknown: // nobody knows when the ID came so far
 	default:
 		c.trust.note(d, now)
-	}
-}
-
-// emit sends Watch an event of an ID, in its phase.
-func (c *core[S]) emit(x *item, t EventType, now instant) {
-	c.count[countEvents]++
-	e := c.todo.emit()
-	e.Pod = x.pod.uid
-	e.Namespace = x.pod.namespace
-	e.PodName = x.pod.name
-	e.ID = x.id
-	e.ContainerName = x.name
-	e.Type = t
-	e.Kind = x.kind
-	e.Seen = c.clock.time(now)
-	if x.claimed < x.phase {
-		return
-	}
-	e.Cause = x.cause
-	if x.stamp != 0 {
-		e.Stamp = time.Unix(0, x.stamp)
 	}
 }
 
@@ -298,7 +265,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	if err != nil || status == nil {
 		return
 	}
-	c.count[countDominated]++
+	c.out.count[countDominated]++
 	c.settles(p, now)
 	p.owes = true
 	for i := range p.expected.all {

@@ -247,49 +247,76 @@ func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
 	return sum(d, time.Duration(min(cfg.jitter*random*float64(d), math.MaxInt64/2)))
 }
 
+// stream is the event stream: its state machine, with the delays and the chance that it needs.
+type stream struct {
+	conn
+	cfg    connConfig
+	random rand.PCG
+}
+
+// take steps the machine by an input, and returns what follows. A tick before the deadline changes
+// nothing: the jitter must not depend on how often the loop turns.
+func (s *stream) take(in connInput, now instant) connEffect {
+	if in == inTick && now < s.deadline {
+		return 0
+	}
+	next, eff := s.step(&s.cfg, in, now, rand.New(&s.random).Float64())
+	if eff&effOpen != 0 {
+		next = next.opened(&s.cfg, now)
+	}
+	s.conn = next
+	return eff
+}
+
+// up reports whether the stream is connected.
+func (c conn) up() bool { return c.state == StreamConnected }
+
+// upSince returns when the present connection was made; zero while the stream is down.
+func (c conn) upSince() instant {
+	if !c.up() {
+		return 0
+	}
+	return c.connected
+}
+
 // stepStream steps the stream machine and carries out its effects. Ended is why the stream ended,
 // or nil.
 func (c *core[S]) stepStream(in connInput, ended error, now instant) {
-	if in == inTick && now < c.conn.deadline {
-		return // the jitter must not depend on how often the loop turns
-	}
-	again := c.conn.everConnected
-	next, eff := c.conn.step(&c.connCfg, in, now, rand.New(&c.random).Float64())
-	c.conn = next
+	again := c.stream.everConnected
+	eff := c.stream.take(in, now)
 	if eff&effOpen != 0 {
-		c.conn = c.conn.opened(&c.connCfg, now)
-		c.todo.do(action[S]{kind: actOpen})
+		c.out.do(action[S]{kind: actOpen})
 		c.trust.opening()
 	}
 	if eff&effConnected != 0 {
 		c.onConnected(again, now)
 	}
 	if eff&(effFailed|effFellBack) != 0 {
-		c.count[countConnectErrors]++
+		c.out.count[countConnectErrors]++
 	}
 	if eff&effFellBack != 0 {
-		c.todo.report(reportLost(ended, c.trust.mute.ending))
+		c.out.report(reportLost(ended, c.trust.mute.ending))
 		c.trust.revoke(now)
 		c.trust.sched.askAtOnce(now)
 	}
-	if c.conn.state == StreamUnsupported {
+	if c.stream.state == StreamUnsupported {
 		c.trust.eventsSince = 0
 	}
 	if eff&effUnsupported != 0 {
-		c.todo.report(reportUnsupported(ended))
+		c.out.report(reportUnsupported(ended))
 	}
 }
 
 // onConnected begins a connection: a relist follows, so that no earlier change is missing.
 func (c *core[S]) onConnected(again bool, now instant) {
-	if !c.beganAt(now) {
-		c.conn.connected = now - 1 // a read that begins now begins after
+	if c.lists.began != now && !c.beganAt(now) {
+		c.stream.connected = now - 1 // a read that begins now begins after
 	}
-	c.trust.connected(c.conn.connected, now)
-	c.count[countConnects]++
+	c.trust.connected(c.stream.connected, now)
+	c.out.count[countConnects]++
 	if again {
-		c.rota.reconnected(c.conn.connected)
-		c.todo.report(Report{
+		c.rota.reconnected(c.stream.connected)
+		c.out.report(Report{
 			Reason: ReasonStreamRestored,
 			Action: "Reconnect",
 			Note:   "the runtime's container event stream is connected again",
@@ -322,25 +349,8 @@ func reportUnsupported(ended error) Report {
 	return Report{Reason: ReasonStreamUnsupported, Action: "Poll", Note: note}
 }
 
-// upSince returns when the present connection was made; zero while the stream is down.
-func (c conn) upSince() instant {
-	if c.state != StreamConnected {
-		return 0
-	}
-	return c.connected
-}
-
-// connected reports whether the stream is up.
-func (c *core[S]) connected() bool { return c.conn.state == StreamConnected }
-
-// upSince returns when the present connection was made; zero while the stream is down.
-func (c *core[S]) upSince() instant { return c.conn.upSince() }
-
-// beganAt reports whether a read under way, or the last list, began at exactly that instant.
+// beganAt reports whether a read under way began at exactly that instant.
 func (c *core[S]) beganAt(now instant) bool {
-	if c.lists.began == now {
-		return true
-	}
 	for _, f := range c.inflight {
 		if f.began == now {
 			return true

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "time"
+
+// effects are what a turn of the core brings about: actions for the executor, counts for metrics,
+// and reports about the node, at their pace. The core alone writes effects: the rooms return what
+// is to be done. Nothing in the core decides by an effect.
+type effects[S any] struct {
+	todo[S]
+
+	// clock gives the times that events carry.
+	clock clock
+
+	// count are the counts since the start.
+	count counters
+
+	// reports paces the reports about the node.
+	reports reporter
+}
+
+// paced makes a report about the node, if the pace of its reason allows.
+func (f *effects[S]) paced(r Report, now instant) {
+	if made, ok := f.reports.admit(r, now); ok {
+		f.report(made)
+	}
+}
+
+// event sends Watch an event of an ID, in its phase.
+func (f *effects[S]) event(x *item, t EventType, now instant) {
+	e := f.about(x.pod, t, now)
+	e.ID = x.id
+	e.ContainerName = x.name
+	e.Kind = x.kind
+	if x.claimed < x.phase {
+		return
+	}
+	e.Cause = x.cause
+	if x.stamp != 0 {
+		e.Stamp = time.Unix(0, x.stamp)
+	}
+}
+
+// sync sends Watch a PodSync.
+func (f *effects[S]) sync(p *pod, now instant) { f.about(p, PodSync, now) }
+
+// about adds an event of a pod for Watch.
+func (f *effects[S]) about(p *pod, t EventType, now instant) *Event {
+	f.count[countEvents]++
+	e := f.emit()
+	e.Pod = p.uid
+	e.Namespace = p.namespace
+	e.PodName = p.name
+	e.Type = t
+	e.Seen = f.clock.time(now)
+	return e
+}
+
+// missed counts the changes that no event announced.
+func (f *effects[S]) missed(v *verdict) {
+	f.count[countMissedStarts] += v.starts
+	f.count[countMissedExits] += v.exits
+	f.count[countMissedUnknowns] += v.unknowns
+	f.count[countMissedCreations] += v.creations
+	f.count[countMissedRemovals] += v.removals
+	f.count[countUnheard] += v.unheard
+}
