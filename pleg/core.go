@@ -33,9 +33,7 @@ type core[S any] struct {
 	trust  trust
 
 	lists    lists
-	rounds   []round
 	dirty    map[*pod]struct{} // pods in need of a read; all others are as listed
-	differ   map[*pod]struct{} // pods different from the last list
 	lanes    [lanes]lane[*pod] // pods to be read now
 	later    laterHeap
 	inflight map[*pod]*flight
@@ -60,7 +58,7 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		evidence: newEvidence(&limits),
 		calls:    make(map[uint64]*pod),
 		dirty:    make(map[*pod]struct{}),
-		differ:   make(map[*pod]struct{}),
+		lists:    newLists(),
 		inflight: make(map[*pod]*flight),
 		stream: stream{
 			conn:   conn{deadline: never},
@@ -166,9 +164,6 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	}
 }
 
-// asOf returns the cache's AsOf for the pod.
-func (c *core[S]) asOf(p *pod) instant { return max(p.asOf, c.lists.global) }
-
 // request is an embedder's call of RequestRelist or RequestReinspect.
 type request struct {
 	uid     cache.UID
@@ -208,14 +203,6 @@ func (c *core[S]) onDemand(uid cache.UID, d cache.Demand, now instant) {
 		w.content = c.clock.instant(d.Content)
 	}
 	c.want(uid, w, now)
-}
-
-// readAt returns the cache's ReadAt for the pod, or an earlier time.
-func (c *core[S]) readAt(p *pod) instant {
-	if p.entry == noEntry {
-		return c.asOf(p)
-	}
-	return p.read
 }
 
 // wanted are the times after which reads of a pod must begin; zero for none.
@@ -272,7 +259,7 @@ func (c *core[S]) tick(now instant) {
 
 // deadline returns when tick has something to do next.
 func (c *core[S]) deadline() instant {
-	d := min(c.stream.deadline, c.nextWorker(), c.out.reports.due(), c.listHangs(), c.trust.due(), c.rota.due(c.cfg.Reread), c.nextPeek())
+	d := min(c.stream.deadline, c.nextWorker(), c.out.reports.due(), c.lists.hangs(c.cfg.RelistSlow, c.out.reports.seen(ReasonRelistHangs)), c.trust.due(), c.rota.due(c.cfg.Reread), c.nextPeek())
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())
 	}
@@ -299,18 +286,10 @@ func (c *core[S]) settle(now instant) {
 	}
 }
 
-// listHangs returns when the list under way is to be reported as hung; never if that was done.
-func (c *core[S]) listHangs() instant {
-	if !c.lists.inflight || c.out.reports.seen(ReasonRelistHangs) > c.lists.began {
-		return never
-	}
-	return c.lists.began.add(c.cfg.RelistSlow).next()
-}
-
 // reportHanging reports, once, that the list under way hangs: its timeout may be minutes away, and
 // nothing else reports the hang until then.
 func (c *core[S]) reportHanging(now instant) {
-	if now < c.listHangs() {
+	if now < c.lists.hangs(c.cfg.RelistSlow, c.out.reports.seen(ReasonRelistHangs)) {
 		return
 	}
 	hung := now.sub(c.lists.began).Round(time.Millisecond)
@@ -391,7 +370,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	c.records.check(check)
 	c.trust.check(check, now)
 	c.peeks.check(check, now)
-	for _, set := range []map[*pod]struct{}{c.dirty, c.differ} {
+	for _, set := range []map[*pod]struct{}{c.dirty, c.lists.differ} {
 		for p := range set {
 			check(c.pods[p.uid] == p, "pod %q is dirty, or differs, and is forgotten", p.uid)
 		}
@@ -403,7 +382,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	check(len(c.inflight) == under, "%d reads under way, %d of them limited", len(c.inflight), under)
 	l := &c.lists
 	check(l.global <= l.applied && l.applied <= l.began && l.began <= now, "global time %d, list applied %d, begun %d, now %d", l.global, l.applied, l.began, now)
-	for _, r := range c.rounds {
+	for _, r := range c.lists.rounds {
 		check(r.began >= l.global && len(r.pending) > 0, "the list of %d is over, and the global time is %d", r.began, l.global)
 		for p := range r.pending {
 			check(c.pods[p.uid] == p && p.asOf < r.began, "the list of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)
@@ -418,7 +397,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 // checkPod checks the record of a pod: the pod is read if need be, and its fields agree.
 func (c *core[S]) checkPod(uid cache.UID, p *pod, later, queued bool, now instant) error {
 	_, dirty := c.dirty[p]
-	_, differs := c.differ[p]
+	_, differs := c.lists.differ[p]
 	_, reading := c.inflight[p]
 	next := c.nextRead(p)
 	for _, wrong := range []struct {
@@ -429,8 +408,8 @@ func (c *core[S]) checkPod(uid cache.UID, p *pod, later, queued bool, now instan
 		{dirty != (next != never), "needs a read and is not dirty, or is dirty for nothing"},
 		{dirty && !p.reading && !p.queued && !later, "needs a read that nobody will make"},
 		{later != (p.later != 0) || queued != p.queued || reading != p.reading, "is not where its record says"},
-		{differs != p.differs() || p.agreed > p.listedAt, "differs from the last list, or does not, against its record"},
-		{max(p.asOf, p.listedAt, p.visited, p.force, p.forced, p.readEnd, p.read) > now, "has an instant in the future"},
+		{differs != p.differs() || p.differs() && (p.diff.agreed > p.diff.at || p.diff.at > now), "differs from the last list, or does not, against its record"},
+		{max(p.asOf, p.visited, p.force, p.forced, p.readEnd, p.read) > now, "has an instant in the future"},
 		{p.entry == failedEntry && !p.partial() && p.retry.step == 0, "has failed without a delay"},
 		{p.entry == noEntry && len(p.items) > 0, "has no status, which shows IDs"},
 		{p.calls < 0 || p.creating < 0 || p.creating > p.calls, "has fewer calls than none"},

@@ -67,3 +67,10 @@ func (f *effects[S]) missed(v *verdict) {
 	f.count[countMissedRemovals] += v.removals
 	f.count[countUnheard] += v.unheard
 }
+
+// advance moves the cache's global time; not if zero.
+func (f *effects[S]) advance(global instant) {
+	if global != 0 {
+		f.do(action[S]{kind: actAdvance, at: global})
+	}
+}

@@ -41,7 +41,7 @@ func TestInvariantsConvict(t *testing.T) {
 		{"not where its record says", func(c *core[benchStatus], p *pod, x *item) { p.later = 7 }},
 		{"not where its record says", func(c *core[benchStatus], p *pod, x *item) { p.queued = true }},
 		{"queued since", func(c *core[benchStatus], p *pod, x *item) { c.lanes[0].push(waiter[*pod]{p, 7}) }},
-		{"against its record", func(c *core[benchStatus], p *pod, x *item) { c.differ[p] = struct{}{} }},
+		{"against its record", func(c *core[benchStatus], p *pod, x *item) { c.lists.differ[p] = struct{}{} }},
 		{"in the future", func(c *core[benchStatus], p *pod, x *item) { p.forced = never }},
 		{"needs a read", func(c *core[benchStatus], p *pod, x *item) { p.entry = failedEntry }},
 		{"no status, which shows IDs", func(c *core[benchStatus], p *pod, x *item) { p.entry = noEntry }},
@@ -54,9 +54,9 @@ func TestInvariantsConvict(t *testing.T) {
 		}},
 		{"global time", func(c *core[benchStatus], p *pod, x *item) { c.lists.global = c.lists.applied + 1 }},
 		{"waits for pod", func(c *core[benchStatus], p *pod, x *item) {
-			c.rounds = []round{{began: p.asOf, pending: map[*pod]struct{}{p: {}}}}
+			c.lists.rounds = []round{{began: p.asOf, pending: map[*pod]struct{}{p: {}}}}
 		}},
-		{"is over", func(c *core[benchStatus], p *pod, x *item) { c.rounds = []round{{}} }},
+		{"is over", func(c *core[benchStatus], p *pod, x *item) { c.lists.rounds = []round{{}} }},
 		{"schedule", func(c *core[benchStatus], p *pod, x *item) { c.trust.sched.period = c.trust.sched.longest + 1 }},
 		{"the stream is down", func(c *core[benchStatus], p *pod, x *item) { c.stream.state, c.stream.deadline = StreamBackoff, never }},
 		{"are not settled", func(c *core[benchStatus], p *pod, x *item) { c.trust.refuted.n = 1 }},

@@ -11,22 +11,174 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// lists is the state of the lists of everything.
+// lists is the room of the lists of everything: the list under way, what the last one has shown
+// otherwise than the records, and the global time. Only its methods, and core.onListed, write it.
 type lists struct {
 	inflight bool
 	began    instant  // begin of the list under way, or of the last
 	revision Revision // of the last applied list
 	applied  instant  // begin of the last applied list
-	global   instant  // the cache's global time; it moves in core.advance only
+	global   instant  // the cache's global time; it moves in advance only
 	finished instant  // when the last successful list was applied, or the start
 	err      error    // of the last list, nil after success
 	doubted  bool     // the last list has lost more pods than it kept, and is being made again
+
+	// rounds are the last lists with changed pods still to be read, two at most.
+	rounds []round
+
+	// differ are the pods that the last list showed otherwise than the cache does.
+	differ map[*pod]struct{}
 }
 
 // round is a list with changed pods still to be read; without one the global time moves to began.
 type round struct {
 	began   instant
 	pending map[*pod]struct{}
+}
+
+// difference is what the last list showed of a pod, otherwise than the cache does.
+type difference struct {
+	// items are the items in that list, at its begin.
+	items []Item
+	at    instant
+
+	// agreed is the begin of the last list without a difference.
+	agreed instant
+}
+
+func newLists() lists { return lists{differ: make(map[*pod]struct{})} }
+
+// begin notes that a list begins, and returns the begin of the one before.
+func (l *lists) begin(now instant) (before instant) {
+	before = l.began
+	l.inflight = true
+	l.began = now
+	return before
+}
+
+// asOf returns the cache's AsOf for the pod.
+func (l *lists) asOf(p *pod) instant { return max(p.asOf, l.global) }
+
+// readAt returns the cache's ReadAt for the pod, or an earlier time.
+func (l *lists) readAt(p *pod) instant {
+	if p.entry == noEntry {
+		return l.asOf(p)
+	}
+	return p.read
+}
+
+// lastRead returns the begin of the last read in agreement with the record.
+func (l *lists) lastRead(p *pod) instant {
+	read := p.asOf
+	listed := l.applied
+	if p.entry == failedEntry {
+		read = 0 // the begin of the failed read
+	}
+	if p.differs() {
+		listed = p.diff.agreed
+	}
+	return max(read, listed)
+}
+
+// compare records the items of a pod in a list, begun at the given time. Same reports whether the
+// cache shows the same.
+func (l *lists) compare(p *pod, items []Item, began instant, same bool) {
+	if same {
+		p.diff = nil
+		delete(l.differ, p)
+		return
+	}
+	agreed := l.applied
+	if p.differs() {
+		agreed = p.diff.agreed
+	}
+	p.diff = &difference{
+		items:  items,
+		at:     began,
+		agreed: agreed,
+	}
+	l.differ[p] = struct{}{}
+}
+
+// lastListed returns the items of a pod in the last list.
+func (p *pod) lastListed() []Item {
+	if p.differs() {
+		return p.diff.items
+	}
+	return p.shownItems()
+}
+
+// standsIn returns the items of a pod if a list of everything stands in for a list of the pod, and
+// the begin of the list: the list is newer than all that is wanted, and than the last read. A list
+// that does not show an ID in doubt is one look, and the read of the pod is to be another. Full
+// reports whether statuses are read even of a pod as listed; before floor the cache may refuse
+// what a read brings.
+func (l *lists) standsIn(p *pod, full bool, floor instant) (items []Item, at instant) {
+	if p.expected.len() > 0 || p.doubted() {
+		return nil, 0
+	}
+	wanted := max(p.want, p.content, p.force, p.due, p.readEnd)
+	switch {
+	case p.differs():
+		at = p.diff.at
+		items = p.diff.items
+	case full && p.entry == statusEntry && p.visited == l.applied:
+		at = p.visited
+		items = p.shownItems()
+	}
+	if at <= wanted || at < max(l.asOf(p), floor) {
+		return nil, 0
+	}
+	return items, at
+}
+
+// comesFirst returns when a read due at the given time is made at the earliest: a list under way
+// that began later may answer, and is waited for.
+func (l *lists) comesFirst(at instant, wait time.Duration) instant {
+	if l.inflight && at <= l.began {
+		return l.began.add(wait)
+	}
+	return at
+}
+
+// hangs returns when the list under way is to be reported as hung, after the given time; never if
+// none is under way, or if that was done, last at the given instant.
+func (l *lists) hangs(after time.Duration, reported instant) instant {
+	if !l.inflight || reported > l.began {
+		return never
+	}
+	return l.began.add(after).next()
+}
+
+// wait adds a list whose changed pods are still to be read.
+func (l *lists) wait(began instant, pending map[*pod]struct{}) {
+	if len(l.rounds) == 2 {
+		l.rounds = l.rounds[:1] // the first may end before the second, which the new one replaces
+	}
+	l.rounds = append(l.rounds, round{began, pending})
+}
+
+// done notes that the lists that a pod has been read since need not wait for the pod any more; no
+// list needs to if the pod is forgotten.
+func (l *lists) done(p *pod, forgotten bool) {
+	for i := range l.rounds {
+		if r := &l.rounds[i]; forgotten || p.asOf >= r.began {
+			delete(r.pending, p)
+		}
+	}
+}
+
+// advance moves the global time to the begin of the latest list with nothing pending, and returns
+// that; zero if no list is over.
+func (l *lists) advance() instant {
+	for i := len(l.rounds) - 1; i >= 0; i-- {
+		if len(l.rounds[i].pending) == 0 {
+			l.global = max(l.global, l.rounds[i].began)
+			l.rounds = slices.Delete(l.rounds, 0, i+1)
+			return l.global
+		}
+	}
+	return 0
 }
 
 // listedAll is the result of a list of everything.
@@ -36,11 +188,37 @@ type listedAll struct {
 	err     error
 }
 
+// loses reports whether a list has lost more running pods than it has kept, and none before it. A
+// runtime that has just been restarted answers so, without an error.
+func (l *lists) loses(listing *Listing, pods map[cache.UID]*pod) bool {
+	if l.doubted || listing.Delta && len(listing.Gone) == 0 || !listing.Delta && 2*len(listing.Pods) > len(pods) {
+		return false
+	}
+	gone := make(map[cache.UID]bool, len(listing.Gone))
+	for _, uid := range listing.Gone {
+		gone[uid] = true
+	}
+	shown := make(map[cache.UID]bool, len(listing.Pods))
+	for i := range listing.Pods {
+		shown[listing.Pods[i].UID] = slices.ContainsFunc(listing.Pods[i].Items, Item.valid)
+	}
+	lost := 0
+	kept := 0
+	for uid, p := range pods {
+		switch {
+		case !p.foreign && !p.alive():
+		case gone[uid], !listing.Delta && !shown[uid]:
+			lost++
+		default:
+			kept++
+		}
+	}
+	return lost > kept
+}
+
 // list starts a list of everything.
 func (c *core[S]) list(now instant) {
-	before := c.lists.began
-	c.lists.inflight = true
-	c.lists.began = now
+	before := c.lists.begin(now)
 	c.trust.sched.begun()
 	c.out.do(action[S]{
 		kind:   actList,
@@ -84,7 +262,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 			Note: fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
 		}, now)
 	}
-	if c.loses(r) {
+	if c.lists.loses(&r.listing, c.pods) {
 		c.doubtList(now)
 		return
 	}
@@ -100,43 +278,11 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	if trusted {
 		c.trust.credit(quiet, now)
 	}
-	if len(c.rounds) == 2 {
-		c.rounds = c.rounds[:1] // the first may end before the second, which the new one replaces
-	}
-	c.rounds = append(c.rounds, round{r.began, pending})
+	c.lists.wait(r.began, pending)
 	for _, p := range inOrder(pending) {
 		c.review(p, now)
 	}
-	c.advance()
-}
-
-// loses reports whether a list has lost more running pods than it has kept, and none before it. A
-// runtime that has just been restarted answers so, without an error.
-func (c *core[S]) loses(r *listedAll) bool {
-	l := &r.listing
-	if c.lists.doubted || l.Delta && len(l.Gone) == 0 || !l.Delta && 2*len(l.Pods) > len(c.pods) {
-		return false
-	}
-	gone := make(map[cache.UID]bool, len(l.Gone))
-	for _, uid := range l.Gone {
-		gone[uid] = true
-	}
-	shown := make(map[cache.UID]bool, len(l.Pods))
-	for i := range l.Pods {
-		shown[l.Pods[i].UID] = slices.ContainsFunc(l.Pods[i].Items, Item.valid)
-	}
-	lost := 0
-	kept := 0
-	for uid, p := range c.pods {
-		switch {
-		case !p.foreign && !p.alive():
-		case gone[uid], !l.Delta && !shown[uid]:
-			lost++
-		default:
-			kept++
-		}
-	}
-	return lost > kept
+	c.out.advance(c.lists.advance())
 }
 
 // doubtList has a list made again that has lost more than it kept. Nothing of it is applied, and
@@ -194,7 +340,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 		for p := range c.dirty {
 			add(p)
 		}
-		for p := range c.differ {
+		for p := range c.lists.differ {
 			add(p)
 		}
 	} else {
@@ -205,10 +351,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	for _, p := range inOrder(rest) {
 		var items []Item
 		if r.listing.Delta { // silence means as before
-			items = p.listed
-			if !p.differs() {
-				items = p.shownItems()
-			}
+			items = p.lastListed()
 		}
 		visit(p, items)
 	}
@@ -221,7 +364,8 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	for i := 0; i < len(items) && len(c.evidence.early) > 0; i++ {
 		news = c.takeEarly(p, items[i].ID, now) || news
 	}
-	same := c.compare(p, items, began)
+	same := c.matches(p, items)
+	c.lists.compare(p, items, began, same)
 	if same && !p.split {
 		c.sighted(p, items)
 	}
@@ -251,7 +395,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		c.resolve(p, began, nil)
 	case same && len(p.items) > 0:
 		if p.entry == statusEntry && p.force == 0 {
-			quiet = !news && p.expected.len() == 0 && !p.waited() && p.late == 0 && p.due == 0 && len(c.rounds) == 0
+			quiet = !news && p.expected.len() == 0 && !p.waited() && p.late == 0 && p.due == 0 && len(c.lists.rounds) == 0
 			c.out.observe(p.uid, began)
 			p.confirm(began)
 			if c.evidence.disputed(&c.records, p, began) {
@@ -268,40 +412,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		p.due = max(p.due, now-1) // a read begun now is later than the list
 	default: // if the pod is being read: core.onInspected compares
 		p.due = max(p.due, began-1)
-		p.hold = min(p.hold, c.old(now))
+		p.hold = min(p.hold, now.add(c.cfg.ListFirst))
 	}
 	return quiet
-}
-
-// compare records the items of a pod in a list, begun at the given time, and reports whether the
-// cache shows the same.
-func (c *core[S]) compare(p *pod, items []Item, began instant) (same bool) {
-	if c.matches(p, items) {
-		if p.differs() {
-			p.listed = nil
-			p.listedAt = 0
-			p.agreed = 0
-			delete(c.differ, p)
-		}
-		return true
-	}
-	if !p.differs() {
-		p.agreed = c.lists.applied
-	}
-	p.listed = items
-	p.listedAt = began
-	c.differ[p] = struct{}{}
-	return false
-}
-
-// advance moves the global time to the begin of the latest list with nothing pending.
-func (c *core[S]) advance() {
-	for i := len(c.rounds) - 1; i >= 0; i-- {
-		if len(c.rounds[i].pending) == 0 {
-			c.lists.global = max(c.lists.global, c.rounds[i].began)
-			c.out.do(action[S]{kind: actAdvance, at: c.lists.global})
-			c.rounds = slices.Delete(c.rounds, 0, i+1)
-			return
-		}
-	}
 }

@@ -353,7 +353,7 @@ func (c *core[S]) applyPeek(p *pod, x *peeking, r *inspected[S], now instant) (a
 // judgePeek decides what becomes of a peek. One that shows less than is known came too early, or
 // too late: nothing is taken back on its word.
 func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
-	confirmed := p.entry != failedEntry && r.began < c.asOf(p) // by a look that began later
+	confirmed := p.entry != failedEntry && r.began < c.lists.asOf(p) // by a look that began later
 	if r.status == nil || p.foreign || confirmed {
 		return peekDropped
 	}
@@ -454,7 +454,7 @@ func (c *core[S]) forgetPeeks() {
 		if f := c.inflight[p]; f != nil && f.began <= x.looked {
 			continue // the read may have looked earlier
 		}
-		if p == nil || !c.peeks.down && p.entry != failedEntry && c.asOf(p) >= x.looked {
+		if p == nil || !c.peeks.down && p.entry != failedEntry && c.lists.asOf(p) >= x.looked {
 			delete(c.peeks.of, uid)
 		}
 	}

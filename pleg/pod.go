@@ -108,14 +108,9 @@ type pod struct {
 	// lists show meanwhile.
 	split bool
 
-	// listed are the items of the last list, while they differ from the items above; else nil.
-	listed []Item
-
-	// listedAt is the begin of that list; zero while the last list agrees.
-	listedAt instant
-
-	// agreed is the begin of the last list without a difference, while listedAt is not zero.
-	agreed instant
+	// diff is what the last list showed otherwise than the cache does; nil while they agree. Only
+	// lists and core.store write it.
+	diff *difference
 
 	// visited is the begin of the last list that named the pod.
 	visited instant
@@ -201,7 +196,7 @@ const (
 )
 
 // differs reports whether the last list showed the pod otherwise than the cache does.
-func (p *pod) differs() bool { return p.listedAt != 0 }
+func (p *pod) differs() bool { return p.diff != nil }
 
 // lane returns the lane of the pod's next read.
 func (p *pod) lane() int {

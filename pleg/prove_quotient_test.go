@@ -33,7 +33,7 @@ const (
 // classes returns the classes of fields that are not begins.
 func (sc *proveScope) classes() map[string]instantClass {
 	classes := map[string]instantClass{
-		"pod.agreed": marks, "pod.visited": marks, "pod.readEnd": marks, "pod.force": demands, "pod.forced": dated,
+		"difference.agreed": marks, "pod.visited": marks, "pod.readEnd": marks, "pod.force": demands, "pod.forced": dated,
 		"pod.want": demands, "pod.due": demands, "pod.notBefore": timers, "pod.later": timers, "pod.hold": timers, "pod.unlisted": timers,
 		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "change.deadline": timers, "core.uncertain": timers,
 		"expectation.at": dated, "flight.started": ordered, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
@@ -53,7 +53,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 	if sc.scarce { // the order in which pods come up, and how long workers have been busy
 		classes["pod.later"], classes["laterEntry.at"], classes["flight.started"], classes["pod.since"] = begins, begins, begins, begins
 	}
-	for _, name := range []string{"pod.asOf", "proveEntry.at", "pod.agreed", "lists.applied"} {
+	for _, name := range []string{"pod.asOf", "proveEntry.at", "difference.agreed", "lists.applied"} {
 		if sc.judged() { // see trust.note and trust.settle
 			delete(classes, name)
 		}
@@ -178,7 +178,7 @@ const oldTimes = proveMoment
 func (a proveInstant) compare(b proveInstant) int { return cmp.Compare(a.at, b.at) }
 
 // mayBuild reports whether a read may build on the last list, see core.inspect.
-func (p *pod) mayBuild() bool { return p.listedAt > max(p.asOf, p.agreed) }
+func (p *pod) mayBuild() bool { return p.differs() && p.diff.at > max(p.asOf, p.diff.agreed) }
 
 // oldest returns the begin of the oldest read that may yet end.
 func (v *prover) oldest() instant {
@@ -191,7 +191,7 @@ func (v *prover) oldest() instant {
 	}
 	for _, p := range v.core.pods {
 		if p.mayBuild() {
-			at = min(at, p.listedAt) // a read may build on the list
+			at = min(at, p.diff.at) // a read may build on the list
 		}
 	}
 	return at
@@ -206,7 +206,7 @@ func (v *prover) mayBegin(after, before instant) bool {
 		}
 	}
 	for _, p := range v.core.pods {
-		if is(p.listedAt) {
+		if p.differs() && is(p.diff.at) {
 			return true
 		}
 	}
@@ -345,12 +345,12 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 		switch {
 		case v.sc.judged(): // see core.lastRead
 		case p.mayBuild():
-			p.agreed = 2
+			p.diff.agreed = 2
 		default: // no read builds on the list
-			p.agreed, p.listedAt = 2, 2
+			p.diff.agreed, p.diff.at = 2, 2
 		}
 	}
-	if p.readEnd < min(listing, oldest) && !(p.differs() && p.asOf <= p.listedAt && p.listedAt <= p.readEnd) { // see core.inspect
+	if p.readEnd < min(listing, oldest) && !(p.differs() && p.asOf <= p.diff.at && p.diff.at <= p.readEnd) { // see core.inspect
 		p.readEnd = 0
 	}
 	for _, at := range []*instant{&p.notBefore, &p.hold} {
@@ -370,7 +370,9 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	for i := range p.expected.all {
 		p.expected.all[i] = v.expected(p.expected.all[i], oldest)
 	}
-	p.listed = inIDs(p.listed)
+	if p.differs() {
+		p.diff.items = inIDs(p.diff.items)
+	}
 	slices.SortFunc(p.expected.all, func(a, b expectation) int { return cmp.Or(strings.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause)) })
 	slices.SortFunc(p.items, func(a, b *item) int { return strings.Compare(a.id, b.id) })
 	for _, x := range p.items {
@@ -431,10 +433,10 @@ func (v *prover) mayBeAsOf(at instant) bool {
 		}
 	}
 	for _, p := range c.pods {
-		if p.listedAt == at && p.mayBuild() || v.sc.payloads && p.entry == statusEntry && c.asOf(p) == at {
+		if p.mayBuild() && p.diff.at == at || v.sc.payloads && p.entry == statusEntry && c.lists.asOf(p) == at {
 			return true
 		}
 	}
 	return v.w.list != nil && v.w.list.began == at ||
-		slices.ContainsFunc(c.rounds, func(r round) bool { return r.began == at })
+		slices.ContainsFunc(c.lists.rounds, func(r round) bool { return r.began == at })
 }

@@ -173,7 +173,7 @@ func (v *prover) String() string {
 		}
 	}
 	return s.String() + fmt.Sprintf("\nrounds %v early %v gone %v candidates %+v uncertain %d floor %d sched %+v mute %+v",
-		c.rounds, c.evidence.early, c.gone, c.trust.open, c.uncertain, c.floor, c.trust.sched, c.trust.mute)
+		c.lists.rounds, c.evidence.early, c.gone, c.trust.open, c.uncertain, c.floor, c.trust.sched, c.trust.mute)
 }
 
 func keysOf(pods map[cache.UID]*pod) map[*pod]struct{} {

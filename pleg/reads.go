@@ -51,7 +51,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	builds := p.entry == statusEntry && !full && !p.unknown()
 	began := now
 	known := c.knownItems(p)
-	listed, at := c.listedItems(p, full)
+	listed, at := c.lists.standsIn(p, full, c.floor)
 	switch {
 	case len(listed) > 0:
 		r.listed = true
@@ -86,29 +86,6 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		at:   began,
 		read: r,
 	})
-}
-
-// listedItems returns the items of a pod if a list of everything stands in for a list of the pod,
-// and the begin of the list: the list is newer than all that is wanted, and than the last read. A
-// list that does not show an ID in doubt is one look, and the read of the pod is to be another.
-// Full reports whether statuses are read even of a pod as listed.
-func (c *core[S]) listedItems(p *pod, full bool) (items []Item, at instant) {
-	if p.expected.len() > 0 || p.doubted() {
-		return nil, 0
-	}
-	wanted := max(p.want, p.content, p.force, p.due, p.readEnd)
-	switch {
-	case p.differs():
-		at = p.listedAt
-		items = p.listed
-	case full && p.entry == statusEntry && p.visited == c.lists.applied:
-		at = p.visited
-		items = p.shownItems()
-	}
-	if at <= wanted || at < max(c.asOf(p), c.floor) {
-		return nil, 0
-	}
-	return items, at
 }
 
 // needsContent reports whether the pod's next read, begun now, must be of all statuses.
@@ -151,7 +128,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	}
 	p.readBefore = p.read
 	first, last := c.contradicts(p, shows)
-	overtaken := r.began < c.asOf(p) || r.began <= last ||
+	overtaken := r.began < c.lists.asOf(p) || r.began <= last ||
 		r.err == nil && r.status == nil && len(shows) > 0 && !c.matches(p, shows)
 	looked := c.peeks.looked(p.uid)
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
@@ -275,10 +252,10 @@ const retryHung = time.Second
 func (c *core[S]) inspectFailed(p *pod, r *inspected[S], took time.Duration, now instant) {
 	c.failing(p, r, now)
 	c.delayFailed(p, r.began, took, now)
-	if r.began < c.asOf(p) && p.content == 0 {
+	if r.began < c.lists.asOf(p) && p.content == 0 {
 		return // a list has shown the same since
 	}
-	at := max(r.began, c.asOf(p))
+	at := max(r.began, c.lists.asOf(p))
 	c.out.do(action[S]{
 		kind:    actFail,
 		uid:     p.uid,
@@ -311,7 +288,7 @@ func (c *core[S]) failing(p *pod, r *inspected[S], now instant) {
 		p.retry = ladder{}
 	}
 	again := r.status == nil || !first
-	if p.accused || !again || r.began < c.asOf(p) && p.content == 0 {
+	if p.accused || !again || r.began < c.lists.asOf(p) && p.content == 0 {
 		return
 	}
 	p.accused = true
@@ -330,7 +307,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	if c.pods[p.uid] != p {
 		return // forgotten
 	}
-	at := c.asOf(p)
+	at := c.lists.asOf(p)
 	if p.want != 0 && at > p.want {
 		p.want = 0
 	}
@@ -338,7 +315,7 @@ func (c *core[S]) review(p *pod, now instant) {
 		p.onRota = true
 		c.rota.join(p, c.cfg.Reread, now)
 	}
-	if p.content != 0 && c.readAt(p) > p.content {
+	if p.content != 0 && c.lists.readAt(p) > p.content {
 		p.content = 0
 	}
 	if p.due != 0 && at > p.due {
@@ -349,12 +326,8 @@ func (c *core[S]) review(p *pod, now instant) {
 	}
 	next := c.nextRead(p)
 	forget := next == never && p.empty()
-	for i := range c.rounds {
-		if r := &c.rounds[i]; forget || p.asOf >= r.began {
-			delete(r.pending, p)
-		}
-	}
-	c.advance()
+	c.lists.done(p, forget)
+	c.out.advance(c.lists.advance())
 	if forget {
 		c.uncertain = max(c.uncertain, p.unlisted)
 		c.floor = max(c.floor, p.asOf)
@@ -398,9 +371,7 @@ func (c *core[S]) nextRead(p *pod) instant {
 	if p.due != 0 {
 		at = min(at, max(p.hold, p.due.next()))
 	}
-	if l := &c.lists; l.inflight && at <= l.began {
-		at = c.old(l.began) // the list under way comes first
-	}
+	at = c.lists.comesFirst(at, c.cfg.ListFirst)
 	if p.late != 0 && p.entry == statusEntry {
 		at = min(at, p.late)
 	}
@@ -465,10 +436,6 @@ func (c *core[S]) sweeps(now instant) bool {
 	}
 	return false
 }
-
-// old returns until when the list begun at the given time is waited for: a pod that needs a read is
-// not read itself before.
-func (c *core[S]) old(started instant) instant { return started.add(c.cfg.ListFirst) }
 
 // nextWorker returns when the pods in the lanes may get another worker without the end of a read.
 func (c *core[S]) nextWorker() instant {

@@ -42,27 +42,31 @@ type reading[S any] struct {
 func (c *core[S]) store(p *pod, r reading[S], now instant) {
 	at := r.began
 	if at == 0 {
-		at = c.asOf(p)
+		at = c.lists.asOf(p)
 	}
-	if r.err == nil && p.listedAt > at && sameItems(p.listed, r.items) { // an error is as old as its read
-		at = p.listedAt
+	diff := p.diff
+	if r.err == nil && diff != nil && diff.at > at && sameItems(diff.items, r.items) { // an error is as old as its read
+		at = diff.at
 	}
 	if r.looked == 0 {
 		c.peeks.brought(p.uid, now)
 	}
-	since := c.lastRead(p)
-	if !p.differs() && c.lists.applied != 0 {
-		p.listed = p.shownItems()
-		p.listedAt = c.lists.applied
-		p.agreed = c.lists.applied
+	since := c.lists.lastRead(p)
+	if diff == nil && c.lists.applied != 0 {
+		diff = &difference{
+			items:  p.shownItems(),
+			at:     c.lists.applied,
+			agreed: c.lists.applied,
+		}
 	}
 	action := len(c.out.actions)
 	events := c.out.count[countEvents]
 	c.write(p, &r, at)
 	c.tell(p, &r, since, now)
 	c.out.actions[action].silent = c.out.count[countEvents] == events
-	if p.differs() {
-		c.compare(p, p.listed, p.listedAt)
+	if diff != nil {
+		p.diff = diff
+		c.lists.compare(p, diff.items, diff.at, c.matches(p, diff.items))
 	}
 }
 
@@ -71,7 +75,7 @@ func (c *core[S]) keep(p *pod, status *S) {
 	c.out.do(action[S]{
 		kind:     actStore,
 		uid:      p.uid,
-		at:       c.asOf(p),
+		at:       c.lists.asOf(p),
 		content:  p.read,
 		status:   status,
 		replaces: true,
@@ -220,19 +224,6 @@ func (c *core[S]) judgeMove(m *move, unread *idSet, since, now instant) {
 	default:
 		c.trust.note(d, now)
 	}
-}
-
-// lastRead returns the begin of the last read in agreement with the record.
-func (c *core[S]) lastRead(p *pod) instant {
-	read := p.asOf
-	listed := c.lists.applied
-	if p.entry == failedEntry {
-		read = 0 // the begin of the failed read
-	}
-	if p.differs() {
-		listed = p.agreed
-	}
-	return max(read, listed)
 }
 
 // offer stores the payload of a claim if the payload dominates: the cache holds a status from a
