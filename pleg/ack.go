@@ -42,7 +42,7 @@ func (c *core[S]) podOf(call *ownCall) *pod {
 		return x.pod
 	}
 	var first *pod // the pod of an ID just made by the agent; a claim may name another pod
-	for p := range c.dirty {
+	for p := range c.reads.dirty {
 		if (first == nil || p.uid < first.uid) && p.expected.get(call.ID, CauseAck) != nil {
 			first = p
 		}
@@ -88,7 +88,7 @@ func (c *core[S]) beginCall(p *pod, a *ack, now instant) {
 	}
 	c.calls[a.call.serial] = p
 	if p.hold > now {
-		c.holdFor(p, now)
+		p.holdFor(&c.cfg, p.calls > 0, now)
 	}
 }
 
@@ -102,14 +102,14 @@ func (c *core[S]) endCall(p *pod, a *ack, now instant) {
 		}
 	}
 	p.called = a.at
-	c.holdFor(p, now)
+	p.holdFor(&c.cfg, p.calls > 0, now)
 	if a.failed {
 		c.onFailed(p, a.call.ID, a.at, now)
 	}
 	if a.call.ID == "" && (a.failed || len(a.items) == 0) {
 		p.unlisted = max(p.unlisted, a.at.add(c.cfg.LateCall))
 	}
-	p.due = max(p.due, a.at)
+	p.lookAfter(a.at)
 }
 
 // expectation returns what a call reports of an item, and whether it reports anything.
@@ -139,20 +139,6 @@ func (c *core[S]) onFailed(p *pod, id string, at, now instant) {
 			failed:    true,
 			at:        at,
 		}, now)
-	}
-}
-
-// holdFor delays the reads of a pod for the agent's own calls, which come in bursts, each announced
-// by the runtime: until a moment after the end of the last, and for CallBurst at the most. A read
-// in the middle would show what the next call changes, and would have a worker sync in vain (ADR
-// 51).
-func (c *core[S]) holdFor(p *pod, now instant) {
-	if p.hold <= now {
-		p.burst = now
-	}
-	p.hold = p.burst.add(c.cfg.CallBurst)
-	if p.calls == 0 {
-		p.hold = min(p.hold, now.add(c.cfg.CallSettle))
 	}
 }
 

@@ -410,7 +410,7 @@ func (d *deck) read(pod Pod, r *inspected[benchStatus]) {
 		r.began = x.began
 	} else {
 		d.core.inspect(p, laneFirst, d.now)
-		r.began = d.core.inflight[p].began
+		r.began = d.core.reads.inflight[p].began
 	}
 	d.settle()
 	d.begun = d.begun[:0] // it is made here

@@ -51,7 +51,7 @@ func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) (fresh int) {
 	}
 	c.offer(p, pc, now)
 	if pc.updates {
-		p.content = max(p.content, now)
+		p.ask(wanted{content: now}, 0)
 	}
 	c.review(p, now)
 	return fresh
@@ -80,7 +80,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	}
 	if e.phase == PhaseUnknown { // of a type of a later CRI: its pod's fields may have changed
 		if p == nil && x != nil {
-			x.pod.force = max(x.pod.force, now)
+			x.pod.ask(wanted{force: now}, 0)
 			c.review(x.pod, now)
 		}
 		return p != nil || x != nil
@@ -112,12 +112,9 @@ func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 		c.discard(1, now)
 		return true
 	}
-	if p.entry != failedEntry || p.partial() {
-		p.retry = ladder{} // failures delay each other, but news tries again at once
-	}
-	p.notBefore = now
+	p.heard(now)
 	if p.calls > 0 || p.hold > now {
-		c.holdFor(p, now)
+		p.holdFor(&c.cfg, p.calls > 0, now)
 	}
 	return true
 }
@@ -162,7 +159,7 @@ func (c *core[S]) discard(n int, now instant) {
 // applied. Unread are the IDs that it did not see.
 func (c *core[S]) resolve(p *pod, began instant, unread *idSet) {
 	s := settlement{pod: p, began: began, unread: unread}
-	if f := c.inflight[p]; f != nil {
+	if f := c.reads.inflight[p]; f != nil {
 		s.reading = f.began
 	}
 	for _, r := range c.evidence.resolve(&c.records, s) {

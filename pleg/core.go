@@ -4,7 +4,6 @@
 package pleg
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"math"
@@ -32,16 +31,13 @@ type core[S any] struct {
 	stream stream
 	trust  trust
 
-	lists    lists
-	dirty    map[*pod]struct{} // pods in need of a read; all others are as listed
-	lanes    [lanes]lane[*pod] // pods to be read now
-	later    laterHeap
-	inflight map[*pod]*flight
-	peeks    peeks
-	ticked   instant
-	pruned   instant
-	deleted  bool    // the cache holds tombstones
-	floor    instant // the cache may refuse writes from before for a pod without a record
+	lists   lists
+	reads   reads
+	peeks   peeks
+	ticked  instant
+	pruned  instant
+	deleted bool    // the cache holds tombstones
+	floor   instant // the cache may refuse writes from before for a pod without a record
 
 	snapshot Stats // the memory of stats
 	rota     rota
@@ -57,9 +53,8 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		records:  newRecords(),
 		evidence: newEvidence(&limits),
 		calls:    make(map[uint64]*pod),
-		dirty:    make(map[*pod]struct{}),
 		lists:    newLists(),
-		inflight: make(map[*pod]*flight),
+		reads:    newReads(limits.InspectWorkers),
 		stream: stream{
 			conn:   conn{deadline: never},
 			cfg:    cfg.conn(),
@@ -69,9 +64,6 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 		cache: cfg.Cache,
 		trust: newTrust(&limits),
 		peeks: peeks{of: make(map[cache.UID]*peeking)},
-	}
-	for i := range c.lanes {
-		c.lanes[i].workers = limits.InspectWorkers
 	}
 	c.peeks.lane.workers = limits.InspectWorkers
 	return c
@@ -146,10 +138,10 @@ func (c *core[S]) apply(in *input[S], now instant) {
 		}
 		slices.Sort(uids)
 		for _, uid := range uids {
-			c.onDemand(uid, in.demand[uid], now)
+			c.want(uid, c.clock.wantedBy(in.demand[uid]), now)
 		}
 	case inputRequest:
-		c.onRequest(in.request, now)
+		c.want(in.request.uid, in.request.wanted(now), now)
 	case inputOverflow:
 		c.out.paced(Report{
 			Reason: ReasonWatchOverflow, Action: "Coalesce", Warning: true,
@@ -183,32 +175,23 @@ func (r request) compare(s request) int {
 	return 1
 }
 
-func (c *core[S]) onRequest(r request, now instant) {
+// wanted returns what the request asks for.
+func (r request) wanted(now instant) wanted {
 	if r.inspect && r.uid != "" {
-		p := c.ensure(r.uid)
-		p.force = max(p.force, now)
-		c.review(p, now)
-		return
+		return wanted{force: now}
 	}
-	c.want(r.uid, wanted{phases: now}, now)
+	return wanted{phases: now}
 }
 
-// onDemand demands the reads that the waiters of a pod ask for.
-func (c *core[S]) onDemand(uid cache.UID, d cache.Demand, now instant) {
-	var w wanted
+// wantedBy returns what the waiters of a pod ask for.
+func (c clock) wantedBy(d cache.Demand) (w wanted) {
 	if !d.Phases.IsZero() {
-		w.phases = c.clock.instant(d.Phases)
+		w.phases = c.instant(d.Phases)
 	}
 	if !d.Content.IsZero() {
-		w.content = c.clock.instant(d.Content)
+		w.content = c.instant(d.Content)
 	}
-	c.want(uid, w, now)
-}
-
-// wanted are the times after which reads of a pod must begin; zero for none.
-type wanted struct {
-	phases  instant // a look at the phases
-	content instant // a read of all statuses
+	return w
 }
 
 // want demands reads of the pod. No runtime has a pod without a UID: a list of everything covers
@@ -223,12 +206,7 @@ func (c *core[S]) want(uid cache.UID, w wanted, now instant) {
 	if p.entry == noEntry {
 		floor = p.asOf // the cache may have pruned the tombstone
 	}
-	if w.phases != 0 {
-		p.want = max(p.want, w.phases, floor)
-	}
-	if w.content != 0 {
-		p.content = max(p.content, w.content, floor)
-	}
+	p.ask(w, floor)
 	c.review(p, now)
 }
 
@@ -244,27 +222,68 @@ func (c *core[S]) tick(now instant) {
 	if !c.lists.inflight && now >= c.trust.sched.due() {
 		c.list(now)
 	}
-	for c.later.Len() > 0 && c.later[0].at <= now {
-		e := heap.Pop(&c.later).(laterEntry)
-		if p := e.pod; e.at == p.later {
-			p.later = 0
-			c.review(p, now)
-		}
+	for p := c.reads.dueNow(now); p != nil; p = c.reads.dueNow(now) {
+		c.review(p, now)
 	}
-	c.reread(now)
+	for _, p := range c.rota.turns(c.cfg.Reread, c.known, now) {
+		c.out.count[countRereads]++
+		p.readLater(now)
+		c.review(p, now)
+	}
 	c.dispatch(now)
 	c.tickPeeks(now)
 	c.housekeep(now)
 }
 
+// review follows up on any change of a pod: the pod is queued for a read if need be, and forgotten
+// if nothing is left.
+func (c *core[S]) review(p *pod, now instant) {
+	if !c.known(p) {
+		return
+	}
+	p.met(c.lists.asOf(p), c.lists.readAt(p))
+	if p.entry == statusEntry {
+		c.rota.join(p, c.cfg.Reread, now)
+	}
+	if p.late != 0 && p.late <= now && c.reads.crowded(c.cfg.InspectWorkers) {
+		p.late = c.rota.putOff(c.reads.first(), now) // other pods need their reads more
+	}
+	next := p.nextRead(&c.cfg, &c.lists)
+	forget := next == never && p.empty()
+	c.lists.done(p, forget)
+	c.out.advance(c.lists.advance())
+	if forget {
+		c.uncertain = max(c.uncertain, p.unlisted)
+		c.floor = max(c.floor, p.asOf)
+		delete(c.pods, p.uid)
+	}
+	c.reads.place(p, next, now)
+	if next != never {
+		c.considerPeek(p, now)
+	}
+}
+
+// dispatch starts the reads due. A list of everything replaces the reads of many pods.
+func (c *core[S]) dispatch(now instant) {
+	last := lastList{began: c.lists.began, ended: c.trust.sched.ended}
+	if c.lists.answers() && c.reads.sweeps(&c.cfg, last, now) {
+		c.out.count[countSweeps]++
+		c.list(now)
+	}
+	for p, lane := c.reads.take(now); p != nil; p, lane = c.reads.take(now) {
+		if c.known(p) && p.nextRead(&c.cfg, &c.lists) <= now {
+			c.inspect(p, lane, now)
+		} else {
+			c.review(p, now)
+		}
+	}
+}
+
 // deadline returns when tick has something to do next.
 func (c *core[S]) deadline() instant {
-	d := min(c.stream.deadline, c.nextWorker(), c.out.reports.due(), c.lists.hangs(c.cfg.RelistSlow, c.out.reports.seen(ReasonRelistHangs)), c.trust.due(), c.rota.due(c.cfg.Reread), c.nextPeek())
+	d := min(c.stream.deadline, c.reads.deadline(c.ticked), c.out.reports.due(), c.lists.hangs(c.cfg.RelistSlow, c.out.reports.seen(ReasonRelistHangs)), c.trust.due(), c.rota.due(c.cfg.Reread), c.nextPeek())
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())
-	}
-	if c.later.Len() > 0 {
-		d = min(d, c.later[0].at)
 	}
 	return d
 }
@@ -307,14 +326,10 @@ func (c *core[S]) housekeep(now instant) {
 		return
 	}
 	c.pruned = now
-	oldest := now // begin of the oldest read under way
+	oldest := min(c.reads.oldest(now), c.peeks.oldest()) // begin of the oldest read under way
 	if c.lists.inflight {
 		oldest = min(oldest, c.lists.began)
 	}
-	for _, f := range c.inflight {
-		oldest = min(oldest, f.began)
-	}
-	oldest = min(oldest, c.peeks.oldest())
 	if c.deleted {
 		c.deleted = oldest < now
 		c.floor = max(c.floor, oldest)
@@ -341,25 +356,10 @@ func (c *core[S]) checkInvariants(now instant) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	later := make(map[*pod]bool)
-	queued := make(map[*pod]bool)
-	for _, e := range c.later {
-		later[e.pod] = later[e.pod] || e.at == e.pod.later
-	}
-	under := 0
-	for i := range c.lanes {
-		for _, w := range c.lanes[i].waiting {
-			check(!queued[w.pod], "pod %q is queued twice", w.pod.uid)
-			check(w.since == w.pod.since && w.since > 0, "pod %q waits since %d, queued since %d", w.pod.uid, w.pod.since, w.since)
-			queued[w.pod] = true
-		}
-		check(len(c.lanes[i].begins) <= allReads*c.cfg.InspectWorkers, "%d reads under way", len(c.lanes[i].begins))
-		under += len(c.lanes[i].begins)
-	}
 	expected := 0
 	calls := 0
 	for uid, p := range c.pods {
-		if err := c.checkPod(uid, p, later[p], queued[p], now); err != nil {
+		if err := c.checkPod(uid, p, now); err != nil {
 			errs = append(errs, fmt.Errorf("pod %q: %w", uid, err))
 		}
 		expected += p.expected.len()
@@ -370,24 +370,8 @@ func (c *core[S]) checkInvariants(now instant) error {
 	c.records.check(check)
 	c.trust.check(check, now)
 	c.peeks.check(check, now)
-	for _, set := range []map[*pod]struct{}{c.dirty, c.lists.differ} {
-		for p := range set {
-			check(c.pods[p.uid] == p, "pod %q is dirty, or differs, and is forgotten", p.uid)
-		}
-	}
-	for p, f := range c.inflight {
-		check(c.pods[p.uid] == p && p.reading, "pod %q is being read, and forgotten", p.uid)
-		check(0 < f.began && f.began <= f.started && f.started <= now, "the read of pod %q began %d, was started %d, now %d", p.uid, f.began, f.started, now)
-	}
-	check(len(c.inflight) == under, "%d reads under way, %d of them limited", len(c.inflight), under)
-	l := &c.lists
-	check(l.global <= l.applied && l.applied <= l.began && l.began <= now, "global time %d, list applied %d, begun %d, now %d", l.global, l.applied, l.began, now)
-	for _, r := range c.lists.rounds {
-		check(r.began >= l.global && len(r.pending) > 0, "the list of %d is over, and the global time is %d", r.began, l.global)
-		for p := range r.pending {
-			check(c.pods[p.uid] == p && p.asOf < r.began, "the list of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)
-		}
-	}
+	c.lists.check(check, c.pods, now)
+	c.reads.check(check, c.pods, now)
 	period := c.trust.sched.period
 	check(c.stream.up() || period == c.trust.sched.base, "the stream is down, and the period is %v", period)
 	check(c.deadline() > now, "the next tick is due at %d, and this one was at %d: the loop would spin", c.deadline(), now)
@@ -395,20 +379,15 @@ func (c *core[S]) checkInvariants(now instant) error {
 }
 
 // checkPod checks the record of a pod: the pod is read if need be, and its fields agree.
-func (c *core[S]) checkPod(uid cache.UID, p *pod, later, queued bool, now instant) error {
-	_, dirty := c.dirty[p]
-	_, differs := c.lists.differ[p]
-	_, reading := c.inflight[p]
-	next := c.nextRead(p)
+func (c *core[S]) checkPod(uid cache.UID, p *pod, now instant) error {
+	_, dirty := c.reads.dirty[p]
+	next := p.nextRead(&c.cfg, &c.lists)
 	for _, wrong := range []struct {
 		is   bool
 		what string
 	}{
 		{uid != p.uid || uid == "", "is filed under another UID"},
 		{dirty != (next != never), "needs a read and is not dirty, or is dirty for nothing"},
-		{dirty && !p.reading && !p.queued && !later, "needs a read that nobody will make"},
-		{later != (p.later != 0) || queued != p.queued || reading != p.reading, "is not where its record says"},
-		{differs != p.differs() || p.differs() && (p.diff.agreed > p.diff.at || p.diff.at > now), "differs from the last list, or does not, against its record"},
 		{max(p.asOf, p.visited, p.force, p.forced, p.readEnd, p.read) > now, "has an instant in the future"},
 		{p.entry == failedEntry && !p.partial() && p.retry.step == 0, "has failed without a delay"},
 		{p.entry == noEntry && len(p.items) > 0, "has no status, which shows IDs"},

@@ -37,20 +37,20 @@ func TestInvariantsConvict(t *testing.T) {
 		{"counted", func(c *core[benchStatus], p *pod, x *item) { c.phases[Container][PhaseRunning]++ }},
 		{"counted", func(c *core[benchStatus], p *pod, x *item) { c.running++ }},
 		{"is not dirty", func(c *core[benchStatus], p *pod, x *item) { p.want = 1 }},
-		{"dirty for nothing", func(c *core[benchStatus], p *pod, x *item) { c.dirty[p] = struct{}{} }},
+		{"dirty for nothing", func(c *core[benchStatus], p *pod, x *item) { c.reads.dirty[p] = struct{}{} }},
 		{"not where its record says", func(c *core[benchStatus], p *pod, x *item) { p.later = 7 }},
 		{"not where its record says", func(c *core[benchStatus], p *pod, x *item) { p.queued = true }},
-		{"queued since", func(c *core[benchStatus], p *pod, x *item) { c.lanes[0].push(waiter[*pod]{p, 7}) }},
+		{"queued since", func(c *core[benchStatus], p *pod, x *item) { c.reads.lanes[0].push(waiter[*pod]{p, 7}) }},
 		{"against its record", func(c *core[benchStatus], p *pod, x *item) { c.lists.differ[p] = struct{}{} }},
 		{"in the future", func(c *core[benchStatus], p *pod, x *item) { p.forced = never }},
 		{"needs a read", func(c *core[benchStatus], p *pod, x *item) { p.entry = failedEntry }},
 		{"no status, which shows IDs", func(c *core[benchStatus], p *pod, x *item) { p.entry = noEntry }},
 		{"fewer calls than none", func(c *core[benchStatus], p *pod, x *item) { p.creating = 1 }},
 		{"remembered for nothing", func(c *core[benchStatus], p *pod, x *item) { c.ensure("ghost") }},
-		{"of them limited", func(c *core[benchStatus], p *pod, x *item) { c.lanes[laneAgain].begin(1) }},
+		{"of them limited", func(c *core[benchStatus], p *pod, x *item) { c.reads.lanes[laneAgain].begin(1) }},
 		{"and forgotten", func(c *core[benchStatus], p *pod, x *item) {
-			c.lanes[laneFirst].begin(1)
-			c.inflight[&pod{uid: "ghost"}] = &flight{began: 1, started: 1}
+			c.reads.lanes[laneFirst].begin(1)
+			c.reads.inflight[&pod{uid: "ghost"}] = &flight{began: 1, started: 1}
 		}},
 		{"global time", func(c *core[benchStatus], p *pod, x *item) { c.lists.global = c.lists.applied + 1 }},
 		{"waits for pod", func(c *core[benchStatus], p *pod, x *item) {
@@ -119,7 +119,7 @@ func TestManyExpectations(t *testing.T) {
 	if p.expected.len() != defaultUnconfirmedMax || len(p.expected.at) != p.expected.len() {
 		t.Errorf("%d expectations, %d indexed, want %d", p.expected.len(), len(p.expected.at), defaultUnconfirmedMax)
 	}
-	if err := d.core.checkPod(uid, p, p.later != 0, p.queued, d.now); err != nil {
+	if err := d.core.checkPod(uid, p, d.now); err != nil {
 		t.Error(err)
 	}
 	d.core.resolve(p, d.now.add(time.Minute), nil)

@@ -150,6 +150,9 @@ func (l *lists) hangs(after time.Duration, reported instant) instant {
 	return l.began.add(after).next()
 }
 
+// answers reports whether lists are made: none is under way, and the last has not failed.
+func (l *lists) answers() bool { return !l.inflight && l.err == nil }
+
 // wait adds a list whose changed pods are still to be read.
 func (l *lists) wait(began instant, pending map[*pod]struct{}) {
 	if len(l.rounds) == 2 {
@@ -245,7 +248,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 			Note:    fmt.Sprintf("listing the runtime failed: %v; %s", r.err, c.withoutLists()),
 		}, now)
 		c.trust.sched.ask(now)
-		for _, p := range inOrder(c.dirty) {
+		for _, p := range inOrder(c.reads.dirty) {
 			c.review(p, now) // pods have waited for the list
 		}
 		return
@@ -255,7 +258,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	}
 	c.out.count[countRelists]++
 	c.out.do(action[S]{kind: actListLasted, took: took})
-	c.peeks.listed(took, c.peeks.patience(c.lanes[laneFirst].longest))
+	c.peeks.listed(took, c.peeks.patience(c.reads.first().longest))
 	if took > c.cfg.RelistSlow {
 		c.out.paced(Report{
 			Reason: ReasonRelistSlow, Action: "Relist", Warning: true,
@@ -292,7 +295,7 @@ func (c *core[S]) doubtList(now instant) {
 	c.lists.finished = now
 	c.trust.refute("a list of everything shows less than half of the running pods")
 	c.trust.sched.askAtOnce(now)
-	for _, p := range inOrder(c.dirty) {
+	for _, p := range inOrder(c.reads.dirty) {
 		c.review(p, now) // pods have waited for the list
 	}
 }
@@ -332,12 +335,12 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 			rest[p] = struct{}{}
 		}
 	}
-	for p, f := range c.inflight { // or a failure from before the list would count as newer
+	for p, f := range c.reads.inflight { // or a failure from before the list would count as newer
 		f.lapped = true
 		add(p)
 	}
 	if r.listing.Delta {
-		for p := range c.dirty {
+		for p := range c.reads.dirty {
 			add(p)
 		}
 		for p := range c.lists.differ {
@@ -374,7 +377,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
 	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, !p.split)
-	if f := c.inflight[p]; f != nil {
+	if f := c.reads.inflight[p]; f != nil {
 		f.lap(doubtful)
 	}
 	if doubtful && p.readEnd > began && !p.split {
@@ -384,7 +387,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	switch {
 	case began < p.asOf, !same && began <= c.peeks.looked(p.uid):
 		if !same {
-			p.due = max(p.due, now)
+			p.lookAfter(now)
 		}
 	case gone && p.entry == noEntry && p.waited() && began < c.floor: // the read that the waiters want answers
 	case gone && (p.entry != noEntry || p.waited()):
@@ -403,16 +406,36 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 			} else {
 				c.resolve(p, began, nil)
 			}
-			c.delay(p, began, now)
+			p.delay(&c.cfg, began, now)
 		}
 		if p.entry == failedEntry {
-			p.notBefore = 0 // a list gives the pod another try
+			p.tryAgain() // a list gives the pod another try
 		}
 	case overlaps && !p.reading:
-		p.due = max(p.due, now-1) // a read begun now is later than the list
+		p.lookFrom(now) // a read begun now is later than the list
 	default: // if the pod is being read: core.onInspected compares
-		p.due = max(p.due, began-1)
-		p.hold = min(p.hold, now.add(c.cfg.ListFirst))
+		p.lookFrom(began)
+		p.holdAtMost(now.add(c.cfg.ListFirst))
 	}
 	return quiet
+}
+
+// check reports each violated invariant of the room.
+func (l *lists) check(check func(ok bool, format string, args ...any), pods map[cache.UID]*pod, now instant) {
+	check(l.global <= l.applied && l.applied <= l.began && l.began <= now,
+		"global time %d, list applied %d, begun %d, now %d", l.global, l.applied, l.began, now)
+	for _, r := range l.rounds {
+		check(r.began >= l.global && len(r.pending) > 0, "the list of %d is over, and the global time is %d", r.began, l.global)
+		for p := range r.pending {
+			check(pods[p.uid] == p && p.asOf < r.began, "the list of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)
+		}
+	}
+	for p := range l.differ {
+		check(pods[p.uid] == p, "pod %q differs and is forgotten", p.uid)
+	}
+	for _, p := range pods {
+		_, differs := l.differ[p]
+		agrees := differs == p.differs() && (!differs || p.diff.agreed <= p.diff.at && p.diff.at <= now)
+		check(agrees, "pod %q differs from the last list, or does not, against its record", p.uid)
+	}
 }

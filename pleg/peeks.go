@@ -178,7 +178,7 @@ func (c *core[S]) tickPeeks(now instant) {
 	was := k.down
 	k.down = c.lists.err != nil || now >= min(c.listFails(), c.readsFail())
 	if k.down && !was {
-		for _, p := range inOrder(c.dirty) {
+		for _, p := range inOrder(c.reads.dirty) {
 			c.considerPeek(p, now)
 		}
 	}
@@ -208,14 +208,14 @@ func (c *core[S]) listFails() instant {
 	if !c.lists.inflight {
 		return never
 	}
-	return c.lists.began.add(c.peeks.patience(c.lanes[laneFirst].longest))
+	return c.lists.began.add(c.peeks.patience(c.reads.first().longest))
 }
 
 // readsFail returns when the reads of pods under way are taken not to answer; never if none are
 // under way, or if some have ended well since the oldest of them began. The list of a pod hangs as
 // one of everything does, which may be minutes away.
 func (c *core[S]) readsFail() instant {
-	l := &c.lanes[laneFirst].limiter
+	l := c.reads.first()
 	if len(l.begins) == 0 || l.passed >= l.begins[0] || l.longest == 0 { // how long reads last is not known yet
 		return never
 	}
@@ -420,8 +420,7 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 		beside: beside,
 		looked: r.began,
 	}, now)
-	c.settles(p, now)
-	p.owes = true
+	p.owesRead(&c.cfg, now)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
 		y := c.find(p, 0, e.id)
@@ -451,7 +450,7 @@ func (c *core[S]) forgetPeeks() {
 		if x.queued || x.began != 0 {
 			continue
 		}
-		if f := c.inflight[p]; f != nil && f.began <= x.looked {
+		if f := c.reads.inflight[p]; f != nil && f.began <= x.looked {
 			continue // the read may have looked earlier
 		}
 		if p == nil || !c.peeks.down && p.entry != failedEntry && c.lists.asOf(p) >= x.looked {

@@ -100,9 +100,6 @@ type pod struct {
 	// expected are the phases reported of the pod and confirmed by no read yet: see evidence.
 	expected expectations
 
-	reading bool
-	queued  bool
-
 	// split reports whether the last read did not get the status of an ID that a list had shown: of a
 	// runtime that lists for ever what it does not have, the second such read is believed, whatever
 	// lists show meanwhile.
@@ -115,36 +112,8 @@ type pod struct {
 	// visited is the begin of the last list that named the pod.
 	visited instant
 
-	// want is set if a waiter wants the pod looked at: a read must begin after it. Zero if none does.
-	want instant
-
-	// content is likewise for a read of all statuses.
-	content instant
-
-	// force is likewise for RequestReinspect, and forced when the last such read began.
-	force  instant
-	forced instant
-
-	// due is set if the core itself wants the pod looked at: a read must begin after it, but not
-	// before hold. Zero if none is due.
-	due instant
-
-	// hold is until when the agent's own calls put off the reads that nobody waits for, and burst
-	// when the first report came of the burst of calls that hold is for: see core.holdFor.
-	hold  instant
-	burst instant
-
-	// notBefore is the end of a delay of the reads that expectations, failures and a teardown call
-	// for. Retry is the ladder of such delays.
-	notBefore instant
-	retry     ladder
-
-	// late is when a read of all statuses is due that nobody waits for; zero if none is.
-	late instant
-
-	// settling is when a container last ended, or a payload was stored, until the late look at that;
-	// zero if none is owed.
-	settling instant
+	// demand is why and when the pod is read.
+	demand
 
 	// read is the begin of the last read of all statuses behind the entry, or of the failed read;
 	// readBefore is read before the read that is being applied.
@@ -157,19 +126,13 @@ type pod struct {
 	// called is when an own call about the pod last ended.
 	called instant
 
-	// later is the earliest entry in core.later; zero if none is there.
-	later instant
-
-	// since is since when the pod waits in a lane; zero if the pod needs no read, or is being read.
-	since instant
-
-	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
-	owes bool
+	// place is where the pod stands among the reads.
+	place
 
 	// accused reports whether the failure of the last reads was reported.
 	accused bool
 
-	// onRota reports whether the pod is on core.rota.
+	// onRota reports whether the pod is on the rota.
 	onRota bool
 
 	// excused reports whether the read under way may show a changed content for a reason of the
@@ -205,9 +168,6 @@ func (p *pod) lane() int {
 	}
 	return laneFirst
 }
-
-// waited reports whether anybody waits for a read of the pod.
-func (p *pod) waited() bool { return p.want != 0 || p.content != 0 }
 
 // announced implements subject: no event announces a change of content.
 func (p *pod) announced() Phase { return PhaseUnknown }
@@ -265,9 +225,7 @@ func (r *records) becomeGone(p *pod, at instant) {
 	p.entry = noEntry
 	p.foreign = false
 	p.asOf = at
-	p.late = 0
-	p.settling = 0
-	p.owes = false
+	p.nothingLate()
 }
 
 // countUnread counts the pod and its items that the last read could not get, in place of those of
@@ -516,6 +474,9 @@ func (r *records) ensure(uid cache.UID) *pod {
 	}
 	return p
 }
+
+// known reports whether the pod has a record still.
+func (r *records) known(p *pod) bool { return r.pods[p.uid] == p }
 
 // find returns the item of an ID in a pod, or nil. Hint is the probable place.
 func (r *records) find(p *pod, hint int, id string) *item {

@@ -246,7 +246,7 @@ func (v *prover) settle(when string) {
 			return
 		}
 		if n == 6 {
-			v.fail("BUSY: no pod is settled after %d rests %s: %d are dirty", n, when, len(v.core.dirty))
+			v.fail("BUSY: no pod is settled after %d rests %s: %d are dirty", n, when, len(v.core.reads.dirty))
 			return
 		}
 		v.do(&proveMove{kind: moveTime})
@@ -255,7 +255,7 @@ func (v *prover) settle(when string) {
 
 // unsettled reports whether a read is still to come, other than of a pod that goes away.
 func (v *prover) unsettled() bool {
-	for p := range v.core.dirty {
+	for p := range v.core.reads.dirty {
 		if p.unmet() || p.entry == failedEntry || max(p.want, p.due, p.force) != 0 {
 			return true
 		}

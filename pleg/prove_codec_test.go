@@ -366,26 +366,26 @@ func (v *prover) load(b []byte) {
 // reads is no part of a state: a search knows no times.
 func (v *prover) fillLanes() {
 	c := v.core
-	for i := range c.lanes {
-		c.lanes[i].workers = v.cfg.InspectWorkers
+	for i := range c.reads.lanes {
+		c.reads.lanes[i].workers = v.cfg.InspectWorkers
 	}
 	pods := slices.SortedFunc(maps.Values(c.pods), byUID)
 	for _, p := range pods {
 		if p.queued {
-			c.lanes[p.lane()].push(waiter[*pod]{p, p.since})
+			c.reads.lanes[p.lane()].push(waiter[*pod]{p, p.since})
 		}
 	}
-	began := slices.SortedFunc(maps.Values(c.inflight), func(a, b *flight) int { return cmp.Compare(a.started, b.started) })
+	began := slices.SortedFunc(maps.Values(c.reads.inflight), func(a, b *flight) int { return cmp.Compare(a.started, b.started) })
 	for _, f := range began {
-		c.lanes[f.lane].begin(f.started)
+		c.reads.lanes[f.lane].begin(f.started)
 	}
 	v.forgetTimes()
 }
 
 // forgetTimes takes out of the limiters what they have seen of times.
 func (v *prover) forgetTimes() {
-	for i := range v.core.lanes {
-		l := &v.core.lanes[i]
+	for i := range v.core.reads.lanes {
+		l := &v.core.reads.lanes[i]
 		l.limiter = limiter{workers: l.workers, begins: l.begins, quiet: v.w.now}
 	}
 }

@@ -33,11 +33,11 @@ const (
 // classes returns the classes of fields that are not begins.
 func (sc *proveScope) classes() map[string]instantClass {
 	classes := map[string]instantClass{
-		"difference.agreed": marks, "pod.visited": marks, "pod.readEnd": marks, "pod.force": demands, "pod.forced": dated,
-		"pod.want": demands, "pod.due": demands, "pod.notBefore": timers, "pod.later": timers, "pod.hold": timers, "pod.unlisted": timers,
+		"difference.agreed": marks, "pod.visited": marks, "place.readEnd": marks, "demand.force": demands, "demand.forced": dated,
+		"demand.want": demands, "demand.due": demands, "demand.notBefore": timers, "place.later": timers, "demand.hold": timers, "pod.unlisted": timers,
 		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "change.deadline": timers, "core.uncertain": timers,
 		"expectation.at": dated, "flight.started": ordered, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
-		"pod.since": marks, "pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
+		"place.since": marks, "pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
 		"round.began": ordered, "proveLook.at": ordered, "core.floor": marks, "proveTomb.at": marks, "proveWorld.floor": marks,
 		"proveWorld.since": demands, "proveCall.began": marks, "trust.lastClaim": marks,
 	}
@@ -51,7 +51,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 		classes["lists.global"], classes["proveWorld.global"], classes["round.began"] = begins, begins, begins
 	}
 	if sc.scarce { // the order in which pods come up, and how long workers have been busy
-		classes["pod.later"], classes["laterEntry.at"], classes["flight.started"], classes["pod.since"] = begins, begins, begins, begins
+		classes["place.later"], classes["laterEntry.at"], classes["flight.started"], classes["place.since"] = begins, begins, begins, begins
 	}
 	for _, name := range []string{"pod.asOf", "proveEntry.at", "difference.agreed", "lists.applied"} {
 		if sc.judged() { // see trust.note and trust.settle
@@ -70,7 +70,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 var proveConstant = map[string]bool{
 	"core.cfg": true, "core.clock": true, "stream.cfg": true, "stream.random": true, "core.out": true,
 	"core.ticked": true, "core.pruned": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
-	"lists.finished": true, "core.peeks": true, "core.lanes": true, "pod.read": true, "pod.content": true, "pod.late": true, "pod.settling": true, "pod.called": true, "pod.onRota": true,
+	"lists.finished": true, "core.peeks": true, "reads.lanes": true, "pod.read": true, "demand.content": true, "demand.late": true, "demand.settling": true, "pod.called": true, "pod.onRota": true,
 	"pod.excused": true, "pod.readBefore": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
 	"item.mark": true, "records.marks": true, "records.moves": true, "evidence.grace": true, "evidence.most": true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
 	"schedule.raised": true, "proveCall.began": true,
@@ -248,14 +248,14 @@ func (v *prover) normalize() {
 		c.evidence.early[id] = old
 	}
 	v.normalizeTrust()
-	c.later = c.later[:0]
+	c.reads.later = c.reads.later[:0]
 	for _, p := range c.pods {
 		v.normalizePod(p, oldest)
 		if p.later != 0 {
-			c.later = append(c.later, laterEntry{p.later, p})
+			c.reads.later = append(c.reads.later, laterEntry{p.later, p})
 		}
 	}
-	slices.SortFunc(c.later, func(a, b laterEntry) int {
+	slices.SortFunc(c.reads.later, func(a, b laterEntry) int {
 		if u := cmp.Compare(a.at/proveUnit, b.at/proveUnit); u != 0 || !sc.scarce {
 			return cmp.Or(u, byUID(a.pod, b.pod))
 		}

@@ -163,7 +163,7 @@ func (v *prover) String() string {
 		for _, x := range p.items {
 			s.WriteString(fmt.Sprintf("\n\t%+v", *x))
 		}
-		if f, ok := c.inflight[p]; ok {
+		if f, ok := c.reads.inflight[p]; ok {
 			s.WriteString(fmt.Sprintf("\n\t%+v", f))
 		}
 	}

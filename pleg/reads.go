@@ -6,10 +6,53 @@ package pleg
 import (
 	"container/heap"
 	"slices"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
+
+// reads is the room of the reads of single pods: which pods need one, which of them is next, and
+// which reads are under way. It decides how many there are at once, and when many are replaced by
+// a list of everything; why and when a pod needs a read is the pod's demand.
+type reads struct {
+	// dirty are the pods in need of a read; all others are as listed.
+	dirty map[*pod]struct{}
+
+	// lanes are the pods to be read now.
+	lanes [lanes]lane[*pod]
+
+	// later are the pods to be read, or to be looked at again, at a time.
+	later laterHeap
+
+	// inflight are the reads under way.
+	inflight map[*pod]*flight
+}
+
+// place is where a pod stands among the reads. Only reads writes it.
+type place struct {
+	// queued reports whether the pod waits in a lane, and reading whether it is being read.
+	queued  bool
+	reading bool
+
+	// later is the pod's earliest entry in reads.later; zero if none is there.
+	later instant
+
+	// since is since when the pod waits in a lane; zero if the pod needs no read, or is being read.
+	since instant
+
+	// readEnd is when the last read of the pod ended.
+	readEnd instant
+}
+
+func newReads(workers int) reads {
+	r := reads{
+		dirty:    make(map[*pod]struct{}),
+		inflight: make(map[*pod]*flight),
+	}
+	for i := range r.lanes {
+		r.lanes[i].workers = workers
+	}
+	return r
+}
 
 // flight is a read of a pod under way.
 type flight struct {
@@ -31,317 +74,16 @@ func (f *flight) lap(missed bool) {
 	f.sighted = f.sighted || !missed
 }
 
-// inspected is the result of a read of a pod.
-type inspected[S any] struct {
-	uid     cache.UID
-	began   instant
-	listing *Pod  // the result of ListPod in this read; nil if there was none, or it failed
-	status  *S    // nil if the pod was as in the cache, gone, or the read failed
-	shows   Pod   // what the status shows, and the items in unread
-	unread  idSet // the IDs whose status could not be read, in shows at the phase asked for
-	err     error
-	peek    bool // the read was a peek
-}
-
-// inspect starts the read of a pod. The read takes a list that is new enough, or the IDs made by
-// the agent, in place of a list of the pod.
-func (c *core[S]) inspect(p *pod, lane int, now instant) {
-	r := &podRead{ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
-	full := p.needsContent(now) || c.evidence.disputed(&c.records, p, now)
-	builds := p.entry == statusEntry && !full && !p.unknown()
-	began := now
-	known := c.knownItems(p)
-	listed, at := c.lists.standsIn(p, full, c.floor)
-	switch {
-	case len(listed) > 0:
-		r.listed = true
-		r.ref.Items = listed
-		r.builds = builds
-		began = at
-	case len(known) > 0:
-		r.listed = true
-		r.ref.Items = known
-	case builds:
-		r.builds = true
-		r.have = p.shownItems()
-	}
-	if p.force != 0 {
-		p.forced = now
-	}
-	p.excused = p.force != 0 || p.calls > 0 || p.called >= p.read && p.called != 0 || p.settling != 0
-	p.reading = true
-	c.lanes[lane].begin(now)
-	c.inflight[p] = &flight{
-		began:   began,
-		started: now,
-		lane:    lane,
-		full:    !r.builds,
-		listed:  listed,
-	}
-	p.since = 0
-	c.out.count[countInspections]++
-	c.out.do(action[S]{
-		kind: actInspect,
-		uid:  p.uid,
-		at:   began,
-		read: r,
-	})
-}
-
-// needsContent reports whether the pod's next read, begun now, must be of all statuses.
-func (p *pod) needsContent(now instant) bool {
-	return p.content != 0 || p.force != 0 || p.due != 0 || p.late != 0 && p.late <= now
-}
-
-// onInspected applies a read of a pod.
-func (c *core[S]) onInspected(r *inspected[S], now instant) {
-	p := c.ensure(r.uid)
-	f := c.inflight[p]
-	c.lanes[f.lane].end(f.started, r.err == nil, now)
-	p.reading = false
-	p.readEnd = now
-	delete(c.inflight, p)
-	shows := r.shows.Items
-	if r.listing != nil {
-		p.rename(r.listing.Name, r.listing.Namespace)
-		if r.status == nil {
-			shows = r.listing.Items
-		}
-		if !p.split {
-			c.sighted(p, r.listing.Items) // the statuses may not show what the listing has shown
-		}
-		f.listed = r.listing.Items
-	}
-	switch {
-	case f.listed != nil && r.status != nil:
-		read := setOfItems(shows)
-		p.split = slices.ContainsFunc(f.listed, func(it Item) bool { return !read.has(it.ID) })
-	case f.listed != nil && r.err == nil:
-		p.split = false // the listing shows what the statuses have shown
-	case r.status == nil && p.split: // a list alone does not bring back what statuses have not shown
-		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
-			return c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
-		})
-	}
-	if r.err == nil && f.full {
-		c.settled(p, f.started)
-	}
-	p.readBefore = p.read
-	first, last := c.contradicts(p, shows)
-	overtaken := r.began < c.lists.asOf(p) || r.began <= last ||
-		r.err == nil && r.status == nil && len(shows) > 0 && !c.matches(p, shows)
-	looked := c.peeks.looked(p.uid)
-	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
-	switch {
-	case r.err != nil && (len(shows) == 0 || overtaken && c.matches(p, shows)):
-		c.inspectFailed(p, r, now.sub(f.started), now)
-	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
-		p.due = max(p.due, now) // the peek may have looked later, and is no whole look
-	case overtaken: // by a list, or by a payload
-		c.overtaken(p, r, f, shows, now)
-	case premature: // a claim is believed for a grace
-		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
-		p.notBefore = min(p.notBefore, first.add(c.cfg.Grace).next())
-		p.due = max(p.due, p.notBefore-1)
-		if p.late != 0 {
-			p.late = max(p.late, p.notBefore) // the read due is the look after an end, too
-		}
-		p.answer(r.began) // the read due answers; a new waiter has a read at once
-	case c.doubt(p, shows, true) || f.wavered && p.doubted(): // one more look
-		p.due = max(p.due, now-1)
-		if f.lapped {
-			p.undoubt() // a list that has ended since may have looked later, and has shown the ID
-		}
-	case r.err != nil:
-		c.applyPart(p, r, f, shows, now)
-	default:
-		c.applyRead(p, r, f, shows, now)
-	}
-	if f.lapped && r.err == nil && p.differs() { // either may have looked last
-		p.due = max(p.due, now-1)
-	}
-	c.review(p, now)
-}
-
-// answer ends the demands of waiters that a read begun at the given time answers.
-func (p *pod) answer(began instant) {
-	if began > p.want {
-		p.want = 0
-	}
-	if began > p.content {
-		p.content = 0
-	}
-}
-
-// applyRead makes a read the state of the pod.
-func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
-	switch {
-	case len(shows) == 0:
-		c.store(p, reading[S]{began: r.began}, now)
-	case r.status != nil:
-		if f.full {
-			p.read = max(p.read, r.began)
-		}
-		c.store(p, reading[S]{status: r.status, items: shows, began: r.began}, now)
-		c.unsettles(p)
-	default:
-		c.out.observe(p.uid, r.began)
-		p.confirm(r.began)
-	}
-	c.resolve(p, r.began, nil)
-	c.delay(p, r.began, now)
-}
-
-// applyPart makes what a read could get of a pod the state of the pod, beside the error of the
-// rest. The IDs that could not be read stand as a list has shown them.
-func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
-	c.failing(p, r, now)
-	p.read = max(p.read, r.began)
-	c.store(p, reading[S]{
-		status: r.status,
-		items:  shows,
-		unread: r.unread,
-		err:    r.err,
-		began:  r.began,
-	}, now)
-	c.resolve(p, r.began, &r.unread)
-	left := &r.unread
-	if r.listing == nil {
-		left = nil // nothing has looked at these
-	}
-	if p.expected.unmetBeside(left, r.began) { // what can be read is read as soon as of any other pod
-		p.notBefore = p.retry.climb(r.began, now, c.cfg.RereadBase, c.cfg.RelistMax)
-		return
-	}
-	c.delayFailed(p, r.began, now.sub(f.started), now)
-}
-
-// overtaken applies a read of a pod whose phases are known from later. If the read shows the same
-// phases, its statuses are still news; else the pod is read again.
-func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
-	if !c.matches(p, shows) {
-		p.due = max(p.due, now-1)
-		return
-	}
-	c.sighted(p, shows)
-	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
-		p.read = r.began
-		c.peeks.brought(p.uid, now)
-		c.keep(p, r.status)
-	}
-	c.delay(p, r.began, now)
-}
-
-// delay sets when a pod is read again without a demand.
-func (c *core[S]) delay(p *pod, began, now instant) {
-	switch {
-	case p.unmet():
-		p.notBefore = p.retry.climb(began, now, c.cfg.RereadBase, c.cfg.RelistMax)
-	case c.cfg.Streams && p.teardown():
-		p.notBefore = p.retry.climb(began, now, c.cfg.TeardownAgain, c.cfg.RelistMax)
-	default:
-		p.retry = ladder{}
-		p.notBefore = 0
-	}
-}
-
-// retryHung is the least time after which a read that fails has hung.
-const retryHung = time.Second
-
-// inspectFailed stores a read's failure beside the last status, unless something newer is known.
-func (c *core[S]) inspectFailed(p *pod, r *inspected[S], took time.Duration, now instant) {
-	c.failing(p, r, now)
-	c.delayFailed(p, r.began, took, now)
-	if r.began < c.lists.asOf(p) && p.content == 0 {
-		return // a list has shown the same since
-	}
-	at := max(r.began, c.lists.asOf(p))
-	c.out.do(action[S]{
-		kind:    actFail,
-		uid:     p.uid,
-		at:      at,
-		content: r.began,
-		err:     r.err,
-	})
-	c.becomeFailed(p, at, max(len(p.items), len(r.unread.ids)), false)
-	p.read = max(p.read, r.began)
-}
-
-// delayFailed delays the next read of a pod after a read that failed, whole or in part. A read
-// that fails at once is tried again soon, as often as polling would; one that hung, more and more
-// rarely.
-func (c *core[S]) delayFailed(p *pod, began instant, took time.Duration, now instant) {
-	most := c.cfg.RetryMax
-	if took < retryHung {
-		most = c.cfg.RetryBase
-	}
-	p.notBefore = p.retry.climb(began, now, c.cfg.RetryBase, most)
-}
-
-// failing counts a read that failed, whole or in part, and reports the first about the pod; of
-// those that failed in part, the second in a row. On a busy node a status may come later than the
-// others of its pod for once, and the next read, a second later, has it.
-func (c *core[S]) failing(p *pod, r *inspected[S], now instant) {
-	c.out.count[countInspectErrors]++
-	first := p.entry != failedEntry
-	if first {
-		p.retry = ladder{}
-	}
-	again := r.status == nil || !first
-	if p.accused || !again || r.began < c.lists.asOf(p) && p.content == 0 {
-		return
-	}
-	p.accused = true
-	c.out.report(Report{
-		Reason:  ReasonInspectFailed,
-		Action:  "Inspect",
-		Warning: true,
-		Note:    "the pod's status cannot be read: " + r.err.Error(),
-		Pod:     &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},
-	})
-}
-
-// review follows up on any change of a pod: the pod is queued for a read if need be, and forgotten
-// if nothing is left.
-func (c *core[S]) review(p *pod, now instant) {
-	if c.pods[p.uid] != p {
-		return // forgotten
-	}
-	at := c.lists.asOf(p)
-	if p.want != 0 && at > p.want {
-		p.want = 0
-	}
-	if p.entry == statusEntry && !p.onRota {
-		p.onRota = true
-		c.rota.join(p, c.cfg.Reread, now)
-	}
-	if p.content != 0 && c.lists.readAt(p) > p.content {
-		p.content = 0
-	}
-	if p.due != 0 && at > p.due {
-		p.due = 0
-	}
-	if p.late != 0 && p.late <= now && len(c.lanes[laneFirst].waiting) >= c.cfg.InspectWorkers {
-		p.late = c.rota.putOff(&c.lanes[laneFirst].limiter, now) // other pods need their reads more
-	}
-	next := c.nextRead(p)
-	forget := next == never && p.empty()
-	c.lists.done(p, forget)
-	c.out.advance(c.lists.advance())
-	if forget {
-		c.uncertain = max(c.uncertain, p.unlisted)
-		c.floor = max(c.floor, p.asOf)
-		delete(c.pods, p.uid)
-	}
+// place puts a pod where it belongs if its next read is due at the given time; never if none is.
+func (r *reads) place(p *pod, next, now instant) {
 	if next == never {
-		delete(c.dirty, p)
+		delete(r.dirty, p)
 		if !p.queued {
 			p.since = 0
 		}
 		return
 	}
-	c.dirty[p] = struct{}{}
-	c.considerPeek(p, now)
+	r.dirty[p] = struct{}{}
 	switch {
 	case p.reading || p.queued:
 	case next <= now:
@@ -349,87 +91,117 @@ func (c *core[S]) review(p *pod, now instant) {
 			p.since = now
 		}
 		p.queued = true
-		c.lanes[p.lane()].push(waiter[*pod]{p, p.since})
+		r.lanes[p.lane()].push(waiter[*pod]{p, p.since})
 	case p.later == 0 || next < p.later:
 		p.later = next
-		heap.Push(&c.later, laterEntry{at: next, pod: p})
+		heap.Push(&r.later, laterEntry{at: next, pod: p})
 	}
 }
 
-// nextRead returns when the next read of the pod is due; never if none is.
-func (c *core[S]) nextRead(p *pod) instant {
-	at := never
-	if p.unmet() || p.entry == failedEntry || c.cfg.Streams && p.teardown() {
-		at = max(p.hold, p.notBefore)
-	}
-	if p.want != 0 {
-		at = min(at, p.want.next())
-	}
-	if p.content != 0 {
-		at = min(at, p.content.next())
-	}
-	if p.due != 0 {
-		at = min(at, max(p.hold, p.due.next()))
-	}
-	at = c.lists.comesFirst(at, c.cfg.ListFirst)
-	if p.late != 0 && p.entry == statusEntry {
-		at = min(at, p.late)
-	}
-	if p.force != 0 && p.entry != failedEntry {
-		next := p.force.next()
-		if p.forced != 0 {
-			next = max(next, p.forced.add(c.cfg.ForceAgain))
+// dueNow removes the next pod whose time has come, and returns it; nil if there is none.
+func (r *reads) dueNow(now instant) *pod {
+	for r.later.Len() > 0 && r.later[0].at <= now {
+		e := heap.Pop(&r.later).(laterEntry)
+		if e.at == e.pod.later {
+			e.pod.later = 0
+			return e.pod
 		}
-		at = min(at, next)
+	}
+	return nil
+}
+
+// take removes the next pod that may be read now from its lane, and returns both; nil if there is
+// none.
+func (r *reads) take(now instant) (p *pod, lane int) {
+	for i := range r.lanes {
+		if r.lanes[i].may(now) {
+			p := r.lanes[i].take(now)
+			p.queued = false
+			return p, i
+		}
+	}
+	return nil, 0
+}
+
+// begin notes that a read of a pod begins.
+func (r *reads) begin(p *pod, f *flight) {
+	p.reading = true
+	p.since = 0
+	r.lanes[f.lane].begin(f.started)
+	r.inflight[p] = f
+}
+
+// end notes that the read of a pod has ended, and returns what was noted at its begin.
+func (r *reads) end(p *pod, well bool, now instant) *flight {
+	f := r.inflight[p]
+	r.lanes[f.lane].end(f.started, well, now)
+	p.reading = false
+	p.readEnd = now
+	delete(r.inflight, p)
+	return f
+}
+
+// crowded reports whether at least that many pods wait for their first read.
+func (r *reads) crowded(pods int) bool { return len(r.lanes[laneFirst].waiting) >= pods }
+
+// first returns the limiter of the reads of pods whose last read has not failed.
+func (r *reads) first() *limiter { return &r.lanes[laneFirst].limiter }
+
+// beganAt reports whether a read under way began at exactly that instant.
+func (r *reads) beganAt(now instant) bool {
+	for _, f := range r.inflight {
+		if f.began == now {
+			return true
+		}
+	}
+	return false
+}
+
+// oldest returns the begin of the oldest read under way, or now.
+func (r *reads) oldest(now instant) instant {
+	oldest := now
+	for _, f := range r.inflight {
+		oldest = min(oldest, f.began)
+	}
+	return oldest
+}
+
+// deadline returns when a pod may be read, or is to be looked at, though no read ends. After is the
+// time of the last look.
+func (r *reads) deadline(after instant) instant {
+	at := never
+	for i := range r.lanes {
+		at = min(at, r.lanes[i].next(after))
+	}
+	if r.later.Len() > 0 {
+		at = min(at, r.later[0].at)
 	}
 	return at
-}
-
-// dispatch starts the reads due. A list of everything replaces the reads of many pods.
-func (c *core[S]) dispatch(now instant) {
-	if c.sweeps(now) {
-		c.out.count[countSweeps]++
-		c.list(now)
-	}
-	for i := range c.lanes {
-		for c.lanes[i].may(now) {
-			p := c.lanes[i].take(now)
-			p.queued = false
-			if c.pods[p.uid] == p && c.nextRead(p) <= now {
-				c.inspect(p, i, now)
-			} else {
-				c.review(p, now)
-			}
-		}
-	}
 }
 
 // sweeps reports whether a list of everything is to replace the reads of many pods, all of which
 // have come to need a read since the last list began: at once if waiters want so many, else a base
 // period after the last list, or a flood of claims would be a flood of lists.
-func (c *core[S]) sweeps(now instant) bool {
-	queue := c.lanes[laneFirst].waiting
-	if c.lists.inflight || c.lists.err != nil || now <= c.trust.sched.ended {
+func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
+	queue := r.lanes[laneFirst].waiting
+	if now <= last.ended || len(queue) < cfg.SweepAt || queue[len(queue)-cfg.SweepAt].since <= last.began {
 		return false
 	}
-	if len(queue) < c.cfg.SweepAt || queue[len(queue)-c.cfg.SweepAt].since <= c.lists.began {
-		return false
-	}
-	if now >= c.trust.sched.ended.add(c.cfg.SweepAgain) {
+	if now >= last.ended.add(cfg.SweepAgain) {
 		return true
 	}
 	waited := 0
-	looks := 4 * c.cfg.SweepAt
+	looks := 4 * cfg.SweepAt
 	for _, w := range slices.Backward(queue) {
 		looks--
-		if looks < 0 || w.since <= c.lists.began {
+		if looks < 0 || w.since <= last.began {
 			return false
 		}
 		p := w.pod
 		wants := p.want != 0 && p.want < now || p.content != 0 && p.content < now
 		if wants && p.force == 0 && p.entry == statusEntry && !p.unmet() && !p.differs() {
 			waited++
-			if waited >= c.cfg.SweepAt {
+			if waited >= cfg.SweepAt {
 				return true
 			}
 		}
@@ -437,13 +209,47 @@ func (c *core[S]) sweeps(now instant) bool {
 	return false
 }
 
-// nextWorker returns when the pods in the lanes may get another worker without the end of a read.
-func (c *core[S]) nextWorker() instant {
-	at := never
-	for i := range c.lanes {
-		at = min(at, c.lanes[i].next(c.ticked))
+// lastList is when the last list of everything began, and ended.
+type lastList struct {
+	began instant
+	ended instant
+}
+
+// check reports each violated invariant of the room, but for those of the place of each pod, whose
+// records are given: see core.checkPod.
+func (r *reads) check(check func(ok bool, format string, args ...any), pods map[cache.UID]*pod, now instant) {
+	queued := make(map[*pod]bool)
+	under := 0
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		for _, w := range l.waiting {
+			check(!queued[w.pod], "pod %q is queued twice", w.pod.uid)
+			check(w.since == w.pod.since && w.since > 0, "pod %q waits since %d, queued since %d", w.pod.uid, w.pod.since, w.since)
+			queued[w.pod] = true
+		}
+		check(len(l.begins) <= allReads*l.workers, "%d reads under way", len(l.begins))
+		under += len(l.begins)
 	}
-	return at
+	for p := range r.dirty {
+		check(pods[p.uid] == p, "pod %q is dirty and is forgotten", p.uid)
+	}
+	for p, f := range r.inflight {
+		check(pods[p.uid] == p && p.reading, "pod %q is being read, and forgotten", p.uid)
+		check(0 < f.began && f.began <= f.started && f.started <= now,
+			"the read of pod %q began %d, was started %d, now %d", p.uid, f.began, f.started, now)
+	}
+	check(len(r.inflight) == under, "%d reads under way, %d of them limited", len(r.inflight), under)
+	later := make(map[*pod]bool)
+	for _, e := range r.later {
+		later[e.pod] = later[e.pod] || e.at == e.pod.later
+	}
+	for _, p := range pods {
+		_, dirty := r.dirty[p]
+		_, reading := r.inflight[p]
+		check(!dirty || p.reading || p.queued || later[p], "pod %q needs a read that nobody will make", p.uid)
+		check(later[p] == (p.later != 0) && queued[p] == p.queued && reading == p.reading,
+			"pod %q is not where its record says: %+v", p.uid, p.place)
+	}
 }
 
 // laterEntry is a pod to review at a time. An entry not at pod.later is stale.

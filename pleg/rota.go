@@ -32,9 +32,13 @@ const (
 	putOffLeast = 100 * time.Microsecond
 )
 
-// join adds a pod. Its turn comes last, and within the time of a round: the turns are as far apart
-// as they are from now on.
+// join adds a pod, unless it is there. Its turn comes last, and within the time of a round: the
+// turns are as far apart as they are from now on.
 func (r *rota) join(p *pod, every time.Duration, now instant) {
+	if p.onRota {
+		return
+	}
+	p.onRota = true
 	was := r.next
 	if r.pods.len() == 0 {
 		was = never
@@ -58,6 +62,26 @@ func (r *rota) due(every time.Duration) instant {
 	return r.next
 }
 
+// turns returns the pods whose statuses are to be read again now, in order. Known reports whether a
+// pod is still there. Other reads may have read the statuses of a pod of late, which is left out.
+func (r *rota) turns(every time.Duration, known func(*pod) bool, now instant) (pods []*pod) {
+	for range r.pods.len() {
+		if r.due(every) > now {
+			break
+		}
+		p := r.turn(every, now)
+		if !known(p) || p.entry == noEntry {
+			r.leave(p)
+			r.next = now // the next pod has the turn
+			continue
+		}
+		if p.read <= r.since || now.sub(p.read) > every/rotaSpares {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
 // turn moves the pod in front to the end, and returns it.
 func (r *rota) turn(every time.Duration, now instant) *pod {
 	p := r.pods.pop()
@@ -72,39 +96,11 @@ func (r *rota) turn(every time.Duration, now instant) *pod {
 }
 
 // leave removes the pod that has just had its turn.
-func (r *rota) leave() {
+func (r *rota) leave(p *pod) {
+	p.onRota = false
 	last := len(r.pods.items) - 1
 	r.pods.items[last] = nil
 	r.pods.items = r.pods.items[:last]
-}
-
-// reread gives the pods their turns.
-func (c *core[S]) reread(now instant) {
-	every := c.cfg.Reread
-	for range c.rota.pods.len() {
-		if c.rota.due(every) > now {
-			return
-		}
-		p := c.rota.turn(every, now)
-		if c.pods[p.uid] != p || p.entry == noEntry {
-			p.onRota = false
-			c.rota.leave()
-			c.rota.next = now // the next pod has the turn
-			continue
-		}
-		if p.read <= c.rota.since || now.sub(p.read) > every/rotaSpares {
-			c.out.count[countRereads]++
-			p.readLater(now)
-			c.review(p, now)
-		}
-	}
-}
-
-// readLater has all statuses of a pod read at a time, unless they are read earlier.
-func (p *pod) readLater(at instant) {
-	if p.late == 0 || at < p.late {
-		p.late = at
-	}
 }
 
 // putOff returns until when a read that nobody waits for is put off while the workers are busy: the
@@ -112,46 +108,4 @@ func (p *pod) readLater(at instant) {
 func (r *rota) putOff(l *limiter, now instant) instant {
 	r.putUntil = max(r.putUntil, now).add(max(putOffLeast, l.longest/time.Duration(l.workers)))
 	return r.putUntil
-}
-
-// settles has the statuses of a pod read again a moment after an end, or after a payload was
-// stored: a runtime may learn the reason of an end late, or correct an exit code.
-func (c *core[S]) settles(p *pod, now instant) {
-	if c.cfg.EndSettle >= 0 {
-		p.settling = now
-		p.readLater(now.add(c.cfg.EndSettle))
-	}
-}
-
-// unsettles ends the wait for the look after an end if what a read has stored shows no ended
-// container any more: no reason is left that may come late. A payload is still to be followed by a
-// read of all statuses.
-func (c *core[S]) unsettles(p *pod) {
-	if p.settling == 0 || p.owes || p.ended() {
-		return
-	}
-	if p.late == p.settling.add(c.cfg.EndSettle) {
-		p.late = 0
-	}
-	p.settling = 0
-}
-
-// settled notes that all statuses of a pod were read, by a read begun at the given time.
-func (c *core[S]) settled(p *pod, began instant) {
-	if began > p.settling {
-		p.owes = false
-	}
-	if p.late == 0 || p.late > began {
-		return
-	}
-	p.late = 0
-	if p.settling == 0 {
-		return
-	}
-	at := p.settling.add(c.cfg.EndSettle)
-	if at <= began {
-		p.settling = 0
-		return
-	}
-	p.late = at // another has ended since
 }

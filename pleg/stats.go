@@ -156,8 +156,8 @@ func (c *core[S]) stats() Stats {
 		RunningPods:  c.running,
 		ContainersBy: c.phases[Container],
 		Pods:         len(c.pods),
-		DirtyPods:    len(c.dirty),
-		Inspecting:   len(c.inflight),
+		DirtyPods:    len(c.reads.dirty),
+		Inspecting:   len(c.reads.inflight),
 		UnreadPods:   c.unreadPods,
 		UnreadItems:  c.unreadItems,
 	}

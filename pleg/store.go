@@ -166,7 +166,7 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 			told++
 		}
 		if m.event == ContainerDied && m.of.kind == Container {
-			c.settles(p, now)
+			p.settles(&c.cfg, now)
 		}
 		if m.event != "" {
 			c.out.event(m.of, m.event, now)
@@ -174,8 +174,7 @@ func (c *core[S]) tell(p *pod, r *reading[S], since, now instant) {
 		}
 		sync = sync || m.untold()
 	}
-	if p.force != 0 && r.began > p.force {
-		p.force = 0
+	if p.answered(r.began) {
 		sync = sync || told == 0
 	}
 	written := r.status != nil || r.err == nil
@@ -257,8 +256,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 		return
 	}
 	c.out.count[countDominated]++
-	c.settles(p, now)
-	p.owes = true
+	p.owesRead(&c.cfg, now)
 	for i := range p.expected.all {
 		p.expected.all[i].stored = true
 	}

@@ -309,7 +309,7 @@ func (c *core[S]) stepStream(in connInput, ended error, now instant) {
 
 // onConnected begins a connection: a relist follows, so that no earlier change is missing.
 func (c *core[S]) onConnected(again bool, now instant) {
-	if c.lists.began != now && !c.beganAt(now) {
+	if c.lists.began != now && !c.reads.beganAt(now) {
 		c.stream.connected = now - 1 // a read that begins now begins after
 	}
 	c.trust.connected(c.stream.connected, now)
@@ -347,14 +347,4 @@ func reportUnsupported(ended error) Report {
 		note = "the runtime ends the stream of container events at once (EOF), as one does that offers none; polling"
 	}
 	return Report{Reason: ReasonStreamUnsupported, Action: "Poll", Note: note}
-}
-
-// beganAt reports whether a read under way began at exactly that instant.
-func (c *core[S]) beganAt(now instant) bool {
-	for _, f := range c.inflight {
-		if f.began == now {
-			return true
-		}
-	}
-	return false
 }

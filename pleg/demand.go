@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import "time"
+
+// demand is why a pod is read, when, and what puts a read off. Its methods alone write it, and no
+// other room decides when a pod is read.
+//
+// Instants of a demand are those that a read must begin after, if nothing else is said. Zero is
+// none.
+type demand struct {
+	// want is of waiters for the phases, content of waiters for all statuses.
+	want    instant
+	content instant
+
+	// force is of RequestReinspect. Forced is when the last read for such a request began.
+	force  instant
+	forced instant
+
+	// due is of the core itself. Such a read waits for hold.
+	due instant
+
+	// hold is until when the agent's own calls put off the reads that nobody waits for, and burst
+	// when the first report came of the burst of calls that hold is for: see holdFor.
+	hold  instant
+	burst instant
+
+	// notBefore is the end of a delay of the reads that expectations, failures and a teardown call
+	// for. Retry is the ladder of such delays.
+	notBefore instant
+	retry     ladder
+
+	// late is when a read of all statuses is due that nobody waits for.
+	late instant
+
+	// settling is when a container last ended, or a payload was stored, until the late look at
+	// that.
+	settling instant
+
+	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
+	owes bool
+}
+
+// wanted are the times after which reads of a pod must begin; zero for none.
+type wanted struct {
+	phases  instant // a look at the phases
+	content instant // a read of all statuses
+	force   instant // a read of all statuses, which Watch is told of
+}
+
+// ask adds what is wanted. Before floor the cache may have pruned the pod's tombstone.
+func (d *demand) ask(w wanted, floor instant) {
+	if w.phases != 0 {
+		d.want = max(d.want, w.phases, floor)
+	}
+	if w.content != 0 {
+		d.content = max(d.content, w.content, floor)
+	}
+	d.force = max(d.force, w.force)
+}
+
+// waited reports whether anybody waits for a read of the pod.
+func (d *demand) waited() bool { return d.want != 0 || d.content != 0 }
+
+// lookAfter wants a read that begins after a moment.
+func (d *demand) lookAfter(at instant) { d.due = max(d.due, at) }
+
+// lookFrom wants a read that begins at a moment, or after.
+func (d *demand) lookFrom(at instant) { d.due = max(d.due, at-1) }
+
+// met ends the demands that the cache meets, whose entry is as of a moment, and whose statuses were
+// all read at another.
+func (d *demand) met(asOf, readAt instant) {
+	if asOf > d.want {
+		d.want = 0
+	}
+	if readAt > d.content {
+		d.content = 0
+	}
+	if asOf > d.due {
+		d.due = 0
+	}
+}
+
+// answer ends the demands of waiters that a read begun at the given time answers.
+func (d *demand) answer(began instant) {
+	if began > d.want {
+		d.want = 0
+	}
+	if began > d.content {
+		d.content = 0
+	}
+}
+
+// answered ends a request for statuses, if there was one from before a read that began at the given
+// time, and reports whether there was.
+func (d *demand) answered(began instant) bool {
+	if d.force == 0 || began <= d.force {
+		return false
+	}
+	d.force = 0
+	return true
+}
+
+// needsContent reports whether the next read, begun now, must be of all statuses.
+func (d *demand) needsContent(now instant) bool {
+	return d.content != 0 || d.force != 0 || d.due != 0 || d.late != 0 && d.late <= now
+}
+
+// nextRead returns when the next read of the pod is due; never if none is. A list under way that
+// may answer comes first.
+func (p *pod) nextRead(cfg *limits, l *lists) instant {
+	at := never
+	if p.unmet() || p.entry == failedEntry || cfg.Streams && p.teardown() {
+		at = max(p.hold, p.notBefore)
+	}
+	if p.want != 0 {
+		at = min(at, p.want.next())
+	}
+	if p.content != 0 {
+		at = min(at, p.content.next())
+	}
+	if p.due != 0 {
+		at = min(at, max(p.hold, p.due.next()))
+	}
+	at = l.comesFirst(at, cfg.ListFirst)
+	if p.late != 0 && p.entry == statusEntry {
+		at = min(at, p.late)
+	}
+	if p.force != 0 && p.entry != failedEntry {
+		next := p.force.next()
+		if p.forced != 0 {
+			next = max(next, p.forced.add(cfg.ForceAgain))
+		}
+		at = min(at, next)
+	}
+	return at
+}
+
+// heard has the pod read at once for what was reported. Failures delay each other, but news tries
+// again.
+func (p *pod) heard(now instant) {
+	if p.entry != failedEntry || p.partial() {
+		p.retry = ladder{}
+	}
+	p.notBefore = now
+}
+
+// holdFor delays reads for the agent's own calls, which come in bursts, each announced by the
+// runtime: until a moment after the end of the last, and for CallBurst at the most. A read in the
+// middle would show what the next call changes, and would have a worker sync in vain (ADR 51).
+// Calling reports whether a call is under way.
+func (d *demand) holdFor(cfg *limits, calling bool, now instant) {
+	if d.hold <= now {
+		d.burst = now
+	}
+	d.hold = d.burst.add(cfg.CallBurst)
+	if !calling {
+		d.hold = min(d.hold, now.add(cfg.CallSettle))
+	}
+}
+
+// holdAtMost bounds the delay for the agent's own calls.
+func (d *demand) holdAtMost(until instant) { d.hold = min(d.hold, until) }
+
+// tryAgain ends the delay after a read that failed.
+func (d *demand) tryAgain() { d.notBefore = 0 }
+
+// lookAgain delays the next read after one that left something reported open.
+func (d *demand) lookAgain(cfg *limits, began, now instant) {
+	d.notBefore = d.retry.climb(began, now, cfg.RereadBase, cfg.RelistMax)
+}
+
+// believe has the pod read again, after a read that showed less than an event which is believed
+// until the given time: no later than that. The read to come answers who waits, and is the look
+// after an end, too; a new waiter has a read at once.
+func (d *demand) believe(cfg *limits, began, until, now instant) {
+	d.lookAgain(cfg, began, now)
+	d.notBefore = min(d.notBefore, until)
+	d.lookFrom(d.notBefore)
+	if d.late != 0 {
+		d.late = max(d.late, d.notBefore)
+	}
+	d.answer(began)
+}
+
+// delay sets when a pod is read again without a demand.
+func (p *pod) delay(cfg *limits, began, now instant) {
+	switch {
+	case p.unmet():
+		p.lookAgain(cfg, began, now)
+	case cfg.Streams && p.teardown():
+		p.notBefore = p.retry.climb(began, now, cfg.TeardownAgain, cfg.RelistMax)
+	default:
+		p.retry = ladder{}
+		p.notBefore = 0
+	}
+}
+
+// retryHung is the least time after which a read that fails has hung.
+const retryHung = time.Second
+
+// delayFailed delays the next read after a read that failed, whole or in part. A read
+// that fails at once is tried again soon, as often as polling would; one that hung, more and more
+// rarely.
+func (d *demand) delayFailed(cfg *limits, began instant, took time.Duration, now instant) {
+	most := cfg.RetryMax
+	if took < retryHung {
+		most = cfg.RetryBase
+	}
+	d.notBefore = d.retry.climb(began, now, cfg.RetryBase, most)
+}
+
+// readLater has all statuses of a pod read at a time, unless they are read earlier.
+func (d *demand) readLater(at instant) {
+	if d.late == 0 || at < d.late {
+		d.late = at
+	}
+}
+
+// settles has the statuses of a pod read again a moment after an end, or after a payload was
+// stored: a runtime may learn the reason of an end late, or correct an exit code.
+func (d *demand) settles(cfg *limits, now instant) {
+	if cfg.EndSettle >= 0 {
+		d.settling = now
+		d.readLater(now.add(cfg.EndSettle))
+	}
+}
+
+// owesRead notes that a payload, or a peek, was stored: a read of all statuses is to follow.
+func (d *demand) owesRead(cfg *limits, now instant) {
+	d.settles(cfg, now)
+	d.owes = true
+}
+
+// nothingLate ends what is owed of a pod that is gone.
+func (d *demand) nothingLate() {
+	d.late = 0
+	d.settling = 0
+	d.owes = false
+}
+
+// unsettles ends the wait for the look after an end if what a read has stored shows no ended
+// container any more: no reason is left that may come late. A payload is still to be followed by a
+// read of all statuses.
+func (d *demand) unsettles(cfg *limits, ended bool) {
+	if d.settling == 0 || d.owes || ended {
+		return
+	}
+	if d.late == d.settling.add(cfg.EndSettle) {
+		d.late = 0
+	}
+	d.settling = 0
+}
+
+// settled notes that all statuses of a pod were read, by a read begun at the given time.
+func (d *demand) settled(cfg *limits, began instant) {
+	if began > d.settling {
+		d.owes = false
+	}
+	if d.late == 0 || d.late > began {
+		return
+	}
+	d.late = 0
+	if d.settling == 0 {
+		return
+	}
+	at := d.settling.add(cfg.EndSettle)
+	if at <= began {
+		d.settling = 0
+		return
+	}
+	d.late = at // another has ended since
+}

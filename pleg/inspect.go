@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"slices"
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// inspected is the result of a read of a pod.
+type inspected[S any] struct {
+	uid     cache.UID
+	began   instant
+	listing *Pod  // the result of ListPod in this read; nil if there was none, or it failed
+	status  *S    // nil if the pod was as in the cache, gone, or the read failed
+	shows   Pod   // what the status shows, and the items in unread
+	unread  idSet // the IDs whose status could not be read, in shows at the phase asked for
+	err     error
+	peek    bool // the read was a peek
+}
+
+// inspect starts the read of a pod. The read takes a list that is new enough, or the IDs made by
+// the agent, in place of a list of the pod.
+func (c *core[S]) inspect(p *pod, lane int, now instant) {
+	r := &podRead{ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
+	full := p.needsContent(now) || c.evidence.disputed(&c.records, p, now)
+	builds := p.entry == statusEntry && !full && !p.unknown()
+	began := now
+	known := c.knownItems(p)
+	listed, at := c.lists.standsIn(p, full, c.floor)
+	switch {
+	case len(listed) > 0:
+		r.listed = true
+		r.ref.Items = listed
+		r.builds = builds
+		began = at
+	case len(known) > 0:
+		r.listed = true
+		r.ref.Items = known
+	case builds:
+		r.builds = true
+		r.have = p.shownItems()
+	}
+	if p.force != 0 {
+		p.forced = now
+	}
+	p.excused = p.force != 0 || p.calls > 0 || p.called >= p.read && p.called != 0 || p.settling != 0
+	c.reads.begin(p, &flight{
+		began:   began,
+		started: now,
+		lane:    lane,
+		full:    !r.builds,
+		listed:  listed,
+	})
+	c.out.count[countInspections]++
+	c.out.do(action[S]{
+		kind: actInspect,
+		uid:  p.uid,
+		at:   began,
+		read: r,
+	})
+}
+
+// onInspected applies a read of a pod.
+func (c *core[S]) onInspected(r *inspected[S], now instant) {
+	p := c.ensure(r.uid)
+	f := c.reads.end(p, r.err == nil, now)
+	shows := r.shows.Items
+	if r.listing != nil {
+		p.rename(r.listing.Name, r.listing.Namespace)
+		if r.status == nil {
+			shows = r.listing.Items
+		}
+		if !p.split {
+			c.sighted(p, r.listing.Items) // the statuses may not show what the listing has shown
+		}
+		f.listed = r.listing.Items
+	}
+	switch {
+	case f.listed != nil && r.status != nil:
+		read := setOfItems(shows)
+		p.split = slices.ContainsFunc(f.listed, func(it Item) bool { return !read.has(it.ID) })
+	case f.listed != nil && r.err == nil:
+		p.split = false // the listing shows what the statuses have shown
+	case r.status == nil && p.split: // a list alone does not bring back what statuses have not shown
+		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
+			return c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
+		})
+	}
+	if r.err == nil && f.full {
+		p.settled(&c.cfg, f.started)
+	}
+	p.readBefore = p.read
+	first, last := c.contradicts(p, shows)
+	overtaken := r.began < c.lists.asOf(p) || r.began <= last ||
+		r.err == nil && r.status == nil && len(shows) > 0 && !c.matches(p, shows)
+	looked := c.peeks.looked(p.uid)
+	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
+	switch {
+	case r.err != nil && (len(shows) == 0 || overtaken && c.matches(p, shows)):
+		c.inspectFailed(p, r, now.sub(f.started), now)
+	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
+		p.lookAfter(now) // the peek may have looked later, and is no whole look
+	case overtaken: // by a list, or by a payload
+		c.overtaken(p, r, f, shows, now)
+	case premature: // a claim is believed for a grace
+		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
+	case c.doubt(p, shows, true) || f.wavered && p.doubted(): // one more look
+		p.lookFrom(now)
+		if f.lapped {
+			p.undoubt() // a list that has ended since may have looked later, and has shown the ID
+		}
+	case r.err != nil:
+		c.applyPart(p, r, f, shows, now)
+	default:
+		c.applyRead(p, r, f, shows, now)
+	}
+	if f.lapped && r.err == nil && p.differs() { // either may have looked last
+		p.lookFrom(now)
+	}
+	c.review(p, now)
+}
+
+// applyRead makes a read the state of the pod.
+func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
+	switch {
+	case len(shows) == 0:
+		c.store(p, reading[S]{began: r.began}, now)
+	case r.status != nil:
+		if f.full {
+			p.read = max(p.read, r.began)
+		}
+		c.store(p, reading[S]{status: r.status, items: shows, began: r.began}, now)
+		p.unsettles(&c.cfg, p.ended())
+	default:
+		c.out.observe(p.uid, r.began)
+		p.confirm(r.began)
+	}
+	c.resolve(p, r.began, nil)
+	p.delay(&c.cfg, r.began, now)
+}
+
+// applyPart makes what a read could get of a pod the state of the pod, beside the error of the
+// rest. The IDs that could not be read stand as a list has shown them.
+func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
+	c.failing(p, r, now)
+	p.read = max(p.read, r.began)
+	c.store(p, reading[S]{
+		status: r.status,
+		items:  shows,
+		unread: r.unread,
+		err:    r.err,
+		began:  r.began,
+	}, now)
+	c.resolve(p, r.began, &r.unread)
+	left := &r.unread
+	if r.listing == nil {
+		left = nil // nothing has looked at these
+	}
+	if p.expected.unmetBeside(left, r.began) { // what can be read is read as soon as of any other pod
+		p.lookAgain(&c.cfg, r.began, now)
+		return
+	}
+	p.delayFailed(&c.cfg, r.began, now.sub(f.started), now)
+}
+
+// overtaken applies a read of a pod whose phases are known from later. If the read shows the same
+// phases, its statuses are still news; else the pod is read again.
+func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
+	if !c.matches(p, shows) {
+		p.lookFrom(now)
+		return
+	}
+	c.sighted(p, shows)
+	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
+		p.read = r.began
+		c.peeks.brought(p.uid, now)
+		c.keep(p, r.status)
+	}
+	p.delay(&c.cfg, r.began, now)
+}
+
+// inspectFailed stores a read's failure beside the last status, unless something newer is known.
+func (c *core[S]) inspectFailed(p *pod, r *inspected[S], took time.Duration, now instant) {
+	c.failing(p, r, now)
+	p.delayFailed(&c.cfg, r.began, took, now)
+	if r.began < c.lists.asOf(p) && p.content == 0 {
+		return // a list has shown the same since
+	}
+	at := max(r.began, c.lists.asOf(p))
+	c.out.do(action[S]{
+		kind:    actFail,
+		uid:     p.uid,
+		at:      at,
+		content: r.began,
+		err:     r.err,
+	})
+	c.becomeFailed(p, at, max(len(p.items), len(r.unread.ids)), false)
+	p.read = max(p.read, r.began)
+}
+
+// failing counts a read that failed, whole or in part, and reports the first about the pod; of
+// those that failed in part, the second in a row. On a busy node a status may come later than the
+// others of its pod for once, and the next read, a second later, has it.
+func (c *core[S]) failing(p *pod, r *inspected[S], now instant) {
+	c.out.count[countInspectErrors]++
+	first := p.entry != failedEntry
+	if first {
+		p.retry = ladder{}
+	}
+	again := r.status == nil || !first
+	if p.accused || !again || r.began < c.lists.asOf(p) && p.content == 0 {
+		return
+	}
+	p.accused = true
+	c.out.report(Report{
+		Reason:  ReasonInspectFailed,
+		Action:  "Inspect",
+		Warning: true,
+		Note:    "the pod's status cannot be read: " + r.err.Error(),
+		Pod:     &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},
+	})
+}
