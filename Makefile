@@ -21,7 +21,8 @@ run: ## run pleg-bench on the fake runtime, about 20 s
 
 .PHONY: agent
 agent: ## run pleg-agent on the fake runtime: the Events of containers that end in many ways
-	$(GO) run ./cmd/pleg-agent --fake
+	$(GO) build -o $(BUILD)/pleg-agent ./cmd/pleg-agent
+	$(BUILD)/pleg-agent --fake
 
 .PHONY: build
 build: ## build pleg-bench and pleg-agent into build/
@@ -97,12 +98,13 @@ test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or 
 	$(GO) test -count=1 -tags e2e ./test/node/unshare
 
 .PHONY: runtime
-runtime: ## a private runtime with our workload image, for pleg-bench --endpoint; Ctrl-C ends it (NAME=crio or another: go run ./test/node/cmd/runtime --list)
-	$(GO) run ./test/node/cmd/runtime $(NAME)
+runtime: ## a private runtime with our workload image, for pleg-bench --endpoint; Ctrl-C or kill ends it (NAME=crio or another: go run ./test/node/cmd/runtime --list)
+	$(GO) build -o $(BUILD)/node/runtime ./test/node/cmd/runtime
+	$(BUILD)/node/runtime $(NAME)
 
 .PHONY: containerd
-containerd: ## the same as make runtime NAME=containerd-2.4
-	$(GO) run ./test/node/cmd/runtime containerd-2.4
+containerd: NAME = containerd-2.4
+containerd: runtime ## the same as make runtime NAME=containerd-2.4
 
 KUBE_VERSION ?= v1.36.3
 
