@@ -39,8 +39,12 @@ type Disturber struct {
 	sandboxes map[string]bool
 }
 
-// maxSandboxes bounds the remembered sandboxes.
-const maxSandboxes = 100_000
+const (
+	// maxSandboxes bounds the remembered sandboxes.
+	maxSandboxes = 100_000
+	// maxID bounds the length of a remembered ID. Those of real runtimes have 64 bytes or fewer.
+	maxID = 1024
+)
 
 // New puts the rules that begin at once in force. The seed decides which events and calls a share
 // takes.
@@ -184,7 +188,7 @@ var eventTypes = []string{"CREATED", "STARTED", "STOPPED", "DELETED"}
 
 // event is what a rule and the tally know of an event.
 type event struct {
-	// kind is the type, such as STOPPED, or "malformed"; item is sandbox or container.
+	// kind is the type, such as STOPPED, or "unknown" or "malformed"; item is sandbox or container.
 	kind, item string
 }
 
@@ -207,17 +211,28 @@ func (d *Disturber) eventOf(reply []byte) event {
 	if proto.Unmarshal(reply, &m) != nil || m.GetContainerId() == "" {
 		return event{kind: "malformed"}
 	}
-	e := event{item: "container"}
-	e.kind = strings.TrimSuffix(strings.TrimPrefix(m.GetContainerEventType().String(), "CONTAINER_"), "_EVENT")
+	e := event{item: "container", kind: typeOf(&m)}
+	id := m.GetPodSandboxStatus().GetId()
+	memorable := id != "" && len(id) <= maxID
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if id := m.GetPodSandboxStatus().GetId(); id != "" && len(d.sandboxes) < maxSandboxes {
+	if memorable && len(d.sandboxes) < maxSandboxes {
 		d.sandboxes[id] = true
 	}
 	if d.sandboxes[m.GetContainerId()] {
 		e.item = "sandbox"
 	}
 	return e
+}
+
+// typeOf is the type of an event, one for all numbers that the CRI does not know: a tally has few
+// kinds, whatever a runtime sends.
+func typeOf(m *runtimeapi.ContainerEventResponse) string {
+	number := m.GetContainerEventType()
+	if _, known := runtimeapi.ContainerEventType_name[int32(number)]; !known {
+		return "unknown"
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(number.String(), "CONTAINER_"), "_EVENT")
 }
 
 // observe counts an outcome; see [criproxy.Proxy.Observe].

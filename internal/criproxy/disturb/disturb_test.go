@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
@@ -147,6 +148,34 @@ func TestDropsWhatItCounts(t *testing.T) {
 	}
 	if stopped.Received != pods || stopped.Dropped < pods/4 || stopped.Dropped > 3*pods/4 {
 		t.Errorf("stopped: %+v, want about half of %d dropped", stopped, pods)
+	}
+}
+
+// TestForgetsWhatIsTooMuch: a runtime that sends a new type with each event, and enormous IDs, fills
+// neither the tally nor the memory.
+func TestForgetsWhatIsTooMuch(t *testing.T) {
+	d := New(newRig(t).proxy, nil, 1)
+	observe := func(kind runtimeapi.ContainerEventType, sandbox string) {
+		d.observe(criproxy.Outcome{Method: "GetContainerEvents", Reply: testkit.Must(proto.Marshal(&runtimeapi.ContainerEventResponse{
+			ContainerId:        "c",
+			ContainerEventType: kind,
+			PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: sandbox},
+		}))(t)})
+	}
+	const events = 1000
+	for i := range events {
+		observe(runtimeapi.ContainerEventType(100+i), strings.Repeat("s", maxID+1+i))
+	}
+	observe(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, "s1")
+	want := map[string]EventCount{
+		"container/unknown": {Received: events},
+		"container/STOPPED": {Received: 1},
+	}
+	if diff := cmp.Diff(want, d.Tally().Events); diff != "" {
+		t.Errorf("the tally (-want +got):\n%s", diff)
+	}
+	if len(d.sandboxes) != 1 || !d.sandboxes["s1"] {
+		t.Errorf("%d sandboxes are remembered, want s1 alone", len(d.sandboxes))
 	}
 }
 
