@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
@@ -123,6 +125,19 @@ func (h *hostile) poison(field protoreflect.Name, s string) string {
 
 func (h *hostile) fail(err error) error {
 	return status.Error(status.Code(err), status.Convert(err).Message()+venom+filler)
+}
+
+// call is a hostile client's. The name of its method has the venom that a header may have: HTTP/2
+// refuses control characters of ASCII there.
+func call(ts *testscript.TestScript, _ bool, args []string) {
+	conn, err := grpc.NewClient("unix:"+ts.MkAbs(args[0]), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	ts.Check(err)
+	defer conn.Close()
+	method := "/runtime.v1.RuntimeService/evil\u009b31m\u202e" + filler[:2*mostFill]
+	err = conn.Invoke(context.Background(), method, new(emptypb.Empty), new(emptypb.Empty))
+	if status.Code(err) != codes.Unimplemented {
+		ts.Fatalf("a method that nobody has: %v", err)
+	}
 }
 
 // texts replaces every text in a message; those of maps by the map's name. Keys stay.

@@ -61,6 +61,7 @@ func TestMain(m *testing.M) {
 //	                            labels and annotations of a run with that folder for logs
 //	serve http|grpc SOCKET      serves something that is no runtime
 //	hostile SOCKET BEHIND [ids] serves the runtime on the socket BEHIND with venom in its texts
+//	call SOCKET                 calls a method of a name with venom, which no runtime has
 //	clean [DIR...]              the last output, or all files in the folders, have none of the venom
 //
 // A script must leave nothing in its folder for temporary files.
@@ -146,6 +147,7 @@ func TestScripts(t *testing.T) {
 			},
 			"tenant":  makeTenant,
 			"hostile": serveHostile,
+			"call":    call,
 			"clean":   clean,
 			"serve": func(ts *testscript.TestScript, _ bool, args []string) {
 				if args[0] == "http" {
