@@ -4,7 +4,6 @@
 package metrics
 
 import (
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -41,53 +40,119 @@ func (d definition) series(yielded map[string]float64, yield func(labelValue str
 
 // gauges are computed at a scrape, in the order of docs/metrics.md.
 var gauges = []definition{
-	{name: "evented_pleg_stream_state", kind: gauge, source: "stream_state", label: "state", states: streamStates,
-		help:     "1 for the present state of the stream of container events, 0 for the others.",
-		guidance: "Connected on a healthy node. Backoff: lost. Unsupported: no events. Idle: a generic generator."},
-	{name: "evented_pleg_runtime_info", kind: gauge, source: "runtime/", label: "runtime,version",
+	{
+		name:   "evented_pleg_stream_state",
+		kind:   gauge,
+		source: "stream_state",
+		label:  "state",
+		states: streamStates,
+		help:   "1 for the present state of the stream of container events, 0 for the others.",
+		guidance: "Connected on a healthy node. " +
+			"Backoff: lost. " +
+			"Unsupported: no events. " +
+			"Idle: a generic generator.",
+	},
+	{
+		name:     "evented_pleg_runtime_info",
+		kind:     gauge,
+		source:   "runtime/",
+		label:    "runtime,version",
 		help:     "1 for the name and the version of the container runtime, as the runtime says.",
-		guidance: "Served by `pleg-bench watch`. Joins the other metrics of a node with its runtime's version."},
-	{name: "evented_pleg_relist_period_seconds", kind: gauge, source: "relist_period_seconds",
-		help:     "Time in seconds from a list of the whole runtime to the next, as set by trust in the stream.",
-		guidance: "1 without trust, up to 300 on a healthy node."},
-	{name: "evented_pleg_healthy", kind: gauge, source: "healthy",
-		help:     "1 while the generator is healthy, 0 while no list of the whole runtime has finished for too long.",
-		guidance: "1. At 0 a kubelet turns its node NotReady."},
-	{name: "evented_pleg_last_relist_age_seconds", kind: gauge, source: "last_relist_age_seconds",
-		help:     "Time in seconds since the last successful list of the whole runtime, or since the start.",
-		guidance: "Below the period plus a relist. Unhealthy at 180 over the period."},
-	{name: "kubelet_pleg_last_seen_seconds", kind: gauge, source: "last_seen_seconds",
-		help:     "Timestamp in seconds of the end of the last successful list of the whole runtime.",
-		guidance: "The kubelet's form of the age above. Missing before the first list."},
-	{name: "evented_pleg_waiters", kind: gauge, source: "waiters",
+		guidance: "From `pleg-bench watch`. Joins a node's metrics with its runtime's version.",
+	},
+	{
+		name:     "evented_pleg_relist_period_seconds",
+		kind:     gauge,
+		source:   "relist_period_seconds",
+		help:     "Time in seconds from one list of the whole runtime to the next, set by trust.",
+		guidance: "1 without trust, up to 300 on a healthy node.",
+	},
+	{
+		name:     "evented_pleg_healthy",
+		kind:     gauge,
+		source:   "healthy",
+		help:     "1 while the generator is healthy, 0 while no full list has ended for too long.",
+		guidance: "1. At 0 a kubelet turns its node NotReady.",
+	},
+	{
+		name:     "evented_pleg_last_relist_age_seconds",
+		kind:     gauge,
+		source:   "last_relist_age_seconds",
+		help:     "Time in seconds since the last successful full list, or since the start.",
+		guidance: "Below the period plus a relist. Unhealthy at 180 over the period.",
+	},
+	{
+		name:     "kubelet_pleg_last_seen_seconds",
+		kind:     gauge,
+		source:   "last_seen_seconds",
+		help:     "Timestamp in seconds of the end of the last successful full list.",
+		guidance: "The kubelet's form of the age above. Missing before the first list.",
+	},
+	{
+		name:     "evented_pleg_waiters",
+		kind:     gauge,
+		source:   "waiters",
 		help:     "Number of callers waiting in the cache for a newer status.",
-		guidance: "A few, for milliseconds. Many for long: reads are slow or fail."},
-	{name: "evented_pleg_unread_pods", kind: gauge, source: "unread_pods",
+		guidance: "A few, for milliseconds. Many for long: reads are slow or fail.",
+	},
+	{
+		name:     "evented_pleg_unread_pods",
+		kind:     gauge,
+		source:   "unread_pods",
 		help:     "Number of pods whose last read failed, whole or in part.",
-		guidance: "0. The log and PodInspectFailed name the pods; the rest of each pod is followed."},
-	{name: "evented_pleg_unread_items", kind: gauge, source: "unread_items",
+		guidance: "0. The log and PodInspectFailed name the pods. All else of them is followed.",
+	},
+	{
+		name:     "evented_pleg_unread_items",
+		kind:     gauge,
+		source:   "unread_items",
 		help:     "Number of containers and sandboxes whose status the runtime could not give.",
-		guidance: "0. Their phases still follow from lists and events."},
-	{name: "evented_pleg_dirty_pods", kind: gauge, source: "dirty_pods",
+		guidance: "0. Their phases still follow from lists and events.",
+	},
+	{
+		name:     "evented_pleg_dirty_pods",
+		kind:     gauge,
+		source:   "dirty_pods",
 		help:     "Number of pods that want a read.",
-		guidance: "Near 0 between bursts. Growing: reads are slower than changes."},
-	{name: "evented_pleg_inspecting_pods", kind: gauge, source: "inspecting",
+		guidance: "Near 0 between bursts. Growing: reads are slower than changes.",
+	},
+	{
+		name:     "evented_pleg_inspecting_pods",
+		kind:     gauge,
+		source:   "inspecting",
 		help:     "Number of pods being read.",
-		guidance: "At most InspectWorkers while reads are quick. More for long: the runtime hangs on pods."},
-	{name: "evented_pleg_owed_pods", kind: gauge, source: "owed_pods",
+		guidance: "At most InspectWorkers while reads are quick. More for long: reads hang.",
+	},
+	{
+		name:     "evented_pleg_owed_pods",
+		kind:     gauge,
+		source:   "owed_pods",
 		help:     "Number of pods owed a PodSync because Watch was full.",
-		guidance: "0. Above: Watch is not being read."},
-	{name: "kubelet_running_pods", kind: gauge, source: "running_pods",
+		guidance: "0. Above: Watch is not being read.",
+	},
+	{
+		name:     "kubelet_running_pods",
+		kind:     gauge,
+		source:   "running_pods",
 		help:     "Number of pods with a ready sandbox.",
-		guidance: "Equals the runtime's lists."},
-	{name: "kubelet_running_containers", kind: gauge, source: "containers_", label: "container_state",
+		guidance: "Equals the runtime's lists.",
+	},
+	{
+		name:     "kubelet_running_containers",
+		kind:     gauge,
+		source:   "containers_",
+		label:    "container_state",
 		help:     "Number of containers in the runtime, by state.",
-		guidance: "Equals the runtime's lists. Exited growing: nobody removes dead containers."},
+		guidance: "Equals the runtime's lists. Exited growing: nobody removes dead containers.",
+	},
 }
 
 // gaugeSource is where scrapes read gauges from.
 type gaugeSource struct {
-	sources atomic.Pointer[[]func(yield func(string, float64))] // the slice never changes
+	// used is whether anything was reported to the set.
+	used atomic.Bool
+	// sources is replaced, and the slice never changes.
+	sources atomic.Pointer[[]func(yield func(string, float64))]
 }
 
 // SetGauges sets the sources read by scrapes: a generator's Gauges method, and, for the metrics of
@@ -95,8 +160,13 @@ type gaugeSource struct {
 // their metrics. Sources must be safe for concurrent use and must not block. Scrapes of a set in
 // use fail until SetGauges is called, because alerts depend on the gauges.
 func (g *gaugeSource) SetGauges(sources ...func(yield func(name string, v float64))) {
-	sources = slices.DeleteFunc(slices.Clone(sources), func(s func(func(string, float64))) bool { return s == nil })
-	g.sources.Store(&sources)
+	var given []func(yield func(string, float64))
+	for _, source := range sources {
+		if source != nil {
+			given = append(given, source)
+		}
+	}
+	g.sources.Store(&given)
 }
 
 // noGauges is the label of the series that fail the scrapes of a set without sources in use by a
@@ -107,15 +177,15 @@ const noGauges = "SetGauges was never called: without the gauges, alerts are bli
 type collector struct {
 	metrics.BaseStableCollector
 	from   *gaugeSource
-	used   *atomic.Bool // whether anything was reported to the set
 	gauges []definition
 	descs  []*metrics.Desc // parallel to gauges
 }
 
-func newCollector(from *gaugeSource, used *atomic.Bool, gauges []definition, omitKubelet bool) *collector {
-	c := &collector{from: from, used: used, gauges: gauges}
+func newCollector(from *gaugeSource, gauges []definition, options Options) *collector {
+	c := &collector{from: from, gauges: gauges}
 	for _, g := range gauges {
-		c.descs = append(c.descs, metrics.NewDesc(g.registeredName(omitKubelet), g.help, g.labels(), nil, stability, ""))
+		name := g.registeredName(options.OmitKubelet)
+		c.descs = append(c.descs, metrics.NewDesc(name, g.help, g.labels(), nil, stability, ""))
 	}
 	return c
 }
@@ -131,7 +201,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	sources := c.from.sources.Load()
 	if sources == nil {
-		if c.used.Load() {
+		if c.from.used.Load() {
 			// Two equal series fail a scrape. Prometheus' own metric for errors would be an import
 			// forbidden in the tree of Kubernetes.
 			forgotten := metrics.NewLazyConstMetric(c.descs[0], metrics.GaugeValue, 0, noGauges)

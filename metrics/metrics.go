@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -31,7 +30,6 @@ type Options struct {
 // Metrics is a generator's set of metrics in a registry, made by [New].
 type Metrics struct {
 	set
-	gaugeSource
 }
 
 // New makes and registers a set of metrics for a generator. If a name is taken, nothing is
@@ -39,23 +37,24 @@ type Metrics struct {
 // registry is a kubelet's own and OmitKubelet is needed.
 func New(registry Registry, options Options) (*Metrics, error) {
 	m := new(Metrics)
-	err := m.register(registry, pushed, newCollector(&m.gaugeSource, &m.used, slices.Concat(gauges, clientCounters), options.OmitKubelet), options.OmitKubelet)
+	err := m.register(registry, options)
 	if err != nil {
-		return nil, fmt.Errorf("metrics: %w (a registry takes one set; inside a kubelet set OmitKubelet)", err)
+		const remedy = "a registry takes one set; inside a kubelet set OmitKubelet"
+		return nil, fmt.Errorf("metrics: %w (%s)", err, remedy)
 	}
 	return m, nil
 }
 
 // set holds counters and histograms by their reporter's names, which do not change after register.
 type set struct {
-	used       atomic.Bool
+	gaugeSource
 	counters   map[string]*metrics.Counter
 	labelled   map[string]*metrics.CounterVec
 	histograms map[string]*metrics.Histogram
 }
 
-// register registers definitions and gauges, or nothing.
-func (s *set) register(registry Registry, definitions []definition, gauges *collector, omitKubelet bool) error {
+// register registers all metrics of a generator, or nothing.
+func (s *set) register(registry Registry, options Options) error {
 	s.counters = make(map[string]*metrics.Counter)
 	s.labelled = make(map[string]*metrics.CounterVec)
 	s.histograms = make(map[string]*metrics.Histogram)
@@ -66,8 +65,9 @@ func (s *set) register(registry Registry, definitions []definition, gauges *coll
 		}
 		return fmt.Errorf("register %s: %w", name, err)
 	}
-	for _, d := range definitions {
-		name := d.registeredName(omitKubelet)
+	for _, d := range pushed {
+		name := d.registeredName(options.OmitKubelet)
+		count := metrics.CounterOpts{Name: name, Help: d.help, StabilityLevel: stability}
 		var c interface {
 			metrics.Registerable
 			metrics.Collector
@@ -82,10 +82,10 @@ func (s *set) register(registry Registry, definitions []definition, gauges *coll
 			})
 			c = s.histograms[d.source]
 		case d.label != "":
-			s.labelled[d.source] = metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: d.help, StabilityLevel: stability}, d.labels())
+			s.labelled[d.source] = metrics.NewCounterVec(&count, d.labels())
 			c = s.labelled[d.source]
 		default:
-			s.counters[d.source] = metrics.NewCounter(&metrics.CounterOpts{Name: name, Help: d.help, StabilityLevel: stability})
+			s.counters[d.source] = metrics.NewCounter(&count)
 			c = s.counters[d.source]
 		}
 		if err := registry.Register(c); err != nil {
@@ -93,7 +93,9 @@ func (s *set) register(registry Registry, definitions []definition, gauges *coll
 		}
 		done = append(done, c)
 	}
-	if err := registry.CustomRegister(gauges); err != nil {
+	pulled := newCollector(&s.gaugeSource, slices.Concat(gauges, clientCounters), options)
+	err := registry.CustomRegister(pulled)
+	if err != nil {
 		return fail("the gauges", err)
 	}
 	return nil
