@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,21 @@ func seriesOf(d definition) []map[string]string {
 	}
 }
 
+// doctorSeries returns a growing series of each metric of doctor's that docs/doctor.md explains, with
+// all the labels that one of them has.
+func doctorSeries(t *testing.T) (list []map[string]string) {
+	t.Helper()
+	rows := regexp.MustCompile("(?m)^\\| `("+ofDoctor+"[a-z_]+)` \\|").FindAllStringSubmatch(read(t, "../docs/doctor.md"), -1)
+	if len(rows) < 6 {
+		t.Fatalf("docs/doctor.md explains %d metrics of doctor's, want six at least", len(rows))
+	}
+	for _, row := range rows {
+		labels := `{job="n",instance="a",finding="item-hangs",grade="sick",worth="sick",area="disks"}`
+		list = append(list, map[string]string{"series": row[1] + labels, "values": "1+1x80"})
+	}
+	return list
+}
+
 // TestQueries lets Prometheus evaluate every query of the dashboards on series of every served
 // metric: each must have a result. Without -promtool only the rules and series are written.
 func TestQueries(t *testing.T) {
@@ -79,7 +95,7 @@ func TestQueries(t *testing.T) {
 			"exp_samples": []map[string]any{{"labels": fmt.Sprintf(`{panel="%s"}`, q.board+": "+q.panel), "value": 1}},
 		})
 	}
-	var input []map[string]string
+	input := doctorSeries(t)
 	for _, d := range slices.Concat(pushed, gauges, clientCounters, eventsMetrics) {
 		input = append(input, seriesOf(d)...)
 	}

@@ -78,16 +78,22 @@ func TestAreas(t *testing.T) {
 	}
 }
 
-// TestMetrics: pages and alerts name metrics that are served, and docs/doctor.md explains each.
+// TestMetrics: pages, alerts and the dashboard name metrics that are served, docs/doctor.md explains
+// each, and each has a panel.
 func TestMetrics(t *testing.T) {
 	served := []string{Age, Calls, Found, Period, Unseen, Worth}
+	const dashboard = "../../../docs/dashboards/fleet.json"
 	page := string(testkit.Must(os.ReadFile("../../../docs/doctor.md"))(t))
+	board := string(testkit.Must(os.ReadFile(dashboard))(t))
 	for _, name := range served {
 		if !strings.Contains(page, "| `"+name+"` |") {
 			t.Errorf("docs/doctor.md does not explain %s", name)
 		}
+		if !strings.Contains(board, name) {
+			t.Errorf("%s has no panel in %s", name, dashboard)
+		}
 	}
-	paths := []string{"../../../docs/alerts/fleet.yaml", "../../../docs/alerts/fleet_test.yaml"}
+	paths := []string{"../../../docs/alerts/fleet.yaml", "../../../docs/alerts/fleet_test.yaml", dashboard}
 	pages := testkit.Must(filepath.Glob("../../../docs/*.md"))(t)
 	for _, path := range append(paths, pages...) {
 		text := string(testkit.Must(os.ReadFile(path))(t))
