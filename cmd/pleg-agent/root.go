@@ -95,28 +95,44 @@ lists no pods: names and UIDs come from the runtime.`,
 // add adds the flags.
 func (o *options) add(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.BoolVar(&o.fake, "fake", false, "a fake runtime whose containers end in many ways; Events are printed")
-	flags.BoolVar(&o.print, "print", false, "print Events instead of sending them to the API server")
-	flags.StringVarP(&o.output, "output", "o", "text", "form of printed Events: text, or json for a line of JSON each")
-	flags.DurationVar(&o.lasting, "duration", 0, "end after this time (default: with Ctrl-C or SIGTERM)")
-	flags.StringVar(&o.endpoint, "endpoint", "", "the runtime's socket (default $"+endpointVariable+", then the usual sockets)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: the pod's account, else $KUBECONFIG or ~/.kube/config)")
-	flags.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "name of the node (default $NODE_NAME, then the host name)")
-	flags.StringVar(&o.state, "state", "", "file that remembers what was reported, so that a restart neither repeats nor loses reports")
-	flags.StringVar(&o.httpAddr, "http-addr", "", "address for /metrics, /healthz and /readyz, such as :9465")
-	flags.StringSliceVar(&o.kinds, "kinds", nil, "kinds of ends to report: "+kindNames(exits.Kinds())+" (default "+kindNames(exits.DefaultKinds())+")")
+	flags.BoolVar(&o.fake, "fake", false,
+		"a fake runtime whose containers end in many ways; Events are printed")
+	flags.BoolVar(&o.print, "print", false,
+		"print Events instead of sending them to the API server")
+	flags.StringVarP(&o.output, "output", "o", "text",
+		"form of printed Events: text, or json for a line of JSON each")
+	flags.DurationVar(&o.lasting, "duration", 0,
+		"end after this time (default: with Ctrl-C or SIGTERM)")
+	flags.StringVar(&o.endpoint, "endpoint", "",
+		"the runtime's socket (default $"+endpointVariable+", then the usual sockets)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default: the pod's account, else $KUBECONFIG or ~/.kube/config)")
+	flags.StringVar(&o.node, "node", os.Getenv("NODE_NAME"),
+		"name of the node (default $NODE_NAME, then the host name)")
+	flags.StringVar(&o.state, "state", "",
+		"file that remembers what was reported, so that a restart neither repeats nor loses reports")
+	flags.StringVar(&o.httpAddr, "http-addr", "",
+		"address for /metrics, /healthz and /readyz, such as :9465")
+	flags.StringSliceVar(&o.kinds, "kinds", nil,
+		"kinds of ends to report: "+kindNames(exits.Kinds())+" (default "+kindNames(exits.DefaultKinds())+")")
 	flags.StringSliceVar(&o.namespaces, "namespaces", nil, "report about these namespaces only")
-	flags.StringSliceVar(&o.exceptNamespaces, "except-namespaces", nil, "do not report about these namespaces")
-	flags.StringVarP(&o.selector, "selector", "l", "", "report about pods with these labels only, such as app=db,tier!=test")
-	flags.DurationVar(&o.settle, "settle", 500*time.Millisecond, "time for a runtime to settle the reason of an end")
-	flags.Float64Var(&o.namespaceRate, "namespace-rate", 1, "ends a second reported one by one for each namespace; others are counted together")
+	flags.StringSliceVar(&o.exceptNamespaces, "except-namespaces", nil,
+		"do not report about these namespaces")
+	flags.StringVarP(&o.selector, "selector", "l", "",
+		"report about pods with these labels only, such as app=db,tier!=test")
+	flags.DurationVar(&o.settle, "settle", 500*time.Millisecond,
+		"time for a runtime to settle the reason of an end")
+	flags.Float64Var(&o.namespaceRate, "namespace-rate", 1,
+		"ends a second reported one by one for each namespace; others are counted together")
 	flags.IntVar(&o.namespaceBurst, "namespace-burst", 100, "likewise, at once")
 	flags.Float64Var(&o.nodeRate, "node-rate", 5, "ends a second reported one by one for the node")
 	flags.IntVar(&o.nodeBurst, "node-burst", 500, "likewise, at once")
 	flags.Float32Var(&o.qps, "qps", 20, "calls a second to the API server")
 	flags.IntVar(&o.qpsBurst, "qps-burst", 100, "likewise, at once")
-	flags.BoolVar(&o.nodeEvents, "node-events", true, "also report about the node when the runtime's events are lost, missed or restored")
-	flags.StringVar(&o.config, "config", "", "YAML file with flags by their names, for those not given here")
+	flags.BoolVar(&o.nodeEvents, "node-events", true,
+		"also report about the node when the runtime's events are lost, missed or restored")
+	flags.StringVar(&o.config, "config", "",
+		"YAML file with flags by their names, for those not given here")
 	flags.CountVarP(&o.verbose, "verbose", "v", "log more to standard error; twice for everything")
 }
 

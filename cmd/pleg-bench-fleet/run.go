@@ -95,20 +95,28 @@ failed.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&o.nodes, "nodes", "l", "", "labels of the nodes, such as pool=canary; kubernetes.io/os=linux is all of Linux")
+	flags.StringVarP(&o.nodes, "nodes", "l", "",
+		"labels of the nodes, such as pool=canary; kubernetes.io/os=linux is all of Linux")
 	flags.IntVar(&o.atOnce, "at-once", 10, "number of nodes under load at a time")
 	flags.StringVar(&o.jobImage, "job-image", "", "image of pleg-bench")
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the Job")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default $KUBECONFIG, ~/.kube/config, or the pod's account)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default $KUBECONFIG, ~/.kube/config, or the pod's account)")
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig")
-	flags.StringVar(&o.endpoint, "endpoint", "", "socket of a runtime on each node that no kubelet uses (default: the fake runtime)")
-	flags.StringVar(&o.image, "image", "", "image of the load's containers, which the runtime has; needed with --endpoint")
-	flags.StringVar(&o.logDirectory, "log-directory", "/var/log/pleg-bench", "folder on the nodes for the logs of the load's containers")
+	flags.StringVar(&o.endpoint, "endpoint", "",
+		"socket of a runtime on each node that no kubelet uses (default: the fake runtime)")
+	flags.StringVar(&o.image, "image", "",
+		"image of the load's containers, which the runtime has; needed with --endpoint")
+	flags.StringVar(&o.logDirectory, "log-directory", "/var/log/pleg-bench",
+		"folder on the nodes for the logs of the load's containers")
 	flags.IntVar(&o.pods, "pods", 10, "number of pods on each node's runtime")
 	flags.IntVar(&o.containers, "containers", 2, "number of containers in each pod")
-	flags.Float64Var(&o.rate, "rate", 5, fmt.Sprintf("state changes a second on each node, at most %d", mostRate))
-	flags.DurationVar(&o.duration, "duration", 30*time.Second, "how long pods are changed on each node, at most "+mostDuration.String())
-	flags.StringArrayVar(&o.runArgs, "run-arg", nil, "further argument of pleg-bench run, such as --probe-rate=5; may be repeated")
+	flags.Float64Var(&o.rate, "rate", 5,
+		fmt.Sprintf("state changes a second on each node, at most %d", mostRate))
+	flags.DurationVar(&o.duration, "duration", 30*time.Second,
+		"how long pods are changed on each node, at most "+mostDuration.String())
+	flags.StringArrayVar(&o.runArgs, "run-arg", nil,
+		"further argument of pleg-bench run, such as --probe-rate=5; may be repeated")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the Job, and make nothing")
 	o.output.AddFlags(flags, outputHelp, "missed=0")
 	return cmd

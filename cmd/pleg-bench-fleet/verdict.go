@@ -68,15 +68,20 @@ It exits with 1 if no node has delivered metrics, and with 3 if --expect failed.
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.prometheus, "prometheus", "", "address of Prometheus, or of a server with its API, such as http://127.0.0.1:9090")
+	flags.StringVar(&o.prometheus, "prometheus", "",
+		"address of Prometheus, or of a server with its API, such as http://127.0.0.1:9090")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with a bearer token for Prometheus")
 	o.window = time.Hour
 	flags.Var((*model.Duration)(&o.window), "window", "time to judge, up to now, such as 30m or 1d")
-	flags.StringVar(&o.selector, "selector", "", "matchers of the series, such as 'job=\"pleg-watch\",cluster=\"a\"'")
+	flags.StringVar(&o.selector, "selector", "",
+		"matchers of the series, such as 'job=\"pleg-watch\",cluster=\"a\"'")
 	flags.StringVar(&o.nodeLabel, "node-label", "node", "label of the series that names the node")
-	flags.StringArrayVar(&o.by, "by", nil, "label of the series to group nodes by, beside the runtime, such as pool; may be repeated")
-	flags.StringVar(&o.nodes, "all-nodes", "kube_node_info", "query of all nodes that should deliver metrics")
-	flags.DurationVar(&o.trusted, "trusted", 30*time.Second, "relist period from which on a stream is trusted")
+	flags.StringArrayVar(&o.by, "by", nil,
+		"label of the series to group nodes by, beside the runtime, such as pool; may be repeated")
+	flags.StringVar(&o.nodes, "all-nodes", "kube_node_info",
+		"query of all nodes that should deliver metrics")
+	flags.DurationVar(&o.trusted, "trusted", 30*time.Second,
+		"relist period from which on a stream is trusted")
 	o.output.AddFlags(flags, outputHelp, "missed=0")
 	return cmd
 }

@@ -39,8 +39,10 @@ The next run does the same before it begins.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&o.Endpoint, "endpoint", "", endpointHelp)
-	flags.StringVar(&o.RunID, "run", "", "remove the pods of this run alone, even while its process lives")
-	flags.BoolVar(&o.All, "all", false, "remove those of runs too whose process lives or cannot be seen from here")
+	flags.StringVar(&o.RunID, "run", "",
+		"remove the pods of this run alone, even while its process lives")
+	flags.BoolVar(&o.All, "all", false,
+		"remove those of runs too whose process lives or cannot be seen from here")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "only tell")
 	return cmd
 }

@@ -108,10 +108,13 @@ namespaces: in a pod with hostPID.`,
 	flags.SortFlags = false
 	flags.StringVar(&endpoint, "endpoint", "", endpointHelp)
 	flags.DurationVar(&within, "within", 10*time.Second, "how long the examination takes")
-	flags.BoolVar(&check, "check", false, "print one line, and exit with 0, 1 or 2: well, wrong, unknown")
+	flags.BoolVar(&check, "check", false,
+		"print one line, and exit with 0, 1 or 2: well, wrong, unknown")
 	flags.BoolVar(&noEvents, "no-events", false, "do not subscribe to the runtime's events")
-	flags.StringVar(&healthz, "kubelet-healthz", doctor.UsualHealthz, "the kubelet's health, asked once; empty to leave it alone")
-	flags.StringVar(&metrics, "runtime-metrics", "", "the runtime's metrics, read twice for the lists a minute (default: where containerd and CRI-O serve them)")
+	flags.StringVar(&healthz, "kubelet-healthz", doctor.UsualHealthz,
+		"the kubelet's health, asked once; empty to leave it alone")
+	flags.StringVar(&metrics, "runtime-metrics", "",
+		"the runtime's metrics, read twice for the lists a minute (default: where containerd and CRI-O serve them)")
 	output.AddFlags(flags, "text or json", "running>=1")
 	return cmd
 }

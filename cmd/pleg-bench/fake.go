@@ -154,10 +154,13 @@ A container of another one is refused, as real runtimes do, until it was pulled
 	flags.Lookup("seed").DefValue = "another each time"
 	flags.IntVar(&pods, "pods", 0, "pods that are there from the beginning")
 	flags.IntVar(&containers, "containers", 2, "containers in each of them")
-	flags.DurationVar(&life, "life", 0, "how long these containers live (default: until they are stopped)")
-	flags.Float64Var(&rate, "rate", 0, "make as many pods more and change them, this many state changes a second")
+	flags.DurationVar(&life, "life", 0,
+		"how long these containers live (default: until they are stopped)")
+	flags.Float64Var(&rate, "rate", 0,
+		"make as many pods more and change them, this many state changes a second")
 	flags.BoolVar(&listFaults, "list-faults", false, "explain all faults and exit")
-	flags.BoolVar(&isChild, "child", false, "answer calls of another command on standard input and output")
+	flags.BoolVar(&isChild, "child", false,
+		"answer calls of another command on standard input and output")
 	flags.Lookup("child").Hidden = true
 	return cmd
 }

@@ -31,13 +31,19 @@ type loadCommand struct {
 
 // add adds the common flags. JobLife is a default.
 func (l *loadCommand) add(flags *pflag.FlagSet, o *run.Options, jobLife time.Duration) {
-	flags.IntVar(&o.Parallel, "parallel", 0, "the load's calls in flight at most (default 16; stress on the fake runtime 64)")
+	flags.IntVar(&o.Parallel, "parallel", 0,
+		"the load's calls in flight at most (default 16; stress on the fake runtime 64)")
 	flags.DurationVar(&o.JobLife, "job-life", jobLife, "about how long short-lived containers live")
-	flags.BoolVar(&o.BesideKubelet, "beside-kubelet", false, "make pods on a runtime that holds somebody else's, such as a kubelet's")
-	flags.StringVar(&o.LogDirectory, "log-directory", "", "folder for the containers' logs, under the same path for the runtime (default: a temporary one)")
-	flags.StringVar(&o.Image, "image", "", "image of the containers; needed with --endpoint, where the runtime must have it already")
-	flags.StringVar(&l.args, "args", "sleep {life}", "arguments of the containers; {life} becomes how long they run, such as 0.2s")
-	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
+	flags.BoolVar(&o.BesideKubelet, "beside-kubelet", false,
+		"make pods on a runtime that holds somebody else's, such as a kubelet's")
+	flags.StringVar(&o.LogDirectory, "log-directory", "",
+		"folder for the containers' logs, under the same path for the runtime (default: a temporary one)")
+	flags.StringVar(&o.Image, "image", "",
+		"image of the containers; needed with --endpoint, where the runtime must have it already")
+	flags.StringVar(&l.args, "args", "sleep {life}",
+		"arguments of the containers; {life} becomes how long they run, such as 0.2s")
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", "",
+		"serve the PLEG's metrics on this address while it runs, such as 127.0.0.1:9464")
 	l.fake.add(flags)
 }
 

@@ -87,7 +87,8 @@ runtime's usual socket.`,
 	flags.SortFlags = false
 	flags.StringVar(&o.endpoint, "endpoint", "", endpointHelp)
 	flags.StringVar(&o.socket, "socket", "", "the proxy's own socket, a path or unix://path")
-	flags.StringArrayVar(&o.rules, "rule", nil, "disturb so, as drop=STOPPED:0.2; may be repeated (see --list-rules)")
+	flags.StringArrayVar(&o.rules, "rule", nil,
+		"disturb so, as drop=STOPPED:0.2; may be repeated (see --list-rules)")
 	flags.DurationVar(&o.duration, "duration", 10*time.Minute, "disturb for that time, at most 24h")
 	flags.Uint64Var(&o.seed, "seed", 0, "decides which events and calls a share takes")
 	flags.Lookup("seed").DefValue = "another each time"

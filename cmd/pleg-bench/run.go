@@ -28,9 +28,12 @@ type fakeFlags struct {
 }
 
 func (f *fakeFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.profile, "profile", fakeruntime.DefaultProfile, "behave like this runtime: "+strings.Join(fakeruntime.ProfileNames(), ", "))
-	flags.StringArrayVar(&f.faults, "fault", nil, "misbehave: NAME=VALUE, may be repeated; \"pleg-bench fake --list-faults\" explains all")
-	flags.Uint64Var(&f.seed, "seed", 8, "decides what happens to which pod, and which fault strikes when")
+	flags.StringVar(&f.profile, "profile", fakeruntime.DefaultProfile,
+		"behave like this runtime: "+strings.Join(fakeruntime.ProfileNames(), ", "))
+	flags.StringArrayVar(&f.faults, "fault", nil,
+		"misbehave: NAME=VALUE, may be repeated; \"pleg-bench fake --list-faults\" explains all")
+	flags.Uint64Var(&f.seed, "seed", 8,
+		"decides what happens to which pod, and which fault strikes when")
 }
 
 // childArgs returns the arguments that make this program such a runtime, as a child of another
@@ -170,20 +173,30 @@ failed.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
-	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
-	flags.BoolVar(&compare, "compare", false, "let a polling PLEG watch the same load beside (default: with the fake runtime and text output)")
+	flags.StringVar(&o.Endpoint, "endpoint", "",
+		"use the real runtime on this socket instead of a fake one")
+	flags.StringVar(&o.Mode, "mode", worker.Evented,
+		"evented: listen to the runtime's events; generic: only poll")
+	flags.BoolVar(&compare, "compare", false,
+		"let a polling PLEG watch the same load beside (default: with the fake runtime and text output)")
 	flags.IntVar(&o.Pods, "pods", 500, "number of pods")
 	flags.IntVar(&o.Containers, "containers", 2, "number of long-lived containers in each pod")
 	flags.Float64Var(&o.Rate, "rate", 0.8, "state changes a second; 0 changes nothing")
-	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "how long pods are changed; starting, settling and comparing take about 8s more")
+	flags.DurationVar(&o.Duration, "duration", 10*time.Second,
+		"how long pods are changed; starting, settling and comparing take about 8s more")
 	l.add(flags, &o, 200*time.Millisecond)
-	flags.Float64Var(&o.ProbeRate, "probe-rate", 0, "reads a second that simulated pod workers make, each for a status newer than now")
-	flags.DurationVar(&o.RestartAt, "restart-runtime-at", 0, "restart the fake runtime at that time of the load; its containers survive")
-	flags.DurationVar(&o.OutageFor, "outage", 400*time.Millisecond, "how long a restarted runtime is down")
-	flags.DurationVar(&o.RelistBase, "relist-base", 0, "relist period without trust in the stream (default the PLEG's own, 1s)")
-	flags.DurationVar(&o.RelistMax, "relist-max", 0, "longest relist period that the stream can earn (default the PLEG's own, 300s)")
-	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0, "timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
+	flags.Float64Var(&o.ProbeRate, "probe-rate", 0,
+		"reads a second that simulated pod workers make, each for a status newer than now")
+	flags.DurationVar(&o.RestartAt, "restart-runtime-at", 0,
+		"restart the fake runtime at that time of the load; its containers survive")
+	flags.DurationVar(&o.OutageFor, "outage", 400*time.Millisecond,
+		"how long a restarted runtime is down")
+	flags.DurationVar(&o.RelistBase, "relist-base", 0,
+		"relist period without trust in the stream (default the PLEG's own, 1s)")
+	flags.DurationVar(&o.RelistMax, "relist-max", 0,
+		"longest relist period that the stream can earn (default the PLEG's own, 300s)")
+	flags.DurationVar(&o.ReadTimeout, "read-timeout", 0,
+		"timeout of a read of the runtime (default the PLEG's own; 2s with faults)")
 	l.output.AddFlags(flags, "text or json; json is documented in docs/json.md", "latency.p99<5ms")
 	return cmd
 }

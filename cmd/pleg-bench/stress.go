@@ -51,9 +51,12 @@ made is removed at the end, also after Ctrl-C.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.Endpoint, "endpoint", "", "use the real runtime on this socket instead of a fake one")
-	flags.Float64Var(&o.StartRate, "start-rate", 0, "containers a second to begin with (default 50, on a real runtime 5)")
-	flags.Float64Var(&o.MaxRate, "max-rate", 0, "containers a second at which to end (default 5000, on a real runtime 200)")
+	flags.StringVar(&o.Endpoint, "endpoint", "",
+		"use the real runtime on this socket instead of a fake one")
+	flags.Float64Var(&o.StartRate, "start-rate", 0,
+		"containers a second to begin with (default 50, on a real runtime 5)")
+	flags.Float64Var(&o.MaxRate, "max-rate", 0,
+		"containers a second at which to end (default 5000, on a real runtime 200)")
 	flags.Float64Var(&o.Factor, "factor", 1.5, "what each step multiplies the rate by")
 	flags.DurationVar(&o.StepFor, "step", 3*time.Second, "how long a step lasts")
 	flags.IntVar(&o.Pods, "pods", 1, "number of pods that the containers are made in")

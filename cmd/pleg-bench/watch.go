@@ -104,15 +104,22 @@ RKE2, k0s, MicroK8s.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&o.Endpoint, "endpoint", "", endpointHelp)
-	flags.StringVar(&o.Mode, "mode", worker.Evented, "evented: listen to the runtime's events; generic: only poll")
-	flags.BoolVar(&o.TakeEvents, "take-events", false, "subscribe although the runtime gives each event to one client only (containerd 1.7)")
+	flags.StringVar(&o.Mode, "mode", worker.Evented,
+		"evented: listen to the runtime's events; generic: only poll")
+	flags.BoolVar(&o.TakeEvents, "take-events", false,
+		"subscribe although the runtime gives each event to one client only (containerd 1.7)")
 	flags.StringVar(&o.Namespace, "namespace", "", "print only events of pods in this namespace")
 	flags.DurationVar(&o.Duration, "duration", 0, "end after that time (default: at Ctrl-C)")
-	flags.DurationVar(&o.StatusEvery, "status-every", 10*time.Second, "print the state that often on standard error when nothing happens; 0 never")
-	flags.BoolVar(&events, "events", true, "print lifecycle events; with --events=false only reports, and changes of the state once a minute")
-	flags.BoolVar(&o.Raw, "raw", false, "print the stream's messages as they are, with what is wrong with them, instead of lifecycle events")
-	flags.DurationVar(&o.DoctorEvery, "doctor-every", 0, "examine the runtime that often, as doctor does and gently, and serve the findings with the metrics; 0 never")
-	flags.StringVar(&o.MetricsAddr, "metrics-addr", "", "serve metrics and /healthz on this address, such as 127.0.0.1:9464")
+	flags.DurationVar(&o.StatusEvery, "status-every", 10*time.Second,
+		"print the state that often on standard error when nothing happens; 0 never")
+	flags.BoolVar(&events, "events", true,
+		"print lifecycle events; with --events=false only reports, and changes of the state once a minute")
+	flags.BoolVar(&o.Raw, "raw", false,
+		"print the stream's messages as they are, with what is wrong with them, instead of lifecycle events")
+	flags.DurationVar(&o.DoctorEvery, "doctor-every", 0,
+		"examine the runtime that often, as doctor does and gently, and serve the findings with the metrics; 0 never")
+	flags.StringVar(&o.MetricsAddr, "metrics-addr", "",
+		"serve metrics and /healthz on this address, such as 127.0.0.1:9464")
 	output.AddFlags(flags, "text, or json with one object a line, all on standard output", "missed=0")
 	return cmd
 }
