@@ -65,8 +65,8 @@ func seriesOf(d definition) []map[string]string {
 	}
 }
 
-// doctorSeries returns a growing series of each metric of doctor's that docs/doctor.md explains, with
-// all the labels that one of them has.
+// doctorSeries returns a growing series of each metric of doctor's that docs/doctor.md explains,
+// with all the labels that one of them has.
 func doctorSeries(t *testing.T) (list []map[string]string) {
 	t.Helper()
 	rows := regexp.MustCompile("(?m)^\\| `("+ofDoctor+"[a-z_]+)` \\|").FindAllStringSubmatch(read(t, "../docs/doctor.md"), -1)

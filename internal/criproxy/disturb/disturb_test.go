@@ -151,8 +151,8 @@ func TestDropsWhatItCounts(t *testing.T) {
 	}
 }
 
-// TestForgetsWhatIsTooMuch: a runtime that sends a new type with each event, and enormous IDs, fills
-// neither the tally nor the memory.
+// TestForgetsWhatIsTooMuch: a runtime that sends a new type with each event, and enormous IDs,
+// fills neither the tally nor the memory.
 func TestForgetsWhatIsTooMuch(t *testing.T) {
 	d := New(newRig(t).proxy, nil, 1)
 	observe := func(kind runtimeapi.ContainerEventType, sandbox string) {

@@ -78,8 +78,8 @@ func TestAreas(t *testing.T) {
 	}
 }
 
-// TestMetrics: pages, alerts and the dashboard name metrics that are served, docs/doctor.md explains
-// each, and each has a panel.
+// TestMetrics: pages, alerts and the dashboard name metrics that are served, docs/doctor.md
+// explains each, and each has a panel.
 func TestMetrics(t *testing.T) {
 	served := []string{Age, Calls, Found, Period, Unseen, Worth}
 	const dashboard = "../../../docs/dashboards/fleet.json"
