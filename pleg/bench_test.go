@@ -80,7 +80,7 @@ func (d *deck) act() {
 				d.core.trust.sched.ended = d.now
 			case actInspect:
 				d.now++
-				r := &inspected[benchStatus]{uid: a.uid, began: a.at, status: &benchStatus{}, shows: a.read.ref}
+				r := &inspected[benchStatus]{look: look{uid: a.uid, began: a.at, shows: a.read.ref}, status: &benchStatus{}}
 				if len(a.read.ref.Items) == 0 { // the read begins with a list of the pod
 					r.shows = d.shown[a.uid]
 					r.listing = &r.shows
@@ -286,7 +286,7 @@ func BenchmarkDemand(b *testing.B) {
 			for b.Loop() {
 				clear(demand)
 				for range waiters {
-					demand[d.pods[i%len(d.pods)].UID] = cache.Demand{Phases: d.core.clock.time(d.now)}
+					demand[d.pods[i%len(d.pods)].UID] = cache.Demand{Phases: d.core.out.clock.time(d.now)}
 					i++
 				}
 				d.now++
@@ -295,7 +295,7 @@ func BenchmarkDemand(b *testing.B) {
 				d.tick(d.now)
 				for _, a := range d.begun {
 					if a.kind == actInspect {
-						result = inspected[benchStatus]{uid: a.uid, began: a.at, listing: &Pod{UID: a.uid, Items: a.read.have}}
+						result = inspected[benchStatus]{look: look{uid: a.uid, began: a.at, listing: &Pod{UID: a.uid, Items: a.read.have}}}
 						d.onInspected(&result, d.now+1)
 					}
 				}
@@ -339,7 +339,7 @@ func BenchmarkClaimOfManyIDs(b *testing.B) {
 			d := newDeck(1)
 			for b.Loop() {
 				d.claims(claims, d.now)
-				d.core.resolve(d.core.pods["00"], d.now.add(time.Minute), nil)
+				d.core.resolve(settlement{pod: d.core.pods["00"], began: d.now.add(time.Minute)})
 			}
 		})
 	}
@@ -376,11 +376,10 @@ func BenchmarkReadOfManyIDs(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer() // the pod as before
 					d.step(time.Minute)
-					d.read(pod, &inspected[benchStatus]{status: new(benchStatus), shows: pod})
+					d.read(pod, &inspected[benchStatus]{status: new(benchStatus), look: look{shows: pod}})
 					r := &inspected[benchStatus]{
+						look:   look{shows: Pod{UID: "p", Items: read.shows}, unread: setOf(read.unread)},
 						status: new(benchStatus),
-						shows:  Pod{UID: "p", Items: read.shows},
-						unread: setOf(read.unread),
 						peek:   read.peek,
 					}
 					if len(read.unread) > 0 {

@@ -3,8 +3,6 @@
 
 package pleg
 
-import "fmt"
-
 // onClaims applies the claims since the last batch.
 func (c *core[S]) onClaims(b *batch[S], now instant) {
 	if b.claims == 0 {
@@ -100,71 +98,4 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 		return c.expect(p, nil, e, now)
 	}
 	return c.expectEarly(e, now)
-}
-
-// expect takes a report of a pod's ID, has the pod read, and reports whether the report is news.
-// X is the ID's item in the pod, nil if there is none.
-func (c *core[S]) expect(p *pod, x *item, e expectation, now instant) (news bool) {
-	switch c.evidence.expect(p, x, e, c.index[e.id] != nil) {
-	case takenStale:
-		return false
-	case takenNoRoom: // too many IDs not shown by a read
-		c.discard(1, now)
-		return true
-	}
-	p.heard(now)
-	if p.calls > 0 || p.hold > now {
-		p.holdFor(&c.cfg, p.calls > 0, now)
-	}
-	return true
-}
-
-// expectEarly takes the report of an ID of no known pod, and reports whether the report is news.
-func (c *core[S]) expectEarly(e expectation, now instant) (news bool) {
-	switch c.evidence.expectEarly(e) {
-	case takenStale:
-		return false
-	case takenNoRoom:
-		c.discard(1, now)
-		return true
-	}
-	if e.phase < PhaseRemoved {
-		c.uncertain = max(c.uncertain, now)
-		c.trust.sched.ask(now)
-	}
-	return true
-}
-
-// takeEarly makes the early reports of an ID expectations of the pod named by a read or a list,
-// and reports whether there were any.
-func (c *core[S]) takeEarly(p *pod, id string, now instant) (news bool) {
-	for _, cause := range [...]Cause{CauseClaim, CauseAck} {
-		if e, ok := c.evidence.takeEarly(id, cause); ok {
-			c.expect(p, c.find(p, 0, id), e, now)
-			news = true
-		}
-	}
-	return news
-}
-
-// discard counts claims without room. A list replaces them, but no sooner than a base period
-// after the last list: any number of claims may be discarded.
-func (c *core[S]) discard(n int, now instant) {
-	c.out.count[countDropped] += n
-	c.trust.lastDiscard = now
-	c.trust.sched.ask(now)
-}
-
-// resolve settles the expectations of a pod by a look, begun at the given time, that has been
-// applied. Unread are the IDs that it did not see.
-func (c *core[S]) resolve(p *pod, began instant, unread *idSet) {
-	s := settlement{pod: p, began: began, unread: unread}
-	if f := c.reads.inflight[p]; f != nil {
-		s.reading = f.began
-	}
-	for _, r := range c.evidence.resolve(&c.records, s) {
-		c.out.count[countOverruled]++
-		c.trust.refute(fmt.Sprintf("%s was announced as %v, and is %v more than %v later",
-			r.of.title(), r.phase, r.of.phase, c.cfg.Grace))
-	}
 }

@@ -16,57 +16,42 @@ import (
 )
 
 // core is the generator without goroutines, locks, RPCs or a clock: inputs and their times in,
-// actions out. A pod is known by its last stored status: see core.store. Everything else (claims,
-// acks, lists, waiters) is about which pods to read, and when.
+// actions out. It is made of rooms, each with its own state and methods, and it routes between
+// them: an input is taken apart, each part goes to the room that it is for, and what the room
+// answers to the next. A pod is known by its last stored status: see book.enter. Everything else
+// (claims, acks, lists, waiters) is about which pods to read, and when.
 type core[S any] struct {
-	cfg   limits
-	clock clock
-
-	records
-	evidence  evidence
-	calls     map[uint64]*pod // own calls under way
-	untracked bool            // an own call without room is under way
-	uncertain instant         // a call without room, or a claim of no pod, may have made IDs until then
+	book[S]
 
 	stream stream
-	trust  trust
+	calls  calls
+	lists  lists
+	reads  reads
+	peeks  peeks
+	rota   rota
 
-	lists   lists
-	reads   reads
-	peeks   peeks
-	ticked  instant
-	pruned  instant
-	deleted bool    // the cache holds tombstones
-	floor   instant // the cache may refuse writes from before for a pod without a record
+	ticked instant // the last tick
+	pruned instant // the last time that the memory of gone pods was bounded
 
-	snapshot Stats // the memory of stats
-	rota     rota
 	cache    *cache.Cache[S] // read only: the status that a payload builds on
-	out      effects[S]
+	snapshot Stats           // the memory of stats
 }
 
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 	limits := cfg.limits()
-	c := &core[S]{
-		cfg:      limits,
-		clock:    clk,
-		records:  newRecords(),
-		evidence: newEvidence(&limits),
-		calls:    make(map[uint64]*pod),
-		lists:    newLists(),
-		reads:    newReads(limits.InspectWorkers),
+	return &core[S]{
+		book: newBook[S](limits, clk),
 		stream: stream{
 			conn:   conn{deadline: never},
 			cfg:    cfg.conn(),
 			random: *rand.NewPCG(seed, seed),
 		},
-		out:   effects[S]{clock: clk},
+		calls: newCalls(),
+		lists: newLists(),
+		reads: newReads(limits.InspectWorkers),
+		peeks: newPeeks(limits.InspectWorkers),
 		cache: cfg.Cache,
-		trust: newTrust(&limits),
-		peeks: peeks{of: make(map[cache.UID]*peeking)},
 	}
-	c.peeks.lane.workers = limits.InspectWorkers
-	return c
 }
 
 // inputKind is the kind of an input.
@@ -138,7 +123,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 		}
 		slices.Sort(uids)
 		for _, uid := range uids {
-			c.want(uid, c.clock.wantedBy(in.demand[uid]), now)
+			c.want(uid, c.out.clock.wantedBy(in.demand[uid]), now)
 		}
 	case inputRequest:
 		c.want(in.request.uid, in.request.wanted(now), now)
@@ -253,13 +238,11 @@ func (c *core[S]) review(p *pod, now instant) {
 	c.lists.done(p, forget)
 	c.out.advance(c.lists.advance())
 	if forget {
-		c.uncertain = max(c.uncertain, p.unlisted)
-		c.floor = max(c.floor, p.asOf)
-		delete(c.pods, p.uid)
+		c.forget(p)
 	}
 	c.reads.place(p, next, now)
 	if next != never {
-		c.considerPeek(p, now)
+		c.peeks.consider(p, now)
 	}
 }
 
@@ -281,7 +264,7 @@ func (c *core[S]) dispatch(now instant) {
 
 // deadline returns when tick has something to do next.
 func (c *core[S]) deadline() instant {
-	d := min(c.stream.deadline, c.reads.deadline(c.ticked), c.out.reports.due(), c.lists.hangs(c.cfg.RelistSlow, c.out.reports.seen(ReasonRelistHangs)), c.trust.due(), c.rota.due(c.cfg.Reread), c.nextPeek())
+	d := min(c.stream.deadline, c.reads.deadline(c.ticked), c.out.reports.due(), c.lists.hangs(c.cfg.RelistSlow, c.out.reports.seen(ReasonRelistHangs)), c.trust.due(), c.rota.due(c.cfg.Reread), c.peeks.deadline(c.stream.up(), c.peeks.failAt(c.lists.since(), c.reads.first()), c.ticked))
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())
 	}
@@ -316,7 +299,7 @@ func (c *core[S]) reportHanging(now instant) {
 		Reason:  ReasonRelistHangs,
 		Action:  "Relist",
 		Warning: true,
-		Note:    fmt.Sprintf("a list of the runtime has not been answered for %v; %s", hung, c.withoutLists()),
+		Note:    fmt.Sprintf("a list of the runtime has not been answered for %v; %s", hung, withoutLists(c.stream.up())),
 	}, now)
 }
 
@@ -366,7 +349,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 		calls += int(p.calls)
 	}
 	check(expected == c.evidence.expected, "%d expectations in pods, %d counted", expected, c.evidence.expected)
-	check(calls == len(c.calls), "%d own calls in pods, %d known", calls, len(c.calls))
+	check(calls == len(c.calls.under), "%d own calls in pods, %d known", calls, len(c.calls.under))
 	c.records.check(check)
 	c.trust.check(check, now)
 	c.peeks.check(check, now)
@@ -389,7 +372,7 @@ func (c *core[S]) checkPod(uid cache.UID, p *pod, now instant) error {
 		{uid != p.uid || uid == "", "is filed under another UID"},
 		{dirty != (next != never), "needs a read and is not dirty, or is dirty for nothing"},
 		{max(p.asOf, p.visited, p.force, p.forced, p.readEnd, p.read) > now, "has an instant in the future"},
-		{p.entry == failedEntry && !p.partial() && p.retry.step == 0, "has failed without a delay"},
+		{p.entry == failedEntry && p.retry.step == 0, "has failed without a delay"},
 		{p.entry == noEntry && len(p.items) > 0, "has no status, which shows IDs"},
 		{p.calls < 0 || p.creating < 0 || p.creating > p.calls, "has fewer calls than none"},
 		{next == never && p.empty(), "is remembered for nothing"},

@@ -113,7 +113,7 @@ func (d *demand) needsContent(now instant) bool {
 // may answer comes first.
 func (p *pod) nextRead(cfg *limits, l *lists) instant {
 	at := never
-	if p.unmet() || p.entry == failedEntry || cfg.Streams && p.teardown() {
+	if p.unmet() || p.failed() || cfg.Streams && p.teardown() {
 		at = max(p.hold, p.notBefore)
 	}
 	if p.want != 0 {
@@ -129,7 +129,7 @@ func (p *pod) nextRead(cfg *limits, l *lists) instant {
 	if p.late != 0 && p.entry == statusEntry {
 		at = min(at, p.late)
 	}
-	if p.force != 0 && p.entry != failedEntry {
+	if p.force != 0 && !p.failed() {
 		next := p.force.next()
 		if p.forced != 0 {
 			next = max(next, p.forced.add(cfg.ForceAgain))
@@ -142,7 +142,7 @@ func (p *pod) nextRead(cfg *limits, l *lists) instant {
 // heard has the pod read at once for what was reported. Failures delay each other, but news tries
 // again.
 func (p *pod) heard(now instant) {
-	if p.entry != failedEntry || p.partial() {
+	if p.entry != failedEntry {
 		p.retry = ladder{}
 	}
 	p.notBefore = now
@@ -161,6 +161,9 @@ func (d *demand) holdFor(cfg *limits, calling bool, now instant) {
 		d.hold = min(d.hold, now.add(cfg.CallSettle))
 	}
 }
+
+// held reports whether the agent's own calls put reads off.
+func (d *demand) held(now instant) bool { return d.hold > now }
 
 // holdAtMost bounds the delay for the agent's own calls.
 func (d *demand) holdAtMost(until instant) { d.hold = min(d.hold, until) }

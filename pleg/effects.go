@@ -74,3 +74,18 @@ func (f *effects[S]) advance(global instant) {
 		f.do(action[S]{kind: actAdvance, at: global})
 	}
 }
+
+// keep stores the statuses of a read whose phases are those of the entry, known from later.
+func (f *effects[S]) keep(p *pod, r reading[S], asOf instant) {
+	f.do(action[S]{
+		kind:     actStore,
+		uid:      p.uid,
+		at:       asOf,
+		content:  p.read,
+		status:   r.status,
+		replaces: true,
+		silent:   true,
+		excused:  r.excused,
+		before:   r.before,
+	})
+}

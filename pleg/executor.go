@@ -314,7 +314,7 @@ func (e *executor[S]) add(name string, n int) {
 func (e *executor[S]) check(c *core[S]) error {
 	var errs []error
 	for uid, p := range c.pods {
-		if read := e.cfg.Cache.ReadAt(uid); p.read >= firstInstant && (p.entry == statusEntry || p.entry == failedEntry) && read.Before(e.clock.time(p.read)) {
+		if read := e.cfg.Cache.ReadAt(uid); p.read >= firstInstant && (p.entry == statusEntry || p.failed()) && read.Before(e.clock.time(p.read)) {
 			errs = append(errs, fmt.Errorf("pod %q was read at %v in the cache, and at %v in its record", uid, read, e.clock.time(p.read)))
 		}
 		if has, want := e.cfg.Cache.AsOf(uid), e.clock.time(c.lists.asOf(p)); p.entry != noEntry && !has.Equal(want) && c.lists.asOf(p) != 0 {

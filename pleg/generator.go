@@ -392,7 +392,7 @@ func (l *loop[S]) list(began instant, since Revision) {
 // differs from the cache. Prev is the status in the cache if the read may build on it, else nil.
 func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *S) {
 	start := time.Now()
-	r := &inspected[S]{uid: a.ref.UID, began: began, peek: a.peek}
+	r := &inspected[S]{look: look{uid: a.ref.UID, began: began}, peek: a.peek}
 	pod := a.ref
 	if !a.listed {
 		var listing Pod

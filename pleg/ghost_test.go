@@ -31,7 +31,7 @@ func TestGhost(t *testing.T) {
 					d.onListed(&listedAll{began: a.at, listing: Listing{Pods: []Pod{listed}, Total: 1}}, now)
 				case actInspect:
 					reads++
-					r := &inspected[int]{uid: a.uid, began: a.at, status: new(int), shows: Pod{UID: "p", Items: has}}
+					r := &inspected[int]{look: look{uid: a.uid, began: a.at, shows: Pod{UID: "p", Items: has}}, status: new(int)}
 					if !a.read.listed {
 						r.listing = &listed
 					}

@@ -10,16 +10,21 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// inspected is the result of a read of a pod.
-type inspected[S any] struct {
+// look is what a read of a pod, or a peek, has shown, its status apart.
+type look struct {
 	uid     cache.UID
 	began   instant
 	listing *Pod  // the result of ListPod in this read; nil if there was none, or it failed
-	status  *S    // nil if the pod was as in the cache, gone, or the read failed
 	shows   Pod   // what the status shows, and the items in unread
 	unread  idSet // the IDs whose status could not be read, in shows at the phase asked for
 	err     error
-	peek    bool // the read was a peek
+}
+
+// inspected is the result of a read of a pod, or of a peek.
+type inspected[S any] struct {
+	look
+	status *S // nil if the pod was as in the cache, gone, or the read failed
+	peek   bool
 }
 
 // inspect starts the read of a pod. The read takes a list that is new enough, or the IDs made by
@@ -29,7 +34,11 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	full := p.needsContent(now) || c.evidence.disputed(&c.records, p, now)
 	builds := p.entry == statusEntry && !full && !p.unknown()
 	began := now
-	known := c.knownItems(p)
+	var known []Item
+	if c.cfg.TellsCalls && c.stream.up() {
+		heard := max(c.stream.connected, c.uncertain, c.trust.lastDiscard)
+		known = c.calls.known(&c.records, p, c.lists.applied, heard)
+	}
 	listed, at := c.lists.standsIn(p, full, c.floor)
 	switch {
 	case len(listed) > 0:
@@ -47,12 +56,13 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	if p.force != 0 {
 		p.forced = now
 	}
-	p.excused = p.force != 0 || p.calls > 0 || p.called >= p.read && p.called != 0 || p.settling != 0
 	c.reads.begin(p, &flight{
 		began:   began,
 		started: now,
 		lane:    lane,
 		full:    !r.builds,
+		excused: p.excusable(),
+		before:  p.read,
 		listed:  listed,
 	})
 	c.out.count[countInspections]++
@@ -93,7 +103,6 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	if r.err == nil && f.full {
 		p.settled(&c.cfg, f.started)
 	}
-	p.readBefore = p.read
 	first, last := c.contradicts(p, shows)
 	overtaken := r.began < c.lists.asOf(p) || r.began <= last ||
 		r.err == nil && r.status == nil && len(shows) > 0 && !c.matches(p, shows)
@@ -133,13 +142,19 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		if f.full {
 			p.read = max(p.read, r.began)
 		}
-		c.store(p, reading[S]{status: r.status, items: shows, began: r.began}, now)
+		c.store(p, reading[S]{
+			status:  r.status,
+			items:   shows,
+			began:   r.began,
+			before:  f.before,
+			excused: f.excused,
+		}, now)
 		p.unsettles(&c.cfg, p.ended())
 	default:
 		c.out.observe(p.uid, r.began)
 		p.confirm(r.began)
 	}
-	c.resolve(p, r.began, nil)
+	c.resolve(settlement{pod: p, began: r.began})
 	p.delay(&c.cfg, r.began, now)
 }
 
@@ -155,7 +170,7 @@ func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, no
 		err:    r.err,
 		began:  r.began,
 	}, now)
-	c.resolve(p, r.began, &r.unread)
+	c.resolve(settlement{pod: p, began: r.began, unread: &r.unread})
 	left := &r.unread
 	if r.listing == nil {
 		left = nil // nothing has looked at these
@@ -178,7 +193,7 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
 		p.read = r.began
 		c.peeks.brought(p.uid, now)
-		c.keep(p, r.status)
+		c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))
 	}
 	p.delay(&c.cfg, r.began, now)
 }
@@ -207,7 +222,7 @@ func (c *core[S]) inspectFailed(p *pod, r *inspected[S], took time.Duration, now
 // others of its pod for once, and the next read, a second later, has it.
 func (c *core[S]) failing(p *pod, r *inspected[S], now instant) {
 	c.out.count[countInspectErrors]++
-	first := p.entry != failedEntry
+	first := !p.failed()
 	if first {
 		p.retry = ladder{}
 	}

@@ -122,7 +122,7 @@ func TestManyExpectations(t *testing.T) {
 	if err := d.core.checkPod(uid, p, d.now); err != nil {
 		t.Error(err)
 	}
-	d.core.resolve(p, d.now.add(time.Minute), nil)
+	d.core.resolve(settlement{pod: p, began: d.now.add(time.Minute)})
 	if p.expected.len() != 0 || p.expected.at != nil {
 		t.Errorf("after a read: %d expectations, %d indexed", p.expected.len(), len(p.expected.at))
 	}

@@ -136,6 +136,15 @@ func (l *limiter) next(newest, after instant) instant {
 	return max(at, after.next())
 }
 
+// silentAt returns when the reads under way are taken not to answer, given how long one may last;
+// never if none are under way, or if some have ended well since the oldest of them began.
+func (l *limiter) silentAt(patience time.Duration) instant {
+	if len(l.begins) == 0 || l.passed >= l.begins[0] || l.longest == 0 { // how long reads last is not known yet
+		return never
+	}
+	return l.begins[0].add(patience)
+}
+
 // begin notes the begin of a read.
 func (l *limiter) begin(now instant) {
 	switch {

@@ -56,6 +56,14 @@ func (l *lists) begin(now instant) (before instant) {
 	return before
 }
 
+// since returns the begin of the list under way; never if none is.
+func (l *lists) since() instant {
+	if !l.inflight {
+		return never
+	}
+	return l.began
+}
+
 // asOf returns the cache's AsOf for the pod.
 func (l *lists) asOf(p *pod) instant { return max(p.asOf, l.global) }
 
@@ -71,7 +79,7 @@ func (l *lists) readAt(p *pod) instant {
 func (l *lists) lastRead(p *pod) instant {
 	read := p.asOf
 	listed := l.applied
-	if p.entry == failedEntry {
+	if p.failed() {
 		read = 0 // the begin of the failed read
 	}
 	if p.differs() {
@@ -100,12 +108,22 @@ func (l *lists) compare(p *pod, items []Item, began instant, same bool) {
 	l.differ[p] = struct{}{}
 }
 
-// lastListed returns the items of a pod in the last list.
-func (p *pod) lastListed() []Item {
+// last returns what the last list has shown of a pod, and the begin of that list; zero before the
+// first.
+func (l *lists) last(p *pod) (items []Item, at instant) {
 	if p.differs() {
-		return p.diff.items
+		return p.diff.items, p.diff.at
 	}
-	return p.shownItems()
+	return p.shownItems(), l.applied
+}
+
+// agrees returns the time of a look, begun at the given time, that shows the items of a pod: the
+// begin of a list begun later that has shown the same, though not what the cache shows.
+func (l *lists) agrees(p *pod, items []Item, at instant) instant {
+	if diff := p.diff; diff != nil && diff.at > at && sameItems(diff.items, items) {
+		return diff.at
+	}
+	return at
 }
 
 // standsIn returns the items of a pod if a list of everything stands in for a list of the pod, and
@@ -245,7 +263,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 			Reason:  ReasonRelistFailed,
 			Action:  "Relist",
 			Warning: true,
-			Note:    fmt.Sprintf("listing the runtime failed: %v; %s", r.err, c.withoutLists()),
+			Note:    fmt.Sprintf("listing the runtime failed: %v; %s", r.err, withoutLists(c.stream.up())),
 		}, now)
 		c.trust.sched.ask(now)
 		for _, p := range inOrder(c.reads.dirty) {
@@ -354,7 +372,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	for _, p := range inOrder(rest) {
 		var items []Item
 		if r.listing.Delta { // silence means as before
-			items = p.lastListed()
+			items, _ = c.lists.last(p)
 		}
 		visit(p, items)
 	}
@@ -373,7 +391,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		c.sighted(p, items)
 	}
 	if !same && slices.ContainsFunc(items, func(it Item) bool { return it.valid() && c.find(p, 0, it.ID) == nil }) {
-		p.unlisted = max(p.unlisted, began) // a read by the known IDs would not show this one
+		p.mayHave(began) // a read by the known IDs would not show this one
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
 	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, !p.split)
@@ -384,6 +402,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		p.undoubt() // a read that has ended since may have looked later, and has shown the ID
 	}
 	gone := (!overlaps || same) && !doubtful && !slices.ContainsFunc(items, Item.valid)
+	look := settlement{pod: p, began: began, reading: c.reads.since(p)}
 	switch {
 	case began < p.asOf, !same && began <= c.peeks.looked(p.uid):
 		if !same {
@@ -392,10 +411,10 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	case gone && p.entry == noEntry && p.waited() && began < c.floor: // the read that the waiters want answers
 	case gone && (p.entry != noEntry || p.waited()):
 		c.store(p, reading[S]{began: began}, now)
-		c.resolve(p, began, nil)
+		c.resolve(look)
 	case gone:
 		p.confirm(began)
-		c.resolve(p, began, nil)
+		c.resolve(look)
 	case same && len(p.items) > 0:
 		if p.entry == statusEntry && p.force == 0 {
 			quiet = !news && p.expected.len() == 0 && !p.waited() && p.late == 0 && p.due == 0 && len(c.lists.rounds) == 0
@@ -404,11 +423,11 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 			if c.evidence.disputed(&c.records, p, began) {
 				p.readLater(now)
 			} else {
-				c.resolve(p, began, nil)
+				c.resolve(look)
 			}
 			p.delay(&c.cfg, began, now)
 		}
-		if p.entry == failedEntry {
+		if p.failed() {
 			p.tryAgain() // a list gives the pod another try
 		}
 	case overlaps && !p.reading:

@@ -21,7 +21,8 @@ import (
 // time and its error, and waiters wait. Lists and reads of pods go on beside the peeks, and decide
 // once they answer.
 type peeks struct {
-	// of are the pods that are looked at, or were since lists last answered. Nil: there are no peeks.
+	// of are the pods that are looked at, or were since lists last answered. Nil: there are no
+	// peeks.
 	of map[cache.UID]*peeking
 
 	// lane has the pods whose peek is due, and the workers.
@@ -36,6 +37,12 @@ type peeks struct {
 	// lasted is how long the longest of the recent lists of everything lasted. It fades by an
 	// eighth with each list.
 	lasted time.Duration
+}
+
+func newPeeks(workers int) peeks {
+	k := peeks{of: make(map[cache.UID]*peeking)}
+	k.lane.workers = workers
+	return k
 }
 
 // peeking is a pod that is looked at while lists do not answer.
@@ -56,17 +63,17 @@ type peeking struct {
 	// asked are the IDs of the peek under way.
 	asked idSet
 
-	// looked is the end of the last peek that was applied; zero if none was. An ordinary read or list
-	// begun earlier may have looked earlier, and show less.
+	// looked is the end of the last peek that was applied; zero if none was. An ordinary read or
+	// list begun earlier may have looked earlier, and show less.
 	looked instant
 
 	// stored is when a read or a payload last brought a status of the pod; zero if none did. A peek
 	// begun earlier may have looked earlier.
 	stored instant
 
-	// left are IDs that events have named and whose status could not be read: they are left out, until
-	// something else is told of the pod. Beside one that no list has shown, the others could not be
-	// stored.
+	// left are IDs that events have named and whose status could not be read: they are left out,
+	// until something else is told of the pod. Beside one that no list has shown, the others could
+	// not be stored.
 	left map[string]bool
 
 	// retry delays the peeks of a pod that does not show what was reported.
@@ -169,82 +176,40 @@ func (k *peeks) enqueue(now instant) {
 	}
 }
 
-// tickPeeks follows whether lists answer, and starts the peeks that are due.
-func (c *core[S]) tickPeeks(now instant) {
-	k := &c.peeks
-	if k.of == nil {
-		return
-	}
-	was := k.down
-	k.down = c.lists.err != nil || now >= min(c.listFails(), c.readsFail())
-	if k.down && !was {
-		for _, p := range inOrder(c.reads.dirty) {
-			c.considerPeek(p, now)
-		}
-	}
-	if k.down && !c.stream.up() && now >= k.polled.add(peekPoll) {
-		c.pollByPeeks(now)
-	}
-	if len(k.of) == 0 {
-		return
-	}
-	k.enqueue(now)
-	for k.lane.may(now) {
-		x := k.lane.take(now)
-		x.queued = false
-		p := c.pods[x.uid]
-		switch {
-		case p == nil || !c.blind(p):
-			x.at = never
-		case x.at <= now:
-			c.peek(p, x, now)
-		}
-	}
-	c.forgetPeeks()
+// failAt returns when lists are taken not to answer: the one under way, begun at the given time, or
+// the reads of pods, whose lists hang as those of everything do. Never if none is under way.
+func (k *peeks) failAt(list instant, reads *limiter) instant {
+	patience := k.patience(reads.longest)
+	return min(list.add(patience), reads.silentAt(patience))
 }
 
-// listFails returns when the list under way is taken not to answer; never if none is under way.
-func (c *core[S]) listFails() instant {
-	if !c.lists.inflight {
-		return never
-	}
-	return c.lists.began.add(c.peeks.patience(c.reads.first().longest))
-}
-
-// readsFail returns when the reads of pods under way are taken not to answer; never if none are
-// under way, or if some have ended well since the oldest of them began. The list of a pod hangs as
-// one of everything does, which may be minutes away.
-func (c *core[S]) readsFail() instant {
-	l := c.reads.first()
-	if len(l.begins) == 0 || l.passed >= l.begins[0] || l.longest == 0 { // how long reads last is not known yet
-		return never
-	}
-	return l.begins[0].add(c.peeks.patience(l.longest))
-}
-
-// nextPeek returns when tickPeeks has something to do next.
-func (c *core[S]) nextPeek() instant {
-	k := &c.peeks
+// deadline returns when there is something to do next. Up reports whether the stream tells what
+// changes, failAt when lists are taken not to answer; after is the time of the last look.
+func (k *peeks) deadline(up bool, failAt, after instant) instant {
 	if k.of == nil {
 		return never
 	}
-	at := min(k.due(), k.lane.next(c.ticked))
+	at := min(k.due(), k.lane.next(after))
 	if !k.down {
-		at = min(at, c.listFails(), c.readsFail())
-	} else if !c.stream.up() {
+		return min(at, failAt)
+	}
+	if !up {
 		at = min(at, k.polled.add(peekPoll))
 	}
 	return at
 }
 
-// considerPeek has a pod looked at if an event, or a call of the agent's own, has told something of
-// the pod that lists could not show since, or the list of the pod has failed. New reports are
-// looked at once.
-func (c *core[S]) considerPeek(p *pod, now instant) {
-	if c.peeks.of == nil || !c.blind(p) || p.foreign || !p.unmet() {
+// blind reports whether lists of everything, or the last list of the pod, did not answer.
+func (k *peeks) blind(p *pod) bool { return k.down || p.entry == failedEntry }
+
+// consider has a pod looked at if an event, or a call of the agent's own, has told something of the
+// pod that lists could not show since, or the list of the pod has failed. New reports are looked at
+// once.
+func (k *peeks) consider(p *pod, now instant) {
+	if k.of == nil || !k.blind(p) || p.foreign || !p.unmet() {
 		return
 	}
-	x := c.peeks.ensure(p.uid)
+	x := k.ensure(p.uid)
 	last := p.expected.last()
 	if last > x.told {
 		x.told = last
@@ -254,80 +219,65 @@ func (c *core[S]) considerPeek(p *pod, now instant) {
 	}
 }
 
-// blind reports whether lists of everything, or the last list of the pod, did not answer.
-func (c *core[S]) blind(p *pod) bool {
-	return c.peeks.down || p.entry == failedEntry && !p.partial()
-}
-
-// pollByPeeks gives each pod a peek, spread over the time to the next ones.
-func (c *core[S]) pollByPeeks(now instant) {
-	c.peeks.polled = now
-	pods := make([]*pod, 0, len(c.pods))
-	for _, p := range c.pods {
+// poll gives each pod a peek, spread over the time to the next ones, if it is time for that.
+func (k *peeks) poll(all map[cache.UID]*pod, now instant) {
+	if now < k.polled.add(peekPoll) {
+		return
+	}
+	k.polled = now
+	pods := make([]*pod, 0, len(all))
+	for _, p := range all {
 		if len(p.items) > 0 && !p.foreign {
 			pods = append(pods, p)
 		}
 	}
 	slices.SortFunc(pods, func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) })
 	for i, p := range pods {
-		x := c.peeks.ensure(p.uid)
+		x := k.ensure(p.uid)
 		x.at = min(x.at, now.add(time.Duration(i)*peekPoll/time.Duration(len(pods))).next())
 	}
 }
 
-// peek starts a peek of a pod.
-func (c *core[S]) peek(p *pod, x *peeking, now instant) {
-	x.at = never
-	asked := c.namedItems(p, x.left)
-	if p.foreign || len(asked) == 0 {
-		return
+// next removes the next pod whose peek may begin from the lane; nil if there is none.
+func (k *peeks) next(now instant) *peeking {
+	if len(k.of) == 0 {
+		return nil
 	}
+	k.enqueue(now)
+	if !k.lane.may(now) {
+		return nil
+	}
+	x := k.lane.take(now)
+	x.queued = false
+	return x
+}
+
+// begin notes that a peek begins, which asks for the given items.
+func (k *peeks) begin(x *peeking, asked []Item, now instant) {
 	x.asked = setOfItems(asked)
 	x.began = now
-	c.peeks.lane.begin(now)
-	c.out.count[countPeeks]++
-	c.out.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
-		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: asked},
-		listed: true,
-		peek:   true,
-	}})
+	k.lane.begin(now)
 }
 
-// namedItems returns the items of a pod, and the IDs that events and calls have named and that may
-// still be there, without some.
-func (c *core[S]) namedItems(p *pod, without map[string]bool) []Item {
-	items := p.shownItems()
-	for i := range p.expected.all {
-		e := &p.expected.all[i]
-		if e.phase == PhaseRemoved || without[e.id] || c.find(p, 0, e.id) != nil {
-			continue
-		}
-		event := p.expected.get(e.id, CauseClaim)
-		if e.cause == CauseAck && event != nil && event.phase < PhaseRemoved {
-			continue // named by both
-		}
-		items = append(items, e.item())
-	}
-	return items
-}
-
-// onPeeked applies a peek.
-func (c *core[S]) onPeeked(r *inspected[S], now instant) {
-	x := c.peeks.of[r.uid]
-	c.peeks.lane.end(x.began, r.err == nil, now)
+// end notes that a peek has ended.
+func (k *peeks) end(x *peeking, well bool, now instant) {
+	k.lane.end(x.began, well, now)
 	x.began = 0
-	p := c.pods[r.uid]
-	if p == nil {
-		return
+}
+
+// again has a pod looked at once more, after a delay that grows.
+func (k *peeks) again(x *peeking, began instant, cfg *limits, now instant) {
+	x.at = min(x.at, x.retry.climb(began, now, cfg.RereadBase, peekPoll))
+}
+
+// forget drops the records of pods that need no peek: lists answer again, and have confirmed what
+// the peeks have shown.
+func (k *peeks) forget(confirmed func(*peeking) bool) {
+	for uid, x := range k.of {
+		if !x.queued && x.began == 0 && confirmed(x) {
+			delete(k.of, uid)
+		}
 	}
-	p.rename(r.shows.Name, r.shows.Namespace)
-	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) }))
-	again := c.applyPeek(p, x, r, now)
-	x.asked = idSet{}
-	if again || p.unmet() {
-		x.at = min(x.at, x.retry.climb(r.began, now, c.cfg.RereadBase, peekPoll))
-	}
-	c.review(p, now)
 }
 
 // peekVerdict is what becomes of a peek.
@@ -339,22 +289,12 @@ const (
 	peekStands                     // it becomes the state of the pod
 )
 
-// applyPeek makes what a peek shows the state of the pod, and reports whether another peek is due.
-func (c *core[S]) applyPeek(p *pod, x *peeking, r *inspected[S], now instant) (again bool) {
-	switch c.judgePeek(p, x, r) {
-	case peekAgain:
-		return true
-	case peekStands:
-		c.storePeek(p, x, r, now)
-	}
-	return false
-}
-
-// judgePeek decides what becomes of a peek. One that shows less than is known came too early, or
-// too late: nothing is taken back on its word.
-func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
-	confirmed := p.entry != failedEntry && r.began < c.lists.asOf(p) // by a look that began later
-	if r.status == nil || p.foreign || confirmed {
+// judge decides what becomes of a peek that has brought a status of a pod, whose entry is as of the
+// given time. One that shows less than is known came too early, or too late: nothing is taken back
+// on its word.
+func (x *peeking) judge(known *records, p *pod, r *look, asOf instant) peekVerdict {
+	confirmed := !p.failed() && r.began < asOf // by a look that began later
+	if p.foreign || confirmed {
 		return peekDropped
 	}
 	if r.began <= x.stored {
@@ -362,7 +302,7 @@ func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
 	}
 	before := len(x.left)
 	for _, id := range r.unread.ids {
-		if c.find(p, 0, id) == nil {
+		if known.find(p, 0, id) == nil {
 			if x.left == nil {
 				x.left = make(map[string]bool)
 			}
@@ -379,7 +319,7 @@ func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
 	}
 	shows := r.shows.Items
 	for i, it := range shows {
-		y := c.find(p, i, it.ID)
+		y := known.find(p, i, it.ID)
 		switch {
 		case !it.valid():
 		case y == nil && x.asked.has(it.ID) && !p.expects(it.ID):
@@ -389,9 +329,9 @@ func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
 		}
 	}
 	switch {
-	case c.doubt(p, shows, true):
+	case known.doubt(p, shows, true):
 		return peekAgain
-	case r.err == nil && c.matches(p, shows):
+	case r.err == nil && known.matches(p, shows):
 		return peekDropped
 	case p.entry == noEntry && len(shows) == 0:
 		return peekDropped
@@ -399,26 +339,101 @@ func (c *core[S]) judgePeek(p *pod, x *peeking, r *inspected[S]) peekVerdict {
 	return peekStands
 }
 
+// tickPeeks follows whether lists answer, and starts the peeks that are due.
+func (c *core[S]) tickPeeks(now instant) {
+	k := &c.peeks
+	if k.of == nil {
+		return
+	}
+	was := k.down
+	k.down = c.lists.err != nil || now >= k.failAt(c.lists.since(), c.reads.first())
+	if k.down && !was {
+		for _, p := range inOrder(c.reads.dirty) {
+			k.consider(p, now)
+		}
+	}
+	if k.down && !c.stream.up() {
+		k.poll(c.pods, now)
+	}
+	for x := k.next(now); x != nil; x = k.next(now) {
+		p := c.pods[x.uid]
+		switch {
+		case p == nil || !k.blind(p):
+			x.at = never
+		case x.at <= now:
+			c.peek(p, x, now)
+		}
+	}
+	k.forget(func(x *peeking) bool {
+		p := c.pods[x.uid]
+		if f := c.reads.inflight[p]; f != nil && f.began <= x.looked {
+			return false // the read may have looked earlier
+		}
+		return p == nil || !k.down && !p.failed() && c.lists.asOf(p) >= x.looked
+	})
+}
+
+// peek starts a peek of a pod.
+func (c *core[S]) peek(p *pod, x *peeking, now instant) {
+	x.at = never
+	asked := c.named(p, x.left)
+	if p.foreign || len(asked) == 0 {
+		return
+	}
+	c.peeks.begin(x, asked, now)
+	c.out.count[countPeeks]++
+	c.out.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
+		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: asked},
+		listed: true,
+		peek:   true,
+	}})
+}
+
+// onPeeked applies a peek.
+func (c *core[S]) onPeeked(r *inspected[S], now instant) {
+	x := c.peeks.of[r.uid]
+	c.peeks.end(x, r.err == nil, now)
+	p := c.pods[r.uid]
+	if p == nil {
+		return
+	}
+	p.rename(r.shows.Name, r.shows.Namespace)
+	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) }))
+	verdict := peekDropped
+	if r.status != nil {
+		verdict = x.judge(&c.records, p, &r.look, c.lists.asOf(p))
+	}
+	if verdict == peekStands {
+		c.storePeek(p, x, r, now)
+	}
+	x.asked = idSet{}
+	if verdict == peekAgain || p.unmet() {
+		c.peeks.again(x, r.began, &c.cfg, now)
+	}
+	c.review(p, now)
+}
+
 // storePeek makes a peek the state of the pod. The entry keeps its time, and an error of its own.
 func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
-	if at := c.clock.instant(c.cache.AsOf(p.uid)); p.entry == noEntry && at >= firstInstant {
+	if at := c.out.clock.instant(c.cache.AsOf(p.uid)); p.entry == noEntry && at >= firstInstant {
 		p.asOf = max(p.asOf, at) // an earlier record of the pod may be forgotten
 	}
 	err := r.err
-	beside := err == nil && p.entry == failedEntry
+	beside := err == nil && p.failed()
 	if beside {
 		_, err = c.cache.Get(p.uid)
 	}
 	x.looked = now
-	p.readBefore = p.read
-	p.excused = p.excused || p.force != 0 || p.calls > 0 || p.called >= p.read && p.called != 0 || p.settling != 0
+	under := c.reads.inflight[p]
 	c.store(p, reading[S]{
-		status: r.status,
-		items:  r.shows.Items,
-		unread: r.unread,
-		err:    err,
-		beside: beside,
-		looked: r.began,
+		status:  r.status,
+		items:   r.shows.Items,
+		unread:  r.unread,
+		err:     err,
+		beside:  beside,
+		looked:  r.began,
+		before:  p.read,
+		excused: p.excusable() || under != nil && under.excused,
 	}, now)
 	p.owesRead(&c.cfg, now)
 	for i := range p.expected.all {
@@ -434,29 +449,13 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 	}
 }
 
-// withoutLists says, for a report, what is known of the runtime while lists do not answer.
-func (c *core[S]) withoutLists() string {
-	if c.stream.up() {
+// withoutLists says, for a report, what is known of the runtime while lists do not answer. Up
+// reports whether the stream tells what changes.
+func withoutLists(up bool) string {
+	if up {
 		return "until one is, containers that events name are read one by one, and nothing else is seen"
 	}
 	return fmt.Sprintf("until one is, known containers are read one by one, each every %v, and new ones are not seen", peekPoll)
-}
-
-// forgetPeeks drops the records of pods that need no peek, once lists answer again and have
-// confirmed what the peeks have shown.
-func (c *core[S]) forgetPeeks() {
-	for uid, x := range c.peeks.of {
-		p := c.pods[uid]
-		if x.queued || x.began != 0 {
-			continue
-		}
-		if f := c.reads.inflight[p]; f != nil && f.began <= x.looked {
-			continue // the read may have looked earlier
-		}
-		if p == nil || !c.peeks.down && p.entry != failedEntry && c.lists.asOf(p) >= x.looked {
-			delete(c.peeks.of, uid)
-		}
-	}
 }
 
 // last returns when the latest report came that calls for a read; zero if none does.

@@ -44,8 +44,8 @@ type item struct {
 	// missing in the status. The next status with the item is told of, too.
 	unshown bool
 
-	// back reports, of a dropped item, whether reads have shown the ID again, which has another item
-	// now.
+	// back reports, of a dropped item, whether reads have shown the ID again, which has another
+	// item now.
 	back bool
 
 	// mark is the last comparison of records that met the ID.
@@ -87,9 +87,6 @@ type pod struct {
 	// asOf is the begin of the last look behind the cache entry, unless the global time is later.
 	asOf instant
 
-	// part reports, of a failedEntry, whether the last read has yielded phases all the same.
-	part bool
-
 	// unread is the number of items whose status the last read could not get.
 	unread int32
 
@@ -100,9 +97,9 @@ type pod struct {
 	// expected are the phases reported of the pod and confirmed by no read yet: see evidence.
 	expected expectations
 
-	// split reports whether the last read did not get the status of an ID that a list had shown: of a
-	// runtime that lists for ever what it does not have, the second such read is believed, whatever
-	// lists show meanwhile.
+	// split reports whether the last read did not get the status of an ID that a list had shown: of
+	// a runtime that lists for ever what it does not have, the second such read is believed,
+	// whatever lists show meanwhile.
 	split bool
 
 	// diff is what the last list showed otherwise than the cache does; nil while they agree. Only
@@ -115,16 +112,11 @@ type pod struct {
 	// demand is why and when the pod is read.
 	demand
 
-	// read is the begin of the last read of all statuses behind the entry, or of the failed read;
-	// readBefore is read before the read that is being applied.
-	read       instant
-	readBefore instant
+	// read is the begin of the last read of all statuses behind the entry, or of the failed read.
+	read instant
 
 	// readEnd is when the last read of the pod ended.
 	readEnd instant
-
-	// called is when an own call about the pod last ended.
-	called instant
 
 	// place is where the pod stands among the reads.
 	place
@@ -135,17 +127,8 @@ type pod struct {
 	// onRota reports whether the pod is on the rota.
 	onRota bool
 
-	// excused reports whether the read under way may show a changed content for a reason of the
-	// agent's own: a call, a reinspection, the look after an end.
-	excused bool
-
-	// calls is the number of own calls under way, creating of those among them that make an ID.
-	calls    int32
-	creating int32
-
-	// unlisted is until when IDs may have been made that no read has shown; it may be in the
-	// future. A list begun later shows them.
-	unlisted instant
+	// own is what the agent does to the pod.
+	own
 }
 
 // entryState is the state of a pod's entry in the cache.
@@ -155,7 +138,8 @@ const (
 	noEntry      entryState = iota
 	foreignEntry            // written by an earlier generator
 	statusEntry
-	failedEntry // the last read failed, or could not get some items; a status may stand beside the error
+	failedEntry // the last read failed; a status may stand beside the error
+	partEntry   // likewise, and the read has yielded phases all the same, or the status of some items
 )
 
 // differs reports whether the last list showed the pod otherwise than the cache does.
@@ -163,7 +147,7 @@ func (p *pod) differs() bool { return p.diff != nil }
 
 // lane returns the lane of the pod's next read.
 func (p *pod) lane() int {
-	if p.entry == failedEntry {
+	if p.failed() {
 		return laneAgain
 	}
 	return laneFirst
@@ -182,7 +166,10 @@ func (p *pod) mistaken() bool { return false }
 func (p *pod) unmet() bool { return p.expected.unmet() }
 
 // partial reports whether the last read has yielded something, and not everything.
-func (p *pod) partial() bool { return p.entry == failedEntry && p.part }
+func (p *pod) partial() bool { return p.entry == partEntry }
+
+// failed reports whether the last read failed, or could not get some items.
+func (p *pod) failed() bool { return p.entry == failedEntry || p.entry == partEntry }
 
 // empty reports whether nothing is left to remember of the pod, the reads apart that it may need.
 func (p *pod) empty() bool {
@@ -214,7 +201,9 @@ func (r *records) becomeRead(p *pod, at instant) {
 func (r *records) becomeFailed(p *pod, at instant, unread int, part bool) {
 	r.countUnread(p, unread, true)
 	p.entry = failedEntry
-	p.part = part
+	if part {
+		p.entry = partEntry
+	}
 	p.asOf = at
 }
 
@@ -231,7 +220,7 @@ func (r *records) becomeGone(p *pod, at instant) {
 // countUnread counts the pod and its items that the last read could not get, in place of those of
 // the read before.
 func (r *records) countUnread(p *pod, items int, failed bool) {
-	if p.entry == failedEntry {
+	if p.failed() {
 		r.unreadPods--
 	}
 	if failed {
@@ -603,6 +592,67 @@ func (r *records) sighted(p *pod, shows []Item) {
 	}
 }
 
+// dominates reports whether a payload shows exactly the IDs of the pod, none in an earlier phase,
+// and everything expected of the pod.
+func (r *records) dominates(p *pod, payload []Item) bool {
+	r.marks++
+	met := 0
+	for i, it := range payload {
+		x := r.find(p, i, it.ID)
+		if x == nil || x.mark == r.marks || x.shown == PhaseUnknown || it.Phase < x.phase || it.Phase > PhaseExited {
+			return false
+		}
+		for e := range p.expected.of(it.ID) {
+			if e.phase > it.Phase {
+				return false
+			}
+			met++
+		}
+		x.mark = r.marks
+	}
+	return len(payload) == len(p.items) && met == p.expected.len()
+}
+
+// named returns the items of a pod, and the IDs that events and calls have named and that may still
+// be there, without some.
+func (r *records) named(p *pod, without map[string]bool) []Item {
+	items := p.shownItems()
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		if e.phase == PhaseRemoved || without[e.id] || r.find(p, 0, e.id) != nil {
+			continue
+		}
+		event := p.expected.get(e.id, CauseClaim)
+		if e.cause == CauseAck && event != nil && event.phase < PhaseRemoved {
+			continue // named by both
+		}
+		items = append(items, e.item())
+	}
+	return items
+}
+
+// contradicts returns when the first and the last of the claims contradicted by a read were made;
+// zero if the read shows no less than the status. A payload has brought the difference. First
+// leaves out the effects of the agent's own calls, and states that the runtime does not know: a
+// read begun later is right.
+func (r *records) contradicts(p *pod, shows []Item) (first, last instant) {
+	for i, it := range shows {
+		x := r.find(p, i, it.ID)
+		if x == nil || it.Phase >= x.phase {
+			continue
+		}
+		for e := range p.expected.of(it.ID) {
+			if known := it.Phase != PhaseUnknown; known || e.stored {
+				last = max(last, e.at)
+				if known && e.cause == CauseClaim && (first == 0 || e.at < first) {
+					first = e.at
+				}
+			}
+		}
+	}
+	return first, last
+}
+
 // undoubt forgets the looks that did not show an ID.
 func (p *pod) undoubt() {
 	p.missed = false
@@ -856,7 +906,7 @@ func (r *records) check(check func(ok bool, format string, args ...any)) {
 		if p.ready > 0 {
 			running++
 		}
-		if p.entry == failedEntry {
+		if p.failed() {
 			unreadPods++
 		}
 		unreadItems += int(p.unread)

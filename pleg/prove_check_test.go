@@ -256,7 +256,7 @@ func (v *prover) settle(when string) {
 // unsettled reports whether a read is still to come, other than of a pod that goes away.
 func (v *prover) unsettled() bool {
 	for p := range v.core.reads.dirty {
-		if p.unmet() || p.entry == failedEntry || max(p.want, p.due, p.force) != 0 {
+		if p.unmet() || p.failed() || max(p.want, p.due, p.force) != 0 {
 			return true
 		}
 	}
@@ -305,7 +305,7 @@ func (v *prover) checkForgotten() {
 	}
 	c := v.core
 	maps.DeleteFunc(c.gone, func(_ string, g removal) bool { return !g.open }) // remembered for a minute
-	if n := len(c.pods) + len(c.index) + len(c.evidence.early) + len(c.gone) + len(c.calls); n > 0 || v.cfg.Cache.Len() > 0 {
+	if n := len(c.pods) + len(c.index) + len(c.evidence.early) + len(c.gone) + len(c.calls.under); n > 0 || v.cfg.Cache.Len() > 0 {
 		v.fail("REMEMBERED: %d records, and %d pods in the cache, of which nothing is left", n, v.cfg.Cache.Len())
 	}
 }

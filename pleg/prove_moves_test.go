@@ -473,7 +473,7 @@ func (v *prover) endRead(m *proveMove) {
 	k := slices.IndexFunc(w.reads, func(r *proveRead) bool { return r.uid == m.pod })
 	r := w.reads[k]
 	w.reads = slices.Delete(w.reads, k, k+1)
-	res := &inspected[proveStatus]{uid: r.uid, began: r.began}
+	res := &inspected[proveStatus]{look: look{uid: r.uid, began: r.began}}
 	items := r.items
 	if !r.listed && m.kind != moveListingFails {
 		items = v.seen(m, r.uid, true)

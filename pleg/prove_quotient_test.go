@@ -34,11 +34,11 @@ const (
 func (sc *proveScope) classes() map[string]instantClass {
 	classes := map[string]instantClass{
 		"difference.agreed": marks, "pod.visited": marks, "place.readEnd": marks, "demand.force": demands, "demand.forced": dated,
-		"demand.want": demands, "demand.due": demands, "demand.notBefore": timers, "place.later": timers, "demand.hold": timers, "pod.unlisted": timers,
-		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "change.deadline": timers, "core.uncertain": timers,
+		"demand.want": demands, "demand.due": demands, "demand.notBefore": timers, "place.later": timers, "demand.hold": timers, "own.unlisted": timers,
+		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "change.deadline": timers, "book.uncertain": timers,
 		"expectation.at": dated, "flight.started": ordered, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
 		"place.since": marks, "pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
-		"round.began": ordered, "proveLook.at": ordered, "core.floor": marks, "proveTomb.at": marks, "proveWorld.floor": marks,
+		"round.began": ordered, "proveLook.at": ordered, "book.floor": marks, "proveTomb.at": marks, "proveWorld.floor": marks,
 		"proveWorld.since": demands, "proveCall.began": marks, "trust.lastClaim": marks,
 	}
 	if sc.payloads { // payloads are as of asOf
@@ -68,10 +68,10 @@ func (sc *proveScope) classes() map[string]instantClass {
 // reports, and marks that are used up within one input. They are no part of a state. The search has
 // no peeks: they begin seconds after a list, and the histories of internal/simulate have them.
 var proveConstant = map[string]bool{
-	"core.cfg": true, "core.clock": true, "stream.cfg": true, "stream.random": true, "core.out": true,
+	"book.cfg": true, "stream.cfg": true, "stream.random": true, "book.out": true,
 	"core.ticked": true, "core.pruned": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
-	"lists.finished": true, "core.peeks": true, "reads.lanes": true, "pod.read": true, "demand.content": true, "demand.late": true, "demand.settling": true, "pod.called": true, "pod.onRota": true,
-	"pod.excused": true, "pod.readBefore": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
+	"lists.finished": true, "core.peeks": true, "reads.lanes": true, "pod.read": true, "demand.content": true, "demand.late": true, "demand.settling": true, "own.called": true, "pod.onRota": true,
+	"flight.excused": true, "flight.before": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
 	"item.mark": true, "records.marks": true, "records.moves": true, "evidence.grace": true, "evidence.most": true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
 	"schedule.raised": true, "proveCall.began": true,
 }

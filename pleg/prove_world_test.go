@@ -249,12 +249,10 @@ func newProver(sc *proveScope, codec *proveCodec) *prover {
 		v.cfg.SweepAt = 1
 	}
 	v.cfg = v.cfg.withDefaults()
-	v.template = core[proveStatus]{cfg: v.cfg.limits(), clock: v.clk}
+	limits := v.cfg.limits()
+	limits.LateCall = proveDelay
+	v.template = core[proveStatus]{book: newBook[proveStatus](limits, v.clk)}
 	v.template.stream.cfg = v.cfg.conn()
-	v.template.out.clock = v.clk
-	v.template.cfg.LateCall = proveDelay
-	v.template.trust = newTrust(&v.template.cfg)
-	v.template.evidence = newEvidence(&v.template.cfg)
 	v.exec = newExecutor(&v.cfg, v.clk, nil)
 	v.exec.known = func(uid cache.UID) bool { return v.core.pods[uid] != nil }
 	v.exec.child = func(a *action[proveStatus]) { v.begun = append(v.begun, *a) }

@@ -59,11 +59,13 @@ type flight struct {
 	began   instant // time of the result: begin of the list that the read builds on, or started
 	started instant
 	lane    int
-	full    bool   // all statuses are read
-	listed  []Item // by the list that the read builds on; nil if it builds on none
-	lapped  bool   // a list has ended during the read
-	sighted bool   // one that has shown all IDs that live
-	wavered bool   // and after it one that has not
+	full    bool    // all statuses are read
+	before  instant // begin of the last read of all statuses before this one
+	excused bool    // the read may show changed content for a reason of the agent's own: see pod.excusable
+	listed  []Item  // by the list that the read builds on; nil if it builds on none
+	lapped  bool    // a list has ended during the read
+	sighted bool    // one that has shown all IDs that live
+	wavered bool    // and after it one that has not
 }
 
 // lap notes that a list has ended during the read, and whether it has missed an ID that lives.
@@ -139,6 +141,14 @@ func (r *reads) end(p *pod, well bool, now instant) *flight {
 	p.readEnd = now
 	delete(r.inflight, p)
 	return f
+}
+
+// since returns the begin of the read of a pod under way; zero if there is none.
+func (r *reads) since(p *pod) instant {
+	if f := r.inflight[p]; f != nil {
+		return f.began
+	}
+	return 0
 }
 
 // crowded reports whether at least that many pods wait for their first read.

@@ -23,8 +23,8 @@ type rota struct {
 const (
 	// rotaSoon is the pause between two reads after a reconnect.
 	rotaSoon = 50 * time.Millisecond
-	// rotaSpares is the part of a round, one in so many, within which a pod is not read again: other
-	// reads have just read its statuses. So a status is at most a round and this part old.
+	// rotaSpares is the part of a round, one in so many, within which a pod is not read again:
+	// other reads have just read its statuses. So a status is at most a round and this part old.
 	rotaSpares = 4
 	// rotaLeast is the least pause between two reads of the slow round.
 	rotaLeast = time.Millisecond

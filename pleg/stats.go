@@ -167,10 +167,10 @@ func (c *core[S]) stats() Stats {
 	s.Missed = s.MissedStarts + s.MissedExits
 	s.Reconnects = max(0, s.Connects-1)
 	if c.lists.applied != 0 {
-		s.LastRelist = c.clock.time(c.lists.finished)
+		s.LastRelist = c.out.clock.time(c.lists.finished)
 	}
 	if c.lists.global != 0 {
-		s.GlobalTime = c.clock.time(c.lists.global)
+		s.GlobalTime = c.out.clock.time(c.lists.global)
 	}
 	for p := range PhaseRemoved {
 		s.Containers += c.phases[Container][p]

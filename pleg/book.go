@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"fmt"
+)
+
+// book is what the core knows: the records of the pods, the reports that no read has confirmed,
+// what the stream has earned, and what a turn brings about. The rooms beside it decide what is
+// read, and when; what a read has shown comes into the book as a reading. Only the book writes the
+// cache, the record and Watch, all three at once: see write and tell.
+type book[S any] struct {
+	cfg limits
+
+	records
+	evidence evidence
+	trust    trust
+	out      effects[S]
+
+	// uncertain is until when IDs of unknown pods may have been made: by a call that found no room,
+	// or told by a claim of no pod. A list begun later shows them.
+	uncertain instant
+
+	// floor is the time before which the cache may refuse writes of a pod without a record, and
+	// deleted whether the cache holds tombstones.
+	floor   instant
+	deleted bool
+}
+
+func newBook[S any](cfg limits, clk clock) book[S] {
+	return book[S]{
+		cfg:      cfg,
+		records:  newRecords(),
+		evidence: newEvidence(&cfg),
+		trust:    newTrust(&cfg),
+		out:      effects[S]{clock: clk},
+	}
+}
+
+// forget drops the record of a pod of which nothing is left to remember.
+func (k *book[S]) forget(p *pod) {
+	k.mayHave(p.unlisted)
+	k.floor = max(k.floor, p.asOf)
+	delete(k.pods, p.uid)
+}
+
+// mayHave notes that until a moment IDs of unknown pods may have been made.
+func (k *book[S]) mayHave(until instant) { k.uncertain = max(k.uncertain, until) }
+
+// expect takes a report of a pod's ID, has the pod read, and reports whether the report is news.
+// X is the ID's item in the pod, nil if there is none.
+func (k *book[S]) expect(p *pod, x *item, e expectation, now instant) (news bool) {
+	switch k.evidence.expect(p, x, e, k.index[e.id] != nil) {
+	case takenStale:
+		return false
+	case takenNoRoom: // too many IDs not shown by a read
+		k.discard(1, now)
+		return true
+	}
+	p.heard(now)
+	if p.calling() || p.held(now) {
+		p.holdFor(&k.cfg, p.calling(), now)
+	}
+	return true
+}
+
+// expectEarly takes the report of an ID of no known pod, and reports whether the report is news.
+func (k *book[S]) expectEarly(e expectation, now instant) (news bool) {
+	switch k.evidence.expectEarly(e) {
+	case takenStale:
+		return false
+	case takenNoRoom:
+		k.discard(1, now)
+		return true
+	}
+	if e.phase < PhaseRemoved {
+		k.mayHave(now)
+		k.trust.sched.ask(now)
+	}
+	return true
+}
+
+// takeEarly makes the early reports of an ID expectations of the pod named by a read or a list,
+// and reports whether there were any.
+func (k *book[S]) takeEarly(p *pod, id string, now instant) (news bool) {
+	for _, cause := range [...]Cause{CauseClaim, CauseAck} {
+		if e, ok := k.evidence.takeEarly(id, cause); ok {
+			k.expect(p, k.find(p, 0, id), e, now)
+			news = true
+		}
+	}
+	return news
+}
+
+// discard counts claims without room. A list replaces them, but no sooner than a base period
+// after the last list: any number of claims may be discarded.
+func (k *book[S]) discard(n int, now instant) {
+	k.out.count[countDropped] += n
+	k.trust.lastDiscard = now
+	k.trust.sched.ask(now)
+}
+
+// resolve settles the expectations of a pod by a look that has been applied.
+func (k *book[S]) resolve(s settlement) {
+	for _, r := range k.evidence.resolve(&k.records, s) {
+		k.out.count[countOverruled]++
+		k.trust.refute(fmt.Sprintf("%s was announced as %v, and is %v more than %v later",
+			r.of.title(), r.phase, r.of.phase, k.cfg.Grace))
+	}
+}
+
+// reading is a report that becomes the state of a pod. There are four kinds: a read of the
+// statuses, a read that shows nothing of the pod, a payload that dominates, and a peek.
+type reading[S any] struct {
+	// status shows the items; nil if it could not be read, or if nothing of the pod is left.
+	status *S
+
+	// items are the IDs in status, and those in unread.
+	items []Item
+
+	// unread are the IDs whose status could not be read. In items they stand at the phase that a
+	// list has shown.
+	unread idSet
+
+	// err is why; nil if everything was read.
+	err error
+
+	// beside reports, of a peek, whether err is the entry's, which stays.
+	beside bool
+
+	// began is the begin of the read; zero for a payload and a peek, which keep the time of the
+	// entry.
+	began instant
+
+	// looked is the begin of the peek; zero for all other kinds.
+	looked instant
+
+	// before is the begin of the last read of all statuses before this one.
+	before instant
+
+	// excused reports whether a change of content has a reason of the agent's own, or was
+	// announced.
+	excused bool
+}
+
+// gone reports whether the reading shows nothing of the pod.
+func (r *reading[S]) gone() bool { return r.status == nil && r.err == nil }
+
+// lastLook is the last look at a pod in agreement with its record.
+type lastLook struct {
+	// since is the begin of the look.
+	since instant
+
+	// stream is when the present stream was connected; zero while it is down.
+	stream instant
+}
+
+// enter makes a reading the state of the pod: in the cache, in the record and on Watch at once. No
+// other function changes any of them. The entry is as of the given time; last is the last look
+// without the reading.
+func (k *book[S]) enter(p *pod, r *reading[S], at instant, last lastLook, now instant) {
+	action := len(k.out.actions)
+	events := k.out.count[countEvents]
+	k.write(p, r, at)
+	k.tell(p, r, last, now)
+	k.out.actions[action].silent = k.out.count[countEvents] == events
+}
+
+// write puts a reading into the cache, as of the given time, and the kind of the entry into the
+// record.
+func (k *book[S]) write(p *pod, r *reading[S], at instant) {
+	a := action[S]{
+		kind:     actStore,
+		uid:      p.uid,
+		at:       at,
+		content:  p.read,
+		looked:   r.looked,
+		status:   r.status,
+		err:      r.err,
+		replaces: p.entry != noEntry,
+	}
+	switch {
+	case r.gone():
+		k.out.do(action[S]{kind: actDelete, uid: p.uid, at: at})
+		k.becomeGone(p, at)
+		k.deleted = true
+	case r.err != nil:
+		k.out.do(a)
+		k.becomeFailed(p, at, len(r.unread.ids), !r.beside || p.partial())
+	default:
+		a.excused = r.excused
+		a.before = r.before
+		k.out.do(a)
+		k.becomeRead(p, at)
+	}
+}
+
+// tell moves the items of a pod as a reading shows them, and tells Watch and trust the
+// difference. Last is the last look without it.
+func (k *book[S]) tell(p *pod, r *reading[S], last lastLook, now instant) {
+	for i := 0; i < len(r.items) && len(k.evidence.early) > 0; i++ {
+		if k.find(p, i, r.items[i].ID) == nil {
+			k.takeEarly(p, r.items[i].ID, now)
+		}
+	}
+	told := 0
+	sync := false
+	moves := k.show(p, r.items)
+	for i := range moves {
+		m := &moves[i]
+		k.judgeMove(m, &r.unread, last, now)
+		if m.died {
+			k.out.event(m.of, ContainerDied, now)
+			told++
+		}
+		if m.event == ContainerDied && m.of.kind == Container {
+			p.settles(&k.cfg, now)
+		}
+		if m.event != "" {
+			k.out.event(m.of, m.event, now)
+			told++
+		}
+		sync = sync || m.untold()
+	}
+	if p.answered(r.began) {
+		sync = sync || told == 0
+	}
+	written := r.status != nil || r.err == nil
+	sync = p.reveal(written, &r.unread) || sync
+	if sync {
+		k.out.sync(p, now)
+	}
+	if r.err != nil && (sync || told > 0) {
+		p.conceal(written, &r.unread)
+	}
+}
+
+// judgeMove counts a phase that was taken back, and has a change judged that nobody announced.
+// Unread are the IDs of which the reading has no more than the phase in a list.
+func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) {
+	x := m.of
+	d := discovery{
+		of:     x,
+		phase:  x.phase,
+		since:  last.since,
+		stream: last.stream,
+	}
+	switch {
+	case m.back && m.before == phaseNone:
+		k.out.count[countRegressions]++
+		k.returned(x.id)
+		k.trust.refute(x.title() + " was gone, and is back")
+	case m.back:
+		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && e.phase > x.phase && !unread.has(x.id) {
+			return // the read overrules a payload: core.resolve counts
+		}
+		k.out.count[countRegressions]++
+		k.trust.refute(fmt.Sprintf("%s was shown as %v, and is %v", x.title(), m.before, x.phase))
+	case m.turned && (m.before == x.phase || m.before == phaseNone):
+		d.unknown = true
+		k.trust.note(d, now)
+	case x.phase == PhaseRemoved:
+		d.ran = m.before == PhaseRunning
+		open := m.before != PhaseUnknown && k.trust.note(d, now)
+		within := k.cfg.Grace // another look may still show the ID
+		if open || x.claimed < PhaseRemoved {
+			within = returnsWithin
+		}
+		k.remember(x, open, now.add(within))
+	case m.before == PhaseUnknown: // nobody knows when the ID came so far
+	default:
+		k.trust.note(d, now)
+	}
+}

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"cmp"
+)
+
+// calls is the room of the agent's own calls: which are under way, and what they may have made. It
+// knows whether the statuses of known IDs are a complete read of a pod.
+type calls struct {
+	// under are the calls under way, of which the pod is known.
+	under map[uint64]*pod
+
+	// untracked reports whether a call is under way that found no room.
+	untracked bool
+}
+
+func newCalls() calls { return calls{under: make(map[uint64]*pod)} }
+
+// own is what the agent does to a pod. Only calls writes it, and core.visit what a list shows of
+// others.
+type own struct {
+	// calls is the number of calls under way, creating of those among them that make an ID.
+	calls    int32
+	creating int32
+
+	// called is when a call last ended.
+	called instant
+
+	// unlisted is until when IDs may have been made that no read has shown; it may be in the
+	// future. A list begun later shows them.
+	unlisted instant
+}
+
+// calling reports whether a call is under way.
+func (o *own) calling() bool { return o.calls > 0 }
+
+// mayHave notes that until a moment IDs may have been made that no read has shown.
+func (o *own) mayHave(until instant) { o.unlisted = max(o.unlisted, until) }
+
+// excusable reports whether a read of the pod may show changed content for a reason of the agent's
+// own: a call, a reinspection, the look after an end.
+func (p *pod) excusable() bool {
+	return p.force != 0 || p.calling() || p.called >= p.read && p.called != 0 || p.settling != 0
+}
+
+// begin notes the begin of a call about a pod.
+func (k *calls) begin(p *pod, call *ownCall) {
+	k.under[call.serial] = p
+	p.calls++
+	if call.ID == "" {
+		p.creating++
+	}
+}
+
+// end notes the end of a call about a pod. A call that has failed, or does not say what it has
+// made, may have taken effect, or may yet, within the given time.
+func (k *calls) end(p *pod, a *ack, late instant) {
+	if k.under[a.call.serial] != nil {
+		delete(k.under, a.call.serial)
+		p.calls--
+		if a.call.ID == "" {
+			p.creating--
+		}
+	}
+	p.called = a.at
+	if a.call.ID == "" && (a.failed || len(a.items) == 0) {
+		p.mayHave(late)
+	}
+}
+
+// knownIDsMax is the number of IDs of a pod up to which reading each status costs the runtime no
+// more than a list.
+const knownIDsMax = 8
+
+// known returns the items of a pod if their statuses are a complete read of the pod, else nil: a
+// list, begun at the given time, has shown the pod since a moment from which on everything was
+// heard, and every ID made since was made, and reported, by the agent.
+func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
+	switch {
+	case p.creating > 0, k.untracked:
+		return nil
+	case p.entry != statusEntry:
+		return nil
+	case listed <= max(heard, p.unlisted):
+		return nil
+	}
+	items := p.shownItems()
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		switch {
+		case r.find(p, 0, e.id) != nil:
+		case e.cause != CauseAck && p.expected.get(e.id, CauseAck) == nil:
+			return nil // made by others, or of another pod
+		case e.cause != CauseAck || e.phase == PhaseRemoved:
+		case e.failed:
+			return nil // nobody knows its phase, and a list does, even if the status cannot be read
+		case e.kind == Container && e.name == "":
+			return nil // a list has the name, even if the status cannot be read
+		default:
+			items = append(items, e.item())
+		}
+	}
+	if len(items) > knownIDsMax {
+		return nil
+	}
+	return items
+}
+
+// expectation returns what a call reports of an item, and whether it reports anything.
+func (a *ack) expectation(it Item) (e expectation, ok bool) {
+	ok = it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved
+	return expectation{
+		reportKey: reportKey{it.ID, CauseAck},
+		kind:      it.Kind,
+		name:      it.Name,
+		phase:     it.Phase,
+		at:        a.at,
+	}, ok
+}
+
+// failure returns what the failure of a call reports of the call's ID, and whether it reports
+// anything: a failed start ends a container, without an event. A failed removal of a sandbox may
+// work later. X is the ID's item in the pod, nil if there is none.
+func (a *ack) failure(p *pod, x *item) (e expectation, ok bool) {
+	id := a.call.ID
+	known := cmp.Or(p.expected.get(id, CauseAck), p.expected.get(id, CauseClaim))
+	if x != nil && x.kind == Sandbox {
+		x.disown()
+		return e, false
+	}
+	return expectation{
+		reportKey: reportKey{id, CauseAck},
+		phase:     PhaseExited,
+		failed:    true,
+		at:        a.at,
+	}, x != nil || known != nil && known.kind == Container
+}
+
+// onAcks applies the agent's reports of its calls.
+func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
+	c.calls.untracked = lost.open
+	if lost.some { // a list finds the effects of the call; until then no pod is read by its known IDs
+		c.out.count[countAcksLost]++
+		c.mayHave(now)
+		c.trust.sched.ask(now)
+	}
+	for i := range acks {
+		a := &acks[i]
+		p := c.calls.under[a.call.serial]
+		if p == nil {
+			p = c.podOf(&a.call)
+		}
+		if a.returned {
+			c.out.count[countAcks]++
+			c.onReturned(p, a, now)
+		} else if p != nil {
+			c.calls.begin(p, &a.call)
+			if p.held(now) { // one more of the burst
+				p.holdFor(&c.cfg, p.calling(), now)
+			}
+		}
+		if p != nil {
+			c.review(p, now)
+		}
+	}
+}
+
+// podOf returns the pod of a call, or nil if nothing names the pod.
+func (c *core[S]) podOf(call *ownCall) *pod {
+	if call.Pod.UID != "" {
+		p := c.ensure(call.Pod.UID)
+		p.rename(call.Pod.Name, call.Pod.Namespace)
+		return p
+	}
+	if x := c.index[call.ID]; x != nil {
+		return x.pod
+	}
+	var first *pod // the pod of an ID just made by the agent; a claim may name another pod
+	for p := range c.reads.dirty {
+		if (first == nil || p.uid < first.uid) && p.expected.get(call.ID, CauseAck) != nil {
+			first = p
+		}
+	}
+	return first
+}
+
+// onReturned applies the end of a call: its pod is read a moment later.
+func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
+	if p == nil {
+		if a.failed || len(a.items) == 0 {
+			c.mayHave(a.at)
+			c.trust.sched.ask(now)
+		}
+		for _, it := range a.items {
+			if e, ok := a.expectation(it); ok {
+				c.expectEarly(e, now)
+			}
+		}
+		return
+	}
+	c.calls.end(p, a, a.at.add(c.cfg.LateCall))
+	p.holdFor(&c.cfg, p.calling(), now)
+	if a.failed {
+		x := c.find(p, 0, a.call.ID)
+		if e, ok := a.failure(p, x); ok {
+			c.expect(p, x, e, now)
+		}
+	}
+	p.lookAfter(a.at)
+	for _, it := range a.items {
+		if e, ok := a.expectation(it); ok {
+			c.expect(p, c.find(p, 0, e.id), e, now)
+		}
+	}
+}
