@@ -44,6 +44,7 @@ type Truth struct {
 	moves  map[cache.UID]time.Time // the last change of each pod
 	lied   map[string]bool         // IDs of which a read has lied
 	bad    map[string]bool         // IDs with a status that cannot be read, or could not when the pod was last read; true: now
+	early  map[string]bool         // IDs whose end was claimed before they were there
 	ghosts map[string]bool         // IDs that are gone, and that lists show or did show
 	fresh  map[cache.UID]bool      // pods that the present generator has read
 	pull   func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
@@ -57,6 +58,7 @@ func NewTruth() *Truth {
 		moves:  make(map[cache.UID]time.Time),
 		lied:   make(map[string]bool),
 		bad:    make(map[string]bool),
+		early:  make(map[string]bool),
 		ghosts: make(map[string]bool),
 		fresh:  make(map[cache.UID]bool),
 	}
@@ -104,7 +106,7 @@ func (t *Truth) Hide(id string, looks int) {
 	if l.away.IsZero() {
 		l.away = l.missed
 	}
-	ended := l.told&(1<<pleg.PhaseExited|1<<pleg.PhaseRemoved) != 0
+	ended := t.early[id] || l.told&(1<<pleg.PhaseExited|1<<pleg.PhaseRemoved) != 0
 	for _, s := range l.steps {
 		ended = ended || s.phase == pleg.PhaseExited // it has recovered, and reads need not have shown that yet
 	}
@@ -215,7 +217,11 @@ func (t *Truth) excused(id string) bool {
 func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.lives[id]; l != nil && phase <= pleg.PhaseRemoved {
+	l := t.lives[id]
+	if l == nil && phase >= pleg.PhaseExited {
+		t.early[id] = true
+	}
+	if l != nil && phase <= pleg.PhaseRemoved {
 		if phase != pleg.PhaseUnknown {
 			l.heard = time.Now()
 		}
@@ -259,7 +265,7 @@ func (t *Truth) told(id string, phase pleg.Phase) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.lives[id]
-	return l != nil && l.told&(1<<phase) != 0
+	return phase >= pleg.PhaseExited && t.early[id] || l != nil && l.told&(1<<phase) != 0
 }
 
 // untold counts the starts and exits without a claim within the grace, among those while a stream
