@@ -263,7 +263,7 @@ func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) 
 		k.trust.note(d, now)
 	case x.phase == PhaseRemoved:
 		d.ran = m.before == PhaseRunning
-		open := m.before != PhaseUnknown && k.trust.note(d, now)
+		open := k.trust.note(d, now)
 		within := k.cfg.Grace // another look may still show the ID
 		if open || x.claimed < PhaseRemoved {
 			within = returnsWithin
