@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"fmt"
+	"math"
 )
 
 // book is what the core knows: the records of the pods, the reports that no read has confirmed,
@@ -97,7 +98,7 @@ func (k *book[S]) takeEarly(p *pod, id string, now instant) (news bool) {
 // discard counts claims without room. A list replaces them, but no sooner than a base period
 // after the last list: any number of claims may be discarded.
 func (k *book[S]) discard(n int, now instant) {
-	k.out.count[countDropped] += n
+	k.out.add(countDropped, n)
 	k.trust.lastDiscard = now
 	k.trust.sched.ask(now)
 }
@@ -105,7 +106,7 @@ func (k *book[S]) discard(n int, now instant) {
 // resolve settles the expectations of a pod by a look that has been applied.
 func (k *book[S]) resolve(s settlement) {
 	for _, r := range k.evidence.resolve(&k.records, s) {
-		k.out.count[countOverruled]++
+		k.out.add(countOverruled, 1)
 		k.trust.refute(fmt.Sprintf("%s was announced as %v, and is %v more than %v later",
 			r.of.title(), r.phase, r.of.phase, k.cfg.Grace))
 	}
@@ -249,14 +250,14 @@ func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) 
 	}
 	switch {
 	case m.back && m.before == phaseNone:
-		k.out.count[countRegressions]++
+		k.out.add(countRegressions, 1)
 		k.returned(x.id)
 		k.trust.refute(x.title() + " was gone, and is back")
 	case m.back:
 		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && e.phase > x.phase && !unread.has(x.id) {
 			return // the read overrules a payload: core.resolve counts
 		}
-		k.out.count[countRegressions]++
+		k.out.add(countRegressions, 1)
 		k.trust.refute(fmt.Sprintf("%s was shown as %v, and is %v", x.title(), m.before, x.phase))
 	case m.turned && (m.before == x.phase || m.before == phaseNone):
 		d.unknown = true
@@ -273,4 +274,99 @@ func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) 
 	default:
 		k.trust.note(d, now)
 	}
+}
+
+// blame counts a read that failed, whole or in part, and reports the first about the pod; of those
+// that failed in part, the second in a row. On a busy node a status may come later than the others
+// of its pod for once, and the next read, a second later, has it. The entry is as of the given
+// time.
+func (k *book[S]) blame(p *pod, r *look, whole bool, asOf instant) {
+	k.out.add(countInspectErrors, 1)
+	first := !p.failed()
+	if first {
+		p.tryAnew()
+	}
+	again := whole || !first
+	if p.accused || !again || r.old(p, asOf) {
+		return
+	}
+	p.accused = true
+	k.out.report(Report{
+		Reason:  ReasonInspectFailed,
+		Action:  "Inspect",
+		Warning: true,
+		Note:    "the pod's status cannot be read: " + r.err.Error(),
+		Pod:     &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},
+	})
+}
+
+// fail stores a read's failure beside the last status, unless something newer is known. The entry
+// is as of the given time.
+func (k *book[S]) fail(p *pod, r *look, asOf instant) {
+	if r.old(p, asOf) {
+		return
+	}
+	at := max(r.began, asOf)
+	k.out.do(action[S]{
+		kind:    actFail,
+		uid:     p.uid,
+		at:      at,
+		content: r.began,
+		err:     r.err,
+	})
+	k.becomeFailed(p, at, max(len(p.items), len(r.unread.ids)), false)
+	p.read = max(p.read, r.began)
+}
+
+// old reports whether a list has shown the pod since the look began, and nobody waits for more.
+func (r *look) old(p *pod, asOf instant) bool { return r.began < asOf && p.content == 0 }
+
+// changed takes the news that a status differs from the one before beside its phases: Watch gets a
+// PodSync. Without a reason of the agent's own, the runtime has changed the content without a word.
+// Stream is when the present stream was connected; zero while it is down.
+func (k *book[S]) changed(in contentChange, stream, now instant) {
+	p := k.pods[in.uid]
+	if p == nil {
+		return
+	}
+	k.out.sync(p, now)
+	if in.excused {
+		return
+	}
+	k.out.add(countContentChanges, 1)
+	k.trust.note(discovery{
+		of:      p,
+		content: true,
+		since:   in.since,
+		stream:  stream,
+	}, now)
+}
+
+// settle judges the changes that reads have found, and reports whether the stream is mute and is to
+// be ended. Stream is when the present stream was connected; zero while it is down.
+func (k *book[S]) settle(stream, now instant) (mute bool) {
+	v := k.trust.settle(stream, now)
+	for _, e := range v.settled {
+		if e.phase == PhaseRemoved {
+			k.judged(e.of.(*item))
+		}
+	}
+	k.out.missed(&v)
+	for _, r := range v.reports {
+		k.out.paced(r, now)
+	}
+	return v.mute
+}
+
+// prune bounds the memory of gone pods and IDs. Reads are the begins of the reads that may still
+// show them.
+func (k *book[S]) prune(reads pruning, now instant) {
+	if k.deleted {
+		k.deleted = reads.oldest < now
+		k.floor = max(k.floor, reads.oldest)
+		k.out.do(action[S]{kind: actPrune, at: reads.oldest})
+	}
+	k.records.prune(now)
+	k.evidence.prune(reads)
+	k.out.do(action[S]{kind: actDropOldest, n: int32(min(len(k.pods)+k.cfg.OwedMax, math.MaxInt32))})
 }

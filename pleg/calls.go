@@ -5,6 +5,8 @@ package pleg
 
 import (
 	"cmp"
+
+	"github.com/evented-pleg/evented-pleg/cache"
 )
 
 // calls is the room of the agent's own calls: which are under way, and what they may have made. It
@@ -139,11 +141,21 @@ func (a *ack) failure(p *pod, x *item) (e expectation, ok bool) {
 	}, x != nil || known != nil && known.kind == Container
 }
 
+// check reports each violated invariant of the room: its calls are those of the pods.
+func (k *calls) check(check checker, pods map[cache.UID]*pod) {
+	calls := 0
+	for uid, p := range pods {
+		check(0 <= p.creating && p.creating <= p.calls, "pod %q has fewer calls than none: %+v", uid, p.own)
+		calls += int(p.calls)
+	}
+	check(calls == len(k.under), "%d own calls in pods, %d known", calls, len(k.under))
+}
+
 // onAcks applies the agent's reports of its calls.
 func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
 	c.calls.untracked = lost.open
 	if lost.some { // a list finds the effects of the call; until then no pod is read by its known IDs
-		c.out.count[countAcksLost]++
+		c.out.add(countAcksLost, 1)
 		c.mayHave(now)
 		c.trust.sched.ask(now)
 	}
@@ -151,10 +163,10 @@ func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
 		a := &acks[i]
 		p := c.calls.under[a.call.serial]
 		if p == nil {
-			p = c.podOf(&a.call)
+			p = c.podOf(&a.call, c.reads.dirty)
 		}
 		if a.returned {
-			c.out.count[countAcks]++
+			c.out.add(countAcks, 1)
 			c.onReturned(p, a, now)
 		} else if p != nil {
 			c.calls.begin(p, &a.call)
@@ -166,25 +178,6 @@ func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
 			c.review(p, now)
 		}
 	}
-}
-
-// podOf returns the pod of a call, or nil if nothing names the pod.
-func (c *core[S]) podOf(call *ownCall) *pod {
-	if call.Pod.UID != "" {
-		p := c.ensure(call.Pod.UID)
-		p.rename(call.Pod.Name, call.Pod.Namespace)
-		return p
-	}
-	if x := c.index[call.ID]; x != nil {
-		return x.pod
-	}
-	var first *pod // the pod of an ID just made by the agent; a claim may name another pod
-	for p := range c.reads.dirty {
-		if (first == nil || p.uid < first.uid) && p.expected.get(call.ID, CauseAck) != nil {
-			first = p
-		}
-	}
-	return first
 }
 
 // onReturned applies the end of a call: its pod is read a moment later.

@@ -12,14 +12,14 @@ func (c *core[S]) onClaims(b *batch[S], now instant) {
 		c.stepStream(inHeard, nil, now)
 	}
 	c.trust.lastClaim = now
-	c.out.count[countClaims] += b.claims
-	c.out.count[countReplayed] += b.replayed
+	c.out.add(countClaims, b.claims)
+	c.out.add(countReplayed, b.replayed)
 	if b.dropped > 0 {
 		c.discard(b.dropped, now)
 	}
 	for _, pc := range b.pods {
 		fresh := c.onPodClaims(pc, now)
-		c.out.count[countStale] += max(0, pc.claims-fresh)
+		c.out.add(countStale, max(0, pc.claims-fresh))
 	}
 }
 

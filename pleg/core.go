@@ -6,11 +6,9 @@ package pleg
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -133,7 +131,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 			Note: "pod lifecycle events are not being read fast enough; pods are owed one PodSync each",
 		}, now)
 	case inputChanged:
-		c.onChanged(in.changed, now)
+		c.changed(in.changed, c.stream.upSince(), now)
 	case inputRefused:
 		p := c.ensure(in.refused.uid)
 		c.becomeForeign(p, in.refused.has)
@@ -199,11 +197,16 @@ func (c *core[S]) want(uid cache.UID, w wanted, now instant) {
 func (c *core[S]) tick(now instant) {
 	c.ticked = now
 	c.stepStream(inTick, nil, now)
-	c.settle(now)
+	if c.settle(c.stream.upSince(), now) {
+		c.out.do(action[S]{kind: actCut})
+	}
 	for _, r := range c.out.reports.dueReports(now) {
 		c.out.report(r)
 	}
-	c.reportHanging(now)
+	if now >= c.lists.hangsAt(c.cfg.RelistSlow) {
+		c.lists.hung = true
+		c.out.paced(reportHanging(now.sub(c.lists.began), c.stream.up()), now)
+	}
 	if !c.lists.inflight && now >= c.trust.sched.due() {
 		c.list(now)
 	}
@@ -211,7 +214,7 @@ func (c *core[S]) tick(now instant) {
 		c.review(p, now)
 	}
 	for _, p := range c.rota.turns(c.cfg.Reread, c.known, now) {
-		c.out.count[countRereads]++
+		c.out.add(countRereads, 1)
 		p.readLater(now)
 		c.review(p, now)
 	}
@@ -246,11 +249,18 @@ func (c *core[S]) review(p *pod, now instant) {
 	}
 }
 
+// reviewAll reviews pods, in the order of their UIDs.
+func (c *core[S]) reviewAll(pods map[*pod]struct{}, now instant) {
+	for _, p := range inOrder(pods) {
+		c.review(p, now)
+	}
+}
+
 // dispatch starts the reads due. A list of everything replaces the reads of many pods.
 func (c *core[S]) dispatch(now instant) {
 	last := lastList{began: c.lists.began, ended: c.trust.sched.ended}
 	if c.lists.answers() && c.reads.sweeps(&c.cfg, last, now) {
-		c.out.count[countSweeps]++
+		c.out.add(countSweeps, 1)
 		c.list(now)
 	}
 	for p, lane := c.reads.take(now); p != nil; p, lane = c.reads.take(now) {
@@ -264,43 +274,19 @@ func (c *core[S]) dispatch(now instant) {
 
 // deadline returns when tick has something to do next.
 func (c *core[S]) deadline() instant {
-	d := min(c.stream.deadline, c.reads.deadline(c.ticked), c.out.reports.due(), c.lists.hangs(c.cfg.RelistSlow, c.out.reports.seen(ReasonRelistHangs)), c.trust.due(), c.rota.due(c.cfg.Reread), c.peeks.deadline(c.stream.up(), c.peeks.failAt(c.lists.since(), c.reads.first()), c.ticked))
+	d := min(
+		c.stream.deadline,
+		c.trust.due(),
+		c.out.reports.due(),
+		c.lists.hangsAt(c.cfg.RelistSlow),
+		c.reads.deadline(c.ticked),
+		c.rota.due(c.cfg.Reread),
+		c.peeks.deadline(c.stream.up(), c.peeks.failAt(c.lists.since(), c.reads.first()), c.ticked),
+	)
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())
 	}
 	return d
-}
-
-// settle judges the changes that reads have found, and carries out the verdict.
-func (c *core[S]) settle(now instant) {
-	v := c.trust.settle(c.stream.upSince(), now)
-	for _, e := range v.settled {
-		if e.phase == PhaseRemoved {
-			c.judged(e.of.(*item))
-		}
-	}
-	c.out.missed(&v)
-	for _, r := range v.reports {
-		c.out.paced(r, now)
-	}
-	if v.mute {
-		c.out.do(action[S]{kind: actCut})
-	}
-}
-
-// reportHanging reports, once, that the list under way hangs: its timeout may be minutes away, and
-// nothing else reports the hang until then.
-func (c *core[S]) reportHanging(now instant) {
-	if now < c.lists.hangs(c.cfg.RelistSlow, c.out.reports.seen(ReasonRelistHangs)) {
-		return
-	}
-	hung := now.sub(c.lists.began).Round(time.Millisecond)
-	c.out.paced(Report{
-		Reason:  ReasonRelistHangs,
-		Action:  "Relist",
-		Warning: true,
-		Note:    fmt.Sprintf("a list of the runtime has not been answered for %v; %s", hung, withoutLists(c.stream.up())),
-	}, now)
 }
 
 // housekeep bounds the memory of gone pods and IDs.
@@ -309,18 +295,10 @@ func (c *core[S]) housekeep(now instant) {
 		return
 	}
 	c.pruned = now
-	oldest := min(c.reads.oldest(now), c.peeks.oldest()) // begin of the oldest read under way
-	if c.lists.inflight {
-		oldest = min(oldest, c.lists.began)
-	}
-	if c.deleted {
-		c.deleted = oldest < now
-		c.floor = max(c.floor, oldest)
-		c.out.do(action[S]{kind: actPrune, at: oldest})
-	}
-	c.records.prune(now)
-	c.evidence.prune(pruning{oldest: oldest, global: c.lists.global})
-	c.out.do(action[S]{kind: actDropOldest, n: int32(min(len(c.pods)+c.cfg.OwedMax, math.MaxInt32))})
+	c.prune(pruning{
+		oldest: min(c.reads.oldest(now), c.peeks.oldest(), c.lists.since()),
+		global: c.lists.global,
+	}, now)
 }
 
 // invariantObserver is an optional interface of Config.Metrics, besides [Metrics], to check the
@@ -331,6 +309,9 @@ type invariantObserver interface {
 	InvariantBroken(err error)
 }
 
+// checker takes an invariant, and says what is wrong if it does not hold.
+type checker func(ok bool, format string, args ...any)
+
 // checkInvariants returns an error for each violated invariant, at the time of a tick before it.
 func (c *core[S]) checkInvariants(now instant) error {
 	var errs []error
@@ -339,61 +320,16 @@ func (c *core[S]) checkInvariants(now instant) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	expected := 0
-	calls := 0
-	for uid, p := range c.pods {
-		if err := c.checkPod(uid, p, now); err != nil {
-			errs = append(errs, fmt.Errorf("pod %q: %w", uid, err))
-		}
-		expected += p.expected.len()
-		calls += int(p.calls)
-	}
-	check(expected == c.evidence.expected, "%d expectations in pods, %d counted", expected, c.evidence.expected)
-	check(calls == len(c.calls.under), "%d own calls in pods, %d known", calls, len(c.calls.under))
-	c.records.check(check)
+	due := func(p *pod) instant { return p.nextRead(&c.cfg, &c.lists) }
+	c.records.check(check, now)
+	c.evidence.check(check, c.pods)
+	c.calls.check(check, c.pods)
 	c.trust.check(check, now)
 	c.peeks.check(check, now)
 	c.lists.check(check, c.pods, now)
-	c.reads.check(check, c.pods, now)
+	c.reads.check(check, c.pods, due, now)
 	period := c.trust.sched.period
 	check(c.stream.up() || period == c.trust.sched.base, "the stream is down, and the period is %v", period)
 	check(c.deadline() > now, "the next tick is due at %d, and this one was at %d: the loop would spin", c.deadline(), now)
 	return errors.Join(errs...)
-}
-
-// checkPod checks the record of a pod: the pod is read if need be, and its fields agree.
-func (c *core[S]) checkPod(uid cache.UID, p *pod, now instant) error {
-	_, dirty := c.reads.dirty[p]
-	next := p.nextRead(&c.cfg, &c.lists)
-	for _, wrong := range []struct {
-		is   bool
-		what string
-	}{
-		{uid != p.uid || uid == "", "is filed under another UID"},
-		{dirty != (next != never), "needs a read and is not dirty, or is dirty for nothing"},
-		{max(p.asOf, p.visited, p.force, p.forced, p.readEnd, p.read) > now, "has an instant in the future"},
-		{p.entry == failedEntry && p.retry.step == 0, "has failed without a delay"},
-		{p.entry == noEntry && len(p.items) > 0, "has no status, which shows IDs"},
-		{p.calls < 0 || p.creating < 0 || p.creating > p.calls, "has fewer calls than none"},
-		{next == never && p.empty(), "is remembered for nothing"},
-	} {
-		if wrong.is {
-			return fmt.Errorf("%s: %+v", wrong.what, *p)
-		}
-	}
-	for i := range p.expected.all {
-		e := &p.expected.all[i]
-		if p.expected.get(e.id, e.cause) != e {
-			return fmt.Errorf("expectation %+v is not found", *e)
-		}
-	}
-	if n, at := p.expected.len(), p.expected.at; (n > manyIDs) != (at != nil) || at != nil && len(at) != n {
-		return fmt.Errorf("%d expectations, %d of them indexed", n, len(at))
-	}
-	for _, x := range p.items {
-		if x.pod != p || x.id == "" || c.find(p, 0, x.id) != x || c.index[x.id] == nil || x.phase > PhaseExited || x.shown != x.phase && x.shown != PhaseUnknown {
-			return fmt.Errorf("item %+v is wrong", *x)
-		}
-	}
-	return nil
 }

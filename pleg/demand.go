@@ -171,6 +171,9 @@ func (d *demand) holdAtMost(until instant) { d.hold = min(d.hold, until) }
 // tryAgain ends the delay after a read that failed.
 func (d *demand) tryAgain() { d.notBefore = 0 }
 
+// tryAnew ends the growth of the delays between reads.
+func (d *demand) tryAnew() { d.retry = ladder{} }
+
 // lookAgain delays the next read after one that left something reported open.
 func (d *demand) lookAgain(cfg *limits, began, now instant) {
 	d.notBefore = d.retry.climb(began, now, cfg.RereadBase, cfg.RelistMax)

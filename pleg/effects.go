@@ -21,6 +21,9 @@ type effects[S any] struct {
 	reports reporter
 }
 
+// add counts.
+func (f *effects[S]) add(kind counter, n int) { f.count[kind] += n }
+
 // paced makes a report about the node, if the pace of its reason allows.
 func (f *effects[S]) paced(r Report, now instant) {
 	if made, ok := f.reports.admit(r, now); ok {
@@ -48,7 +51,7 @@ func (f *effects[S]) sync(p *pod, now instant) { f.about(p, PodSync, now) }
 
 // about adds an event of a pod for Watch.
 func (f *effects[S]) about(p *pod, t EventType, now instant) *Event {
-	f.count[countEvents]++
+	f.add(countEvents, 1)
 	e := f.emit()
 	e.Pod = p.uid
 	e.Namespace = p.namespace
@@ -60,12 +63,12 @@ func (f *effects[S]) about(p *pod, t EventType, now instant) *Event {
 
 // missed counts the changes that no event announced.
 func (f *effects[S]) missed(v *verdict) {
-	f.count[countMissedStarts] += v.starts
-	f.count[countMissedExits] += v.exits
-	f.count[countMissedUnknowns] += v.unknowns
-	f.count[countMissedCreations] += v.creations
-	f.count[countMissedRemovals] += v.removals
-	f.count[countUnheard] += v.unheard
+	f.add(countMissedStarts, v.starts)
+	f.add(countMissedExits, v.exits)
+	f.add(countMissedUnknowns, v.unknowns)
+	f.add(countMissedCreations, v.creations)
+	f.add(countMissedRemovals, v.removals)
+	f.add(countUnheard, v.unheard)
 }
 
 // advance moves the cache's global time; not if zero.
@@ -88,4 +91,14 @@ func (f *effects[S]) keep(p *pod, r reading[S], asOf instant) {
 		excused:  r.excused,
 		before:   r.before,
 	})
+}
+
+// peek starts a peek of a pod, which asks for the given items.
+func (f *effects[S]) peek(p *pod, asked []Item, now instant) {
+	f.add(countPeeks, 1)
+	f.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
+		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: asked},
+		listed: true,
+		peek:   true,
+	}})
 }

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/cache"
 )
 
 // expectation is a phase of an ID, reported by an event or an own call, and confirmed by no read.
@@ -350,4 +352,22 @@ func (v *evidence) keepRemoval(e *expectation, began instant) {
 	kept := *e
 	kept.at = max(e.at, v.early[e.reportKey].at)
 	v.early[e.reportKey] = kept
+}
+
+// check reports each violated invariant of the room: its count and the indexes of the pods agree
+// with their expectations.
+func (v *evidence) check(check checker, pods map[cache.UID]*pod) {
+	expected := 0
+	for uid, p := range pods {
+		expected += p.expected.len()
+		for i := range p.expected.all {
+			e := &p.expected.all[i]
+			check(p.expected.get(e.id, e.cause) == e, "expectation %+v of pod %q is not found", *e, uid)
+		}
+		n := p.expected.len()
+		at := p.expected.at
+		check((n > manyIDs) == (at != nil) && (at == nil || len(at) == n),
+			"%d expectations of pod %q, %d of them indexed", n, uid, len(at))
+	}
+	check(expected == v.expected, "%d expectations in pods, %d counted", expected, v.expected)
 }

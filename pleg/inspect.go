@@ -5,7 +5,6 @@ package pleg
 
 import (
 	"slices"
-	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -65,7 +64,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		before:  p.read,
 		listed:  listed,
 	})
-	c.out.count[countInspections]++
+	c.out.add(countInspections, 1)
 	c.out.do(action[S]{
 		kind: actInspect,
 		uid:  p.uid,
@@ -110,7 +109,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
 	switch {
 	case r.err != nil && (len(shows) == 0 || overtaken && c.matches(p, shows)):
-		c.inspectFailed(p, r, now.sub(f.started), now)
+		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
+		p.delayFailed(&c.cfg, r.began, now.sub(f.started), now)
+		c.fail(p, &r.look, c.lists.asOf(p))
 	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
 	case overtaken: // by a list, or by a payload
@@ -161,7 +162,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 // applyPart makes what a read could get of a pod the state of the pod, beside the error of the
 // rest. The IDs that could not be read stand as a list has shown them.
 func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
-	c.failing(p, r, now)
+	c.blame(p, &r.look, false, c.lists.asOf(p))
 	p.read = max(p.read, r.began)
 	c.store(p, reading[S]{
 		status: r.status,
@@ -196,46 +197,4 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 		c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))
 	}
 	p.delay(&c.cfg, r.began, now)
-}
-
-// inspectFailed stores a read's failure beside the last status, unless something newer is known.
-func (c *core[S]) inspectFailed(p *pod, r *inspected[S], took time.Duration, now instant) {
-	c.failing(p, r, now)
-	p.delayFailed(&c.cfg, r.began, took, now)
-	if r.began < c.lists.asOf(p) && p.content == 0 {
-		return // a list has shown the same since
-	}
-	at := max(r.began, c.lists.asOf(p))
-	c.out.do(action[S]{
-		kind:    actFail,
-		uid:     p.uid,
-		at:      at,
-		content: r.began,
-		err:     r.err,
-	})
-	c.becomeFailed(p, at, max(len(p.items), len(r.unread.ids)), false)
-	p.read = max(p.read, r.began)
-}
-
-// failing counts a read that failed, whole or in part, and reports the first about the pod; of
-// those that failed in part, the second in a row. On a busy node a status may come later than the
-// others of its pod for once, and the next read, a second later, has it.
-func (c *core[S]) failing(p *pod, r *inspected[S], now instant) {
-	c.out.count[countInspectErrors]++
-	first := !p.failed()
-	if first {
-		p.retry = ladder{}
-	}
-	again := r.status == nil || !first
-	if p.accused || !again || r.began < c.lists.asOf(p) && p.content == 0 {
-		return
-	}
-	p.accused = true
-	c.out.report(Report{
-		Reason:  ReasonInspectFailed,
-		Action:  "Inspect",
-		Warning: true,
-		Note:    "the pod's status cannot be read: " + r.err.Error(),
-		Pod:     &PodRef{UID: p.uid, Name: p.name, Namespace: p.namespace},
-	})
 }

@@ -119,7 +119,7 @@ func TestManyExpectations(t *testing.T) {
 	if p.expected.len() != defaultUnconfirmedMax || len(p.expected.at) != p.expected.len() {
 		t.Errorf("%d expectations, %d indexed, want %d", p.expected.len(), len(p.expected.at), defaultUnconfirmedMax)
 	}
-	if err := d.core.checkPod(uid, p, d.now); err != nil {
+	if err := d.invariants(d.now); err != nil {
 		t.Error(err)
 	}
 	d.core.resolve(settlement{pod: p, began: d.now.add(time.Minute)})
@@ -158,7 +158,7 @@ func TestACallOfAnIDExpectedInTwoPods(t *testing.T) {
 			d.tell(input[benchStatus]{kind: inputAcks, acks: []ack{{call: call, at: d.now}}}, d.now)
 			d.tell(input[benchStatus]{kind: inputAcks, acks: []ack{{call: call, at: d.now, returned: true, items: []Item{made}}}}, d.now)
 		}
-		if got := d.core.podOf(&ownCall{OwnCall: OwnCall{ID: "made"}}); got == nil || got.uid != d.pods[0].UID {
+		if got := d.core.podOf(&ownCall{OwnCall: OwnCall{ID: "made"}}, d.core.reads.dirty); got == nil || got.uid != d.pods[0].UID {
 			t.Fatalf("the call is of pod %+v, want %q", got, d.pods[0].UID)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 // otherwise than the records, and the global time. Only its methods, and core.onListed, write it.
 type lists struct {
 	inflight bool
+	hung     bool     // the list under way has been reported as hung
 	began    instant  // begin of the list under way, or of the last
 	revision Revision // of the last applied list
 	applied  instant  // begin of the last applied list
@@ -52,8 +53,31 @@ func newLists() lists { return lists{differ: make(map[*pod]struct{})} }
 func (l *lists) begin(now instant) (before instant) {
 	before = l.began
 	l.inflight = true
+	l.hung = false
 	l.began = now
 	return before
+}
+
+// end notes the end of the list under way, well or not, and reports whether the one before failed.
+func (l *lists) end(err error) (failed bool) {
+	failed = l.err != nil
+	l.inflight = false
+	l.err = err
+	return failed
+}
+
+// apply notes that a list was applied.
+func (l *lists) apply(r *listedAll, now instant) {
+	l.applied = r.began
+	l.revision = r.listing.Revision
+	l.finished = now
+	l.doubted = false
+}
+
+// doubt notes that a list is made again, because it has lost more than it kept.
+func (l *lists) doubt(now instant) {
+	l.finished = now
+	l.doubted = true
 }
 
 // since returns the begin of the list under way; never if none is.
@@ -159,10 +183,10 @@ func (l *lists) comesFirst(at instant, wait time.Duration) instant {
 	return at
 }
 
-// hangs returns when the list under way is to be reported as hung, after the given time; never if
-// none is under way, or if that was done, last at the given instant.
-func (l *lists) hangs(after time.Duration, reported instant) instant {
-	if !l.inflight || reported > l.began {
+// hangsAt returns when the list under way is to be reported as hung, after the given time; never if
+// that was done, or if none is under way.
+func (l *lists) hangsAt(after time.Duration) instant {
+	if !l.inflight || l.hung {
 		return never
 	}
 	return l.began.add(after).next()
@@ -249,16 +273,25 @@ func (c *core[S]) list(now instant) {
 	})
 }
 
+// reportHanging returns the report that a list under way hangs: its timeout may be minutes away,
+// and nothing else reports the hang until then. Up reports whether the stream tells what changes.
+func reportHanging(hung time.Duration, up bool) Report {
+	return Report{
+		Reason:  ReasonRelistHangs,
+		Action:  "Relist",
+		Warning: true,
+		Note: fmt.Sprintf("a list of the runtime has not been answered for %v; %s",
+			hung.Round(time.Millisecond), withoutLists(up)),
+	}
+}
+
 // onListed applies a list of everything. A list confirms the pods listed as in the cache, wants a
 // read of all others, and stores nothing but the absence of a pod.
 func (c *core[S]) onListed(r *listedAll, now instant) {
-	failed := c.lists.err != nil
-	c.lists.inflight = false
-	c.lists.err = r.err
-	took := now.sub(r.began)
+	failed := c.lists.end(r.err)
 	c.trust.sched.finished(now)
 	if r.err != nil {
-		c.out.count[countRelistErrors]++
+		c.out.add(countRelistErrors, 1)
 		c.out.paced(Report{
 			Reason:  ReasonRelistFailed,
 			Action:  "Relist",
@@ -266,56 +299,43 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 			Note:    fmt.Sprintf("listing the runtime failed: %v; %s", r.err, withoutLists(c.stream.up())),
 		}, now)
 		c.trust.sched.ask(now)
-		for _, p := range inOrder(c.reads.dirty) {
-			c.review(p, now) // pods have waited for the list
-		}
+		c.reviewAll(c.reads.dirty, now) // pods have waited for the list
 		return
 	}
 	if failed {
 		c.stepStream(inBack, nil, now)
 	}
-	c.out.count[countRelists]++
+	took := now.sub(r.began)
+	c.out.add(countRelists, 1)
 	c.out.do(action[S]{kind: actListLasted, took: took})
 	c.peeks.listed(took, c.peeks.patience(c.reads.first().longest))
 	if took > c.cfg.RelistSlow {
 		c.out.paced(Report{
-			Reason: ReasonRelistSlow, Action: "Relist", Warning: true,
-			Note: fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
+			Reason:  ReasonRelistSlow,
+			Action:  "Relist",
+			Warning: true,
+			Note:    fmt.Sprintf("listing the runtime took %v", took.Round(time.Millisecond)),
 		}, now)
 	}
 	if c.lists.loses(&r.listing, c.pods) {
-		c.doubtList(now)
+		// It is made again. Nothing of it is applied, and neither it nor the next one earns trust.
+		c.lists.doubt(now)
+		c.trust.refute("a list of everything shows less than half of the running pods")
+		c.trust.sched.askAtOnce(now)
+		c.reviewAll(c.reads.dirty, now) // pods have waited for the list
 		return
 	}
-	doubted := c.lists.doubted
-	c.lists.doubted = false
 	found := c.trust.open.len()
 	pending := c.visitAll(r, now)
 	quiet := len(pending) == 0 && c.trust.open.len() == found
-	trusted := !doubted && c.stream.up() && c.lists.applied > c.stream.connected && r.began > c.trust.refutedAt
-	c.lists.applied = r.began
-	c.lists.revision = r.listing.Revision
-	c.lists.finished = now
+	trusted := !c.lists.doubted && c.stream.up() && c.lists.applied > c.stream.connected && r.began > c.trust.refutedAt
+	c.lists.apply(r, now)
 	if trusted {
 		c.trust.credit(quiet, now)
 	}
 	c.lists.wait(r.began, pending)
-	for _, p := range inOrder(pending) {
-		c.review(p, now)
-	}
+	c.reviewAll(pending, now)
 	c.out.advance(c.lists.advance())
-}
-
-// doubtList has a list made again that has lost more than it kept. Nothing of it is applied, and
-// neither it nor the next one earns trust.
-func (c *core[S]) doubtList(now instant) {
-	c.lists.doubted = true
-	c.lists.finished = now
-	c.trust.refute("a list of everything shows less than half of the running pods")
-	c.trust.sched.askAtOnce(now)
-	for _, p := range inOrder(c.reads.dirty) {
-		c.review(p, now) // pods have waited for the list
-	}
 }
 
 // visitAll applies a list to every pod that may differ, and returns the pods still to be read.
@@ -440,7 +460,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 }
 
 // check reports each violated invariant of the room.
-func (l *lists) check(check func(ok bool, format string, args ...any), pods map[cache.UID]*pod, now instant) {
+func (l *lists) check(check checker, pods map[cache.UID]*pod, now instant) {
 	check(l.global <= l.applied && l.applied <= l.began && l.began <= now,
 		"global time %d, list applied %d, begun %d, now %d", l.global, l.applied, l.began, now)
 	for _, r := range l.rounds {

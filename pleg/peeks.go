@@ -361,7 +361,11 @@ func (c *core[S]) tickPeeks(now instant) {
 		case p == nil || !k.blind(p):
 			x.at = never
 		case x.at <= now:
-			c.peek(p, x, now)
+			x.at = never
+			if asked := c.named(p, x.left); len(asked) > 0 && !p.foreign {
+				k.begin(x, asked, now)
+				c.out.peek(p, asked, now)
+			}
 		}
 	}
 	k.forget(func(x *peeking) bool {
@@ -371,22 +375,6 @@ func (c *core[S]) tickPeeks(now instant) {
 		}
 		return p == nil || !k.down && !p.failed() && c.lists.asOf(p) >= x.looked
 	})
-}
-
-// peek starts a peek of a pod.
-func (c *core[S]) peek(p *pod, x *peeking, now instant) {
-	x.at = never
-	asked := c.named(p, x.left)
-	if p.foreign || len(asked) == 0 {
-		return
-	}
-	c.peeks.begin(x, asked, now)
-	c.out.count[countPeeks]++
-	c.out.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
-		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: asked},
-		listed: true,
-		peek:   true,
-	}})
 }
 
 // onPeeked applies a peek.
@@ -470,7 +458,7 @@ func (l *expectations) last() (at instant) {
 
 // check reports each violated invariant of the room: each peek that waits or is under way is in the
 // lane, and nothing else is.
-func (k *peeks) check(check func(ok bool, format string, args ...any), now instant) {
+func (k *peeks) check(check checker, now instant) {
 	queued := 0
 	under := 0
 	for uid, x := range k.of {

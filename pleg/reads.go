@@ -225,9 +225,9 @@ type lastList struct {
 	ended instant
 }
 
-// check reports each violated invariant of the room, but for those of the place of each pod, whose
-// records are given: see core.checkPod.
-func (r *reads) check(check func(ok bool, format string, args ...any), pods map[cache.UID]*pod, now instant) {
+// check reports each violated invariant of the room: each pod that needs a read, by its demand, is
+// where its record says, and will be read.
+func (r *reads) check(check checker, pods map[cache.UID]*pod, due func(*pod) instant, now instant) {
 	queued := make(map[*pod]bool)
 	under := 0
 	for i := range r.lanes {
@@ -256,6 +256,9 @@ func (r *reads) check(check func(ok bool, format string, args ...any), pods map[
 	for _, p := range pods {
 		_, dirty := r.dirty[p]
 		_, reading := r.inflight[p]
+		next := due(p)
+		check(dirty == (next != never), "pod %q needs a read and is not dirty, or is dirty for nothing: %+v", p.uid, p.demand)
+		check(next != never || !p.empty(), "pod %q is remembered for nothing", p.uid)
 		check(!dirty || p.reading || p.queued || later[p], "pod %q needs a read that nobody will make", p.uid)
 		check(later[p] == (p.later != 0) && queued[p] == p.queued && reading == p.reading,
 			"pod %q is not where its record says: %+v", p.uid, p.place)

@@ -93,9 +93,6 @@ func (q *reporter) due() instant {
 	return at
 }
 
-// seen returns when the reason last came up, reported or not; zero if never.
-func (q *reporter) seen(reason Reason) instant { return q.paceOf(reason).seen }
-
 // paceOf returns the pace of a reason, made if there is none.
 func (q *reporter) paceOf(reason Reason) *pace {
 	i := slices.IndexFunc(q.paces, func(p pace) bool { return p.reason == reason })

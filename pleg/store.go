@@ -24,27 +24,6 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 	}
 }
 
-// onChanged takes the news that a status differs from the one before beside its phases: Watch gets
-// a PodSync. Without a reason of the agent's own, the runtime has changed the content without a
-// word.
-func (c *core[S]) onChanged(in contentChange, now instant) {
-	p := c.pods[in.uid]
-	if p == nil {
-		return
-	}
-	c.out.sync(p, now)
-	if in.excused {
-		return
-	}
-	c.out.count[countContentChanges]++
-	c.trust.note(discovery{
-		of:      p,
-		content: true,
-		since:   in.since,
-		stream:  c.stream.upSince(),
-	}, now)
-}
-
 // offer stores the payload of a claim if the payload dominates, and the cache holds a status from a
 // read. The payload makes nothing fresh: the time of the entry stays. A later read decides; see
 // records.contradicts for a read that shows less.
@@ -57,7 +36,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	if err != nil || status == nil {
 		return
 	}
-	c.out.count[countDominated]++
+	c.out.add(countDominated, 1)
 	p.owesRead(&c.cfg, now)
 	for i := range p.expected.all {
 		p.expected.all[i].stored = true

@@ -288,11 +288,19 @@ func (c *core[S]) stepStream(in connInput, ended error, now instant) {
 		c.out.do(action[S]{kind: actOpen})
 		c.trust.opening()
 	}
-	if eff&effConnected != 0 {
-		c.onConnected(again, now)
+	if eff&effConnected != 0 { // a relist follows, so that no earlier change is missing
+		if c.lists.began != now && !c.reads.beganAt(now) {
+			c.stream.connected = now - 1 // a read that begins now begins after
+		}
+		c.trust.connected(c.stream.connected, now)
+		c.out.add(countConnects, 1)
+		if again {
+			c.rota.reconnected(c.stream.connected)
+			c.out.report(reportRestored)
+		}
 	}
 	if eff&(effFailed|effFellBack) != 0 {
-		c.out.count[countConnectErrors]++
+		c.out.add(countConnectErrors, 1)
 	}
 	if eff&effFellBack != 0 {
 		c.out.report(reportLost(ended, c.trust.mute.ending))
@@ -307,21 +315,11 @@ func (c *core[S]) stepStream(in connInput, ended error, now instant) {
 	}
 }
 
-// onConnected begins a connection: a relist follows, so that no earlier change is missing.
-func (c *core[S]) onConnected(again bool, now instant) {
-	if c.lists.began != now && !c.reads.beganAt(now) {
-		c.stream.connected = now - 1 // a read that begins now begins after
-	}
-	c.trust.connected(c.stream.connected, now)
-	c.out.count[countConnects]++
-	if again {
-		c.rota.reconnected(c.stream.connected)
-		c.out.report(Report{
-			Reason: ReasonStreamRestored,
-			Action: "Reconnect",
-			Note:   "the runtime's container event stream is connected again",
-		})
-	}
+// reportRestored is the report of a stream that is back.
+var reportRestored = Report{
+	Reason: ReasonStreamRestored,
+	Action: "Reconnect",
+	Note:   "the runtime's container event stream is connected again",
 }
 
 // reportLost returns the report of a connected stream that has ended with the given error. Mute

@@ -258,7 +258,7 @@ func (t *trust) settle(stream, now instant) (v verdict) {
 }
 
 // check reports each violated invariant of the room, between two turns.
-func (t *trust) check(check func(ok bool, format string, args ...any), now instant) {
+func (t *trust) check(check checker, now instant) {
 	s := &t.sched
 	within := s.base <= s.period && s.period <= s.longest
 	check(within && s.ended <= now && s.raised <= now, "schedule %+v at %d", *s, now)

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"slices"
+)
+
+// valid reports whether an item of a read can stand in a record.
+func (a Item) valid() bool { return a.ID != "" && a.Phase <= PhaseExited }
+
+// sameItems reports whether two reports show the same IDs in the same phases.
+func sameItems(a, b []Item) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if slices.EqualFunc(a, b, func(x, y Item) bool { return x.ID == y.ID && x.Phase == y.Phase }) {
+		return true // nearly always in the same order
+	}
+	phases := make(map[string]Phase, len(b))
+	for _, it := range b {
+		phases[it.ID] = it.Phase
+	}
+	for _, it := range a {
+		if phase, ok := phases[it.ID]; !ok || phase != it.Phase {
+			return false
+		}
+		delete(phases, it.ID)
+	}
+	return true
+}
+
+// matches reports whether a report and the record show the same.
+func (r *records) matches(p *pod, items []Item) bool {
+	r.marks++
+	n := 0
+	for i, it := range items {
+		if !it.valid() {
+			continue
+		}
+		x := r.find(p, i, it.ID)
+		if x == nil {
+			return false
+		}
+		if x.mark == r.marks {
+			continue
+		}
+		if x.shown != it.Phase {
+			return false
+		}
+		x.mark = r.marks
+		n++
+	}
+	return n == len(p.items)
+}
+
+// doubt marks the IDs that live, and the IDs that the agent has just made, that a report does not
+// show although nobody has reported their end, and reports whether no earlier look has missed one
+// of them: the report is not to be believed yet. Runtimes forget for a moment what they have,
+// above all after a restart.
+//
+// Sights reports whether the report ends the doubt about what it shows.
+func (r *records) doubt(p *pod, shows []Item, sights bool) (first bool) {
+	if p.foreign && !slices.ContainsFunc(shows, Item.valid) {
+		first = !p.missed // whatever the entry shows may be running
+		p.missed = true
+	}
+	r.marks++
+	for i, it := range shows {
+		if x := r.find(p, i, it.ID); x != nil && it.valid() {
+			x.mark = r.marks
+		}
+	}
+	for _, x := range p.items {
+		if !x.lives() {
+			continue
+		}
+		if x.mark == r.marks {
+			x.doubted = x.doubted && !sights
+			continue
+		}
+		first = first || !x.doubted
+		x.doubted = true
+	}
+	return r.doubtMade(p, shows) || first
+}
+
+// doubtMade is doubt for the IDs that the agent has just made and no read has shown.
+func (r *records) doubtMade(p *pod, shows []Item) (first bool) {
+	var shown idSet
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		made := e.cause == CauseAck && PhaseCreated <= e.phase && e.phase <= PhaseRunning
+		if !made || r.find(p, 0, e.id) != nil {
+			continue
+		}
+		if shown.items == nil {
+			shown = setOfItems(shows)
+		}
+		if shown.has(e.id) {
+			continue
+		}
+		first = first || !e.doubted
+		e.doubted = true
+	}
+	return first
+}
+
+// sighted notes that a look has shown some IDs: if the next look does not show one of them, that is
+// the first that does not.
+func (r *records) sighted(p *pod, shows []Item) {
+	if !p.doubted() {
+		return
+	}
+	for i, it := range shows {
+		if x := r.find(p, i, it.ID); x != nil {
+			x.doubted = false
+		}
+	}
+}
+
+// dominates reports whether a payload shows exactly the IDs of the pod, none in an earlier phase,
+// and everything expected of the pod.
+func (r *records) dominates(p *pod, payload []Item) bool {
+	r.marks++
+	met := 0
+	for i, it := range payload {
+		x := r.find(p, i, it.ID)
+		if x == nil || x.mark == r.marks || x.shown == PhaseUnknown || it.Phase < x.phase || it.Phase > PhaseExited {
+			return false
+		}
+		for e := range p.expected.of(it.ID) {
+			if e.phase > it.Phase {
+				return false
+			}
+			met++
+		}
+		x.mark = r.marks
+	}
+	return len(payload) == len(p.items) && met == p.expected.len()
+}
+
+// named returns the items of a pod, and the IDs that events and calls have named and that may still
+// be there, without some.
+func (r *records) named(p *pod, without map[string]bool) []Item {
+	items := p.shownItems()
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		if e.phase == PhaseRemoved || without[e.id] || r.find(p, 0, e.id) != nil {
+			continue
+		}
+		event := p.expected.get(e.id, CauseClaim)
+		if e.cause == CauseAck && event != nil && event.phase < PhaseRemoved {
+			continue // named by both
+		}
+		items = append(items, e.item())
+	}
+	return items
+}
+
+// contradicts returns when the first and the last of the claims contradicted by a read were made;
+// zero if the read shows no less than the status. A payload has brought the difference. First
+// leaves out the effects of the agent's own calls, and states that the runtime does not know: a
+// read begun later is right.
+func (r *records) contradicts(p *pod, shows []Item) (first, last instant) {
+	for i, it := range shows {
+		x := r.find(p, i, it.ID)
+		if x == nil || it.Phase >= x.phase {
+			continue
+		}
+		for e := range p.expected.of(it.ID) {
+			if known := it.Phase != PhaseUnknown; known || e.stored {
+				last = max(last, e.at)
+				if known && e.cause == CauseClaim && (first == 0 || e.at < first) {
+					first = e.at
+				}
+			}
+		}
+	}
+	return first, last
+}
+
+// undoubt forgets the looks that did not show an ID.
+func (p *pod) undoubt() {
+	p.missed = false
+	for _, x := range p.items {
+		x.doubted = false
+	}
+	for i := range p.expected.all {
+		p.expected.all[i].doubted = false
+	}
+}
+
+// doubted reports whether the last look did not show an ID that lives.
+func (p *pod) doubted() bool {
+	return slices.ContainsFunc(p.items, func(x *item) bool { return x.doubted })
+}
+
+// alive reports whether the pod has a running ID of which nobody has reported the end.
+func (p *pod) alive() bool {
+	return slices.ContainsFunc(p.items, func(x *item) bool {
+		return x.phase == PhaseRunning && x.lives()
+	})
+}
+
+// lives reports whether no look and no report has shown that the ID has ended. What was created may
+// run by now, and a call that failed reports nothing.
+func (x *item) lives() bool {
+	if max(x.phase, x.claimed) <= PhaseRunning {
+		return true
+	}
+	if x.phase > PhaseRunning {
+		return false
+	}
+	own := x.pod.expected.get(x.id, CauseAck)
+	event := x.pod.expected.get(x.id, CauseClaim)
+	return own != nil && own.failed && (event == nil || event.phase <= PhaseRunning)
+}

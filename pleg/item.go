@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+// phaseNone is the phase of an ID not yet shown.
+const phaseNone = Phase(0xff)
+
+// item is one sandbox or container in the status of a pod. Only records.show makes and moves
+// items. What events and own calls report of an ID is written by announce and retract; no status
+// and no freshness depends on it.
+type item struct {
+	// id and kind are the ID; name is for events and people, and empty until a read has the name.
+	id, name string
+	kind     Kind
+
+	// pod is the pod that shows the ID. An ID that reads show in two pods has an item in each.
+	pod *pod
+
+	// shown is the phase in the pod's status: PhaseUnknown if the runtime did not know.
+	shown Phase
+
+	// phase is shown, or the phase before PhaseUnknown was shown: a later phase is news, an
+	// earlier one a regression. PhaseRemoved once the item is dropped.
+	phase Phase
+
+	// sent are the events sent, a bit each: each event of a life is sent once.
+	sent uint8
+
+	// doubted reports whether the last look did not show the ID although it lives: nobody has
+	// reported its end. A second look is believed.
+	doubted bool
+
+	// unshown reports whether Watch was told of the pod while the item could not be read, and was
+	// missing in the status. The next status with the item is told of, too.
+	unshown bool
+
+	// back reports, of a dropped item, whether reads have shown the ID again, which has another
+	// item now.
+	back bool
+
+	// mark is the last comparison of records that met the ID.
+	mark uint64
+
+	// claimed is the furthest phase that an event or an own call has reported. A read that
+	// refutes the report takes it back.
+	claimed Phase
+
+	// cause is of the claimed phase: CauseRead until anything was reported.
+	cause Cause
+
+	// stamp is the runtime's time of that event, in Unix nanoseconds; zero if none.
+	stamp int64
+}
+
+// announce notes that an event or an own call has reported a phase of the ID.
+func (x *item) announce(e *expectation) {
+	if e.phase > x.claimed || e.phase == x.claimed && e.cause == CauseAck {
+		x.claimed = e.phase
+		x.cause = e.cause
+		x.stamp = e.stamp
+	}
+}
+
+// retract notes that a read has refuted what was reported beyond the present phase.
+func (x *item) retract() { x.claimed = x.phase }
+
+// disown notes that the agent's own call did not do what it reported: see pod.teardown.
+func (x *item) disown() { x.cause = CauseRead }
+
+// announced returns the furthest phase that an event or an own call has reported.
+func (x *item) announced() Phase { return x.claimed }
+
+// busy reports whether an own call about the pod is under way.
+func (x *item) busy() bool { return x.pod.calls > 0 }
+
+// mistaken reports whether the ID was called removed and is back.
+func (x *item) mistaken() bool { return x.back }
+
+// title names the ID for people.
+func (x *item) title() string {
+	name := x.id
+	if x.name != "" {
+		name = x.name + " (" + x.id + ")"
+	}
+	return x.kind.String() + " " + name + " of pod " + x.pod.title()
+}
+
+// move is what a report has changed of an item.
+type move struct {
+	of     *item
+	before Phase // the phase before; phaseNone if the ID is new
+
+	// turned reports whether the runtime has lost the state of the ID, or has found it again.
+	turned bool
+
+	// back reports whether the report shows an earlier phase, or an ID that was removed.
+	back bool
+
+	// died and event are the events that Watch has not had of this life: died goes first. Empty
+	// if none is due.
+	died  bool
+	event EventType
+}
+
+// tells reports whether an event of its own tells of the move.
+func (m *move) tells() bool { return m.died || m.event != "" }
+
+// The events of one life, for item.sent.
+const (
+	sentStarted uint8 = 1 << iota
+	sentDied
+	sentRemoved
+)
+
+// due enters the events that Watch is due for an item that has come to a later phase, each once
+// in a life.
+func (m *move) due() {
+	x := m.of
+	once := func(unless, sends uint8) bool {
+		if x.sent&unless != 0 {
+			return false
+		}
+		x.sent |= sends
+		return true
+	}
+	switch x.phase {
+	case PhaseRunning:
+		if once(sentStarted|sentDied|sentRemoved, sentStarted) {
+			m.event = ContainerStarted
+		}
+	case PhaseExited:
+		if once(sentDied|sentRemoved, sentDied) {
+			m.event = ContainerDied
+		}
+	case PhaseRemoved:
+		m.died = m.before != PhaseExited && once(sentDied|sentRemoved, sentDied)
+		if once(sentRemoved, sentRemoved) {
+			m.event = ContainerRemoved
+		}
+	}
+}
+
+// untold reports whether Watch is due a PodSync for the move, because no event of its own tells
+// of it. The creation of a container is told by nothing, as in the kubelet.
+func (m *move) untold() bool {
+	if m.turned || m.back {
+		return !m.tells()
+	}
+	switch m.of.phase {
+	case PhaseRunning, PhaseExited, PhaseRemoved:
+		return m.event == ""
+	}
+	return false
+}
