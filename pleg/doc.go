@@ -9,7 +9,7 @@
 //
 // Runtimes never reuse the ID of a container or sandbox, and the life of an ID only moves
 // forward: see [Phase]. The generator's knowledge of a pod is the last stored status: a set of
-// IDs, each in a phase. A single function, core.store, writes the cache, moves the record and
+// IDs, each in a phase. A single function, book.enter, writes the cache, moves the record and
 // sends Watch the difference, all at once.
 //
 // Reads decide. A read is a list of the whole runtime, a list of one pod, or an inspection of a

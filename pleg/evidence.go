@@ -192,13 +192,8 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		p.expected.add(e)
 		v.expected++
 		return takenNews
-	case e.phase > old.phase:
+	case e.phase > old.phase, old.failed && !e.failed && e.phase == old.phase: // what may have happened has
 		e.at = max(e.at, old.at) // an early one may be older
-		e.name = cmp.Or(e.name, old.name)
-		*old = e
-		return takenNews
-	case old.failed && !e.failed && e.phase == old.phase: // what may have happened has
-		e.at = max(e.at, old.at)
 		e.name = cmp.Or(e.name, old.name)
 		*old = e
 		return takenNews

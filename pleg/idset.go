@@ -39,6 +39,22 @@ func setOfItems(items []Item) idSet {
 	return s
 }
 
+// without returns the IDs of items that others do not have; nil if they have all.
+func without(items, others []Item) *idSet {
+	has := setOfItems(others)
+	var rest []Item
+	for _, it := range items {
+		if it.valid() && !has.has(it.ID) {
+			rest = append(rest, it)
+		}
+	}
+	if rest == nil {
+		return nil
+	}
+	s := setOfItems(rest)
+	return &s
+}
+
 // has reports whether the set has an ID.
 func (s *idSet) has(id string) bool {
 	if s == nil {

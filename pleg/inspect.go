@@ -83,20 +83,19 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		if r.status == nil {
 			shows = r.listing.Items
 		}
-		if !p.split {
+		if p.ghosts == nil {
 			c.sighted(p, r.listing.Items) // the statuses may not show what the listing has shown
 		}
 		f.listed = r.listing.Items
 	}
 	switch {
 	case f.listed != nil && r.status != nil:
-		read := setOfItems(shows)
-		p.split = slices.ContainsFunc(f.listed, func(it Item) bool { return !read.has(it.ID) })
+		p.ghosts = without(f.listed, shows)
 	case f.listed != nil && r.err == nil:
-		p.split = false // the listing shows what the statuses have shown
-	case r.status == nil && p.split: // a list alone does not bring back what statuses have not shown
+		p.ghosts = nil // the listing shows what the statuses have shown
+	case r.status == nil && p.ghosts != nil: // a list alone does not bring back what statuses have not shown
 		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
-			return c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
+			return p.ghosts.has(it.ID) && c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
 		})
 	}
 	if r.err == nil && f.full {
@@ -118,7 +117,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.overtaken(p, r, f, shows, now)
 	case premature: // a claim is believed for a grace
 		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
-	case c.doubt(p, shows, true) || f.wavered && p.doubted(): // one more look
+	case c.doubt(p, shows, true) || f.sight == sightWavering && p.doubted(): // one more look
 		p.lookFrom(now)
 		if f.lapped {
 			p.undoubt() // a list that has ended since may have looked later, and has shown the ID

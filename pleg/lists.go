@@ -407,18 +407,18 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	}
 	same := c.matches(p, items)
 	c.lists.compare(p, items, began, same)
-	if same && !p.split {
+	if same && p.ghosts == nil {
 		c.sighted(p, items)
 	}
 	if !same && slices.ContainsFunc(items, func(it Item) bool { return it.valid() && c.find(p, 0, it.ID) == nil }) {
 		p.mayHave(began) // a read by the known IDs would not show this one
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
-	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, !p.split)
+	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts == nil)
 	if f := c.reads.inflight[p]; f != nil {
 		f.lap(doubtful)
 	}
-	if doubtful && p.readEnd > began && !p.split {
+	if doubtful && p.readEnd > began && p.ghosts == nil {
 		p.undoubt() // a read that has ended since may have looked later, and has shown the ID
 	}
 	gone := (!overlaps || same) && !doubtful && !slices.ContainsFunc(items, Item.valid)

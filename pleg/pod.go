@@ -44,13 +44,13 @@ type pod struct {
 	// expected are the phases reported of the pod and confirmed by no read yet: see evidence.
 	expected expectations
 
-	// split reports whether the last read did not get the status of an ID that a list had shown: of
-	// a runtime that lists for ever what it does not have, the second such read is believed,
-	// whatever lists show meanwhile.
-	split bool
+	// ghosts are the IDs that a list had shown and of which the last read did not get the status; nil
+	// if there are none. Of a runtime that lists for ever what it does not have, the second such read
+	// is believed, whatever lists show meanwhile.
+	ghosts *idSet
 
 	// diff is what the last list showed otherwise than the cache does; nil while they agree. Only
-	// lists and core.store write it.
+	// lists writes it.
 	diff *difference
 
 	// visited is the begin of the last list that named the pod.

@@ -44,7 +44,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 	if sc.payloads { // payloads are as of asOf
 		classes["pod.asOf"], classes["proveEntry.at"] = ordered, ordered
 	}
-	if sc.knows { // see core.knowsAllIDs
+	if sc.knows { // see calls.known
 		classes["lists.applied"] = ordered
 	}
 	if sc.nameless { // see core.housekeep
@@ -71,7 +71,7 @@ var proveConstant = map[string]bool{
 	"book.cfg": true, "stream.cfg": true, "stream.random": true, "book.out": true,
 	"core.ticked": true, "core.pruned": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
 	"lists.finished": true, "core.peeks": true, "reads.lanes": true, "pod.read": true, "demand.content": true, "demand.late": true, "demand.settling": true, "own.called": true, "pod.onRota": true,
-	"flight.excused": true, "flight.before": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
+	"flight.excused": true, "idSet.many": true, "flight.before": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
 	"item.mark": true, "records.marks": true, "records.moves": true, "evidence.grace": true, "evidence.most": true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
 	"schedule.raised": true, "proveCall.began": true,
 }
@@ -343,7 +343,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	}
 	if p.differs() {
 		switch {
-		case v.sc.judged(): // see core.lastRead
+		case v.sc.judged(): // see lists.lastRead
 		case p.mayBuild():
 			p.diff.agreed = 2
 		default: // no read builds on the list

@@ -64,16 +64,28 @@ type flight struct {
 	excused bool    // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item  // by the list that the read builds on; nil if it builds on none
 	lapped  bool    // a list has ended during the read
-	sighted bool    // one that has shown all IDs that live
-	wavered bool    // and after it one that has not
+	sight   sight   // what lists that have ended during the read have shown
 }
 
-// lap notes that a list has ended during the read, and whether it has missed an ID that lives.
-// If one list has shown all and a later one has not, the read may have looked before both: what
-// neither the read nor the last list shows was not missed twice in a row.
+// sight is what lists that have ended during a read have shown of the IDs that live.
+type sight uint8
+
+const (
+	sightNone     sight = iota // none has shown all
+	sightAll                   // one has
+	sightWavering              // and after it one has not
+)
+
+// lap notes that a list has ended during the read, and whether it has missed an ID that lives. If
+// one list has shown all and a later one has not, the read may have looked before both: what neither
+// the read nor the last list shows was not missed twice in a row.
 func (f *flight) lap(missed bool) {
-	f.wavered = f.wavered || f.sighted && missed
-	f.sighted = f.sighted || !missed
+	switch {
+	case f.sight == sightNone && !missed:
+		f.sight = sightAll
+	case f.sight == sightAll && missed:
+		f.sight = sightWavering
+	}
 }
 
 // place puts a pod where it belongs if its next read is due at the given time; never if none is.
