@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -113,6 +115,58 @@ func TestHungItemHoldsUpNoOther(t *testing.T) {
 			t.Errorf("%d calls are remembered as hanging", n)
 		}
 	})
+}
+
+// TestHungSandboxAlone: the sandboxes of a runtime that may bundle statuses are waited for first. If
+// a new one hangs together with its container, or fails at once and the container hangs, an item
+// that was read before is asked for beside them: it tells that the runtime answers.
+func TestHungSandboxAlone(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		fails  string // the sandbox that fails at once
+		hangs  []string
+		unread []string
+	}{
+		{"a sandbox and its container hang", "", []string{"s2", "c2"}, []string{"s2", "c2"}},
+		{"a sandbox fails, and its container hangs", "s2", []string{"c2"}, []string{"s2", "c2"}},
+		{"a container hangs whose sandbox answers", "", []string{"c2"}, []string{"c2"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newSlowRuntime("c2")
+				answers := r.podSandboxStatus
+				r.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+					if id == tc.fails {
+						return nil, status.Error(codes.Internal, "the shim is gone")
+					}
+					return answers(id)
+				}
+				c := serve(t, r.stub, Config{})
+				defer close(r.release)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				before, err := c.Inspect(ctx, slowPod())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, id := range tc.hangs {
+					r.hangs[id] = true
+				}
+				pod := slowPod("c2")
+				pod.Items = append(pod.Items, pleg.Item{ID: "s2", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning})
+				begun := time.Now()
+				in, err := c.Update(ctx, pod, before.Status)
+				if took := time.Since(begun); took > stuckAfter+4*leastPatience {
+					t.Errorf("the read took %v", took)
+				}
+				slices.Sort(in.Unread)
+				slices.Sort(tc.unread)
+				if err == nil || !slices.Equal(in.Unread, tc.unread) {
+					t.Fatalf("unread %v, %v; want %v", in.Unread, err, tc.unread)
+				}
+			})
+		})
+	}
 }
 
 // TestHungItemAlone: an update asks for what is new alone. If that hangs, the pod's other items

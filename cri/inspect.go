@@ -186,7 +186,7 @@ func (in *inspection) run(ctx context.Context) {
 		in.finish(calls)
 		return
 	}
-	calls.wait(stuckAfter)
+	answered := calls.wait(stuckAfter)
 	covered := in.bundledIDs()
 	if slices.ContainsFunc(in.sandboxStatuses, func(raw []byte) bool { return raw != nil }) && len(in.containers) > 0 {
 		known.fillsStatuses.learn(len(covered) > 0)
@@ -196,20 +196,34 @@ func (in *inspection) run(ctx context.Context) {
 			calls.add(in.containerCall(i))
 		}
 	}
-	calls.wait(0)
+	if answered {
+		in.waitBesides(calls)
+	} else {
+		in.addWitness(calls)
+		calls.wait(0)
+	}
 	in.finish(calls)
 }
 
-// waitBesides waits for the calls of an update. If none of them is answered for a while, an item
-// that has not changed is asked for beside them: its answer tells whether the runtime is slow,
-// or hangs with what is new alone, which must not keep the ends of the others from the reader.
+// waitBesides waits for the calls of an update, and for a witness beside them if none is answered
+// for a while.
 func (in *inspection) waitBesides(calls *gathering) {
-	same := in.unchanged()
-	if same.ID == "" {
+	if in.unchanged().ID == "" {
 		calls.wait(0)
 		return
 	}
-	if calls.wait(stuckAfter) {
+	if !calls.wait(stuckAfter) {
+		in.addWitness(calls)
+		calls.wait(0)
+	}
+}
+
+// addWitness has an item that has not changed asked for beside the calls of an update, if there is
+// one: its answer tells whether the runtime is slow, or hangs with what is new alone, which must not
+// keep the ends of the others from the reader.
+func (in *inspection) addWitness(calls *gathering) {
+	same := in.unchanged()
+	if same.ID == "" {
 		return
 	}
 	ask := containerStatus
@@ -220,7 +234,6 @@ func (in *inspection) waitBesides(calls *gathering) {
 		_, _, err := in.status(ctx, ask, same.ID)
 		return func() {}, err
 	}})
-	calls.wait(0)
 }
 
 // unchanged returns an item whose status is taken over, a container if there is one: some runtimes
