@@ -35,11 +35,12 @@ func (c *Client) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[Pod
 	return c.Update(ctx, pod, nil)
 }
 
-// Update implements [pleg.Updater]: statuses in prev are reused for the sandboxes and containers of
-// pod with an unchanged phase, and the others are read: an exited container costs one call, however
-// many run beside it. Where PodSandboxStatus answers include container statuses, several changed
-// containers are read with one call a sandbox. Changes without a change of phase (resources,
-// annotations) are read by Inspect only, the method behind a generator's RequestReinspect.
+// Update implements [pleg.Updater]: statuses in prev are reused for the sandboxes and containers
+// of pod with an unchanged phase, and the others are read: an exited container costs one call,
+// however many run beside it. Where PodSandboxStatus answers include container statuses, several
+// changed containers are read with one call a sandbox. Changes without a change of phase
+// (resources, annotations) are read by Inspect only, the method behind a generator's
+// RequestReinspect.
 func (c *Client) Update(ctx context.Context, pod pleg.Pod, prev *PodStatus) (pleg.Inspection[PodStatus], error) {
 	in := inspection{client: c, pod: pod, broken: c.broken.Load()}
 	in.plan(prev)
@@ -59,8 +60,8 @@ type inspection struct {
 	sandboxes, containers []string
 	reused                statusMessages
 	multipleSandboxes     bool
-	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID, nil
-	// if the runtime has none.
+	// sandboxStatuses and containerStatuses hold the encoded statuses by the index of their ID,
+	// nil if the runtime has none.
 	sandboxStatuses, containerStatuses [][]byte
 	// bundled holds the container statuses in each sandbox's answer.
 	bundled   [][][]byte
@@ -103,7 +104,8 @@ func (in *inspection) unread() (ids []string) {
 	return ids
 }
 
-// plan divides the pod's IDs into those to read and those to take over from prev, which may be nil.
+// plan divides the pod's IDs into those to read and those to take over from prev, which may be
+// nil.
 func (in *inspection) plan(prev *PodStatus) {
 	old := prev.parts()
 	var sandboxes []string // all
@@ -218,9 +220,9 @@ func (in *inspection) waitBesides(calls *gathering) {
 	}
 }
 
-// addWitness has an item that has not changed asked for beside the calls of an update, if there is
-// one: its answer tells whether the runtime is slow, or hangs with what is new alone, which must not
-// keep the ends of the others from the reader.
+// addWitness has an item that has not changed asked for beside the calls of an update, if there
+// is one: its answer tells whether the runtime is slow, or hangs with what is new alone, which
+// must not keep the ends of the others from the reader.
 func (in *inspection) addWitness(calls *gathering) {
 	same := in.unchanged()
 	if same.ID == "" {

@@ -36,7 +36,8 @@ type place struct {
 	// later is the pod's earliest entry in reads.later; zero if none is there.
 	later instant
 
-	// since is since when the pod waits in a lane; zero if the pod needs no read, or is being read.
+	// since is since when the pod waits in a lane; zero if the pod needs no read, or is being
+	// read.
 	since instant
 
 	// readEnd is when the last read of the pod ended.
@@ -77,8 +78,8 @@ const (
 )
 
 // lap notes that a list has ended during the read, and whether it has missed an ID that lives. If
-// one list has shown all and a later one has not, the read may have looked before both: what neither
-// the read nor the last list shows was not missed twice in a row.
+// one list has shown all and a later one has not, the read may have looked before both: what
+// neither the read nor the last list shows was not missed twice in a row.
 func (f *flight) lap(missed bool) {
 	switch {
 	case f.sight == sightNone && !missed:
@@ -188,8 +189,8 @@ func (r *reads) oldest(now instant) instant {
 	return oldest
 }
 
-// deadline returns when a pod may be read, or is to be looked at, though no read ends. After is the
-// time of the last look.
+// deadline returns when a pod may be read, or is to be looked at, though no read ends. After is
+// the time of the last look.
 func (r *reads) deadline(after instant) instant {
 	at := never
 	for i := range r.lanes {
