@@ -98,7 +98,7 @@ func (c *core) see(now time.Time, s sighting) effects {
 	if !s.readAfter.IsZero() {
 		c.overdue(now, p, &out)
 	}
-	c.schedule(now, p, !s.readAfter.IsZero())
+	c.schedule(now, p, s.readAfter)
 	return out
 }
 
@@ -346,8 +346,11 @@ func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects)
 	out.ends = append(out.ends, e)
 }
 
-// schedule plans the next read of a pod, and forgets a pod of which nothing is shown.
-func (c *core) schedule(now time.Time, p *pod, afterRead bool) {
+// schedule plans the next read of a pod, and forgets a pod of which nothing is shown. Began is when
+// the read behind the status began, zero without one. A read that has not settled an end is made
+// again after a pause. An end that came due during the read is read at once.
+func (c *core) schedule(now time.Time, p *pod, began time.Time) {
+	afterRead := !began.IsZero()
 	soon := now
 	if afterRead {
 		soon = now.Add(retryAfter)
@@ -357,7 +360,11 @@ func (c *core) schedule(now time.Time, p *pod, afterRead bool) {
 			continue
 		}
 		at := x.seenAt.Add(c.settle)
-		if !at.After(now) {
+		duringRead := at.After(began) && !at.After(now)
+		switch {
+		case duringRead:
+			at = now
+		case !at.After(now):
 			at = soon
 		}
 		p.want(at)

@@ -66,8 +66,23 @@ func (s *stand) cached(pod Pod, event pleg.Event) *stand {
 	return s.take(sighting{pod: pod, event: event})
 }
 
-// read waits for the next planned read, and answers it.
+// read waits for the next planned read, and answers it at once.
 func (s *stand) read(pod Pod, failed bool) *stand {
+	s.t.Helper()
+	began := s.begin()
+	return s.take(sighting{pod: pod, unreadable: failed, readAfter: began})
+}
+
+// slowRead waits for the next planned read, and answers it after a time.
+func (s *stand) slowRead(pod Pod, takes time.Duration) *stand {
+	s.t.Helper()
+	began := s.begin()
+	s.now = began.Add(takes)
+	return s.take(sighting{pod: pod, readAfter: began})
+}
+
+// begin begins the next planned read, at its time.
+func (s *stand) begin() time.Time {
 	s.t.Helper()
 	at := s.core.next()
 	if at.IsZero() {
@@ -80,7 +95,7 @@ func (s *stand) read(pod Pod, failed bool) *stand {
 	if !ok || uid != "u" {
 		s.t.Fatalf("the read is not due: %q", uid)
 	}
-	return s.take(sighting{pod: pod, unreadable: failed, readAfter: s.now})
+	return s.now
 }
 
 func (s *stand) wants(notes ...string) {
@@ -214,6 +229,17 @@ func TestCore(t *testing.T) {
 			}
 			s.read(shows(exited("a", 1, "Error")), false)
 		}, []string{failed}},
+		{"an end that settles during a read is read again at once", func(s *stand) {
+			s.cached(shows(exited("a", 1, "Error"), running("b")), diedEvent)
+			s.now = s.now.Add(100 * time.Millisecond)
+			both := shows(exited("a", 1, "Error"), exited("b", 1, "Error"))
+			s.cached(both, pleg.Event{Type: pleg.ContainerDied, ID: "b"})
+			s.slowRead(both, 300*time.Millisecond).wants(failed)
+			if pause := s.core.next().Sub(s.now); pause != 0 {
+				s.t.Errorf("the read that settles the second end is in %v", pause)
+			}
+			s.slowRead(both, 300*time.Millisecond)
+		}, []string{failed, failed}},
 		{"older than the reporter", func(s *stand) {
 			old := exited("a", 1, "Error")
 			old.FinishedAt = start.Add(-time.Second)
