@@ -5,6 +5,7 @@ package exits
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -85,4 +88,40 @@ func TestTheReasonIsReadAfterTheSettleTime(t *testing.T) {
 			t.Errorf("reported %v, want %s once", recorder.all, OOMKilled)
 		}
 	})
+}
+
+// TestTheReasonMayComeUntilTheSettleTime: a reason that the runtime sets within the settle time is
+// that of the report. A later reason changes nothing: each end is reported once.
+func TestTheReasonMayComeUntilTheSettleTime(t *testing.T) {
+	const settle = 500 * time.Millisecond
+	for _, profile := range fakeruntime.Profiles() {
+		for _, test := range []struct {
+			late time.Duration
+			want Kind
+		}{
+			{0, OOMKilled},
+			{time.Millisecond, OOMKilled},
+			{100 * time.Millisecond, OOMKilled},
+			{settle - time.Millisecond, OOMKilled},
+			{5 * time.Second, Killed},
+		} {
+			t.Run(fmt.Sprint(profile.Name, "/", test.late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, fakeruntime.Config{Profile: profile, Seed: 46})
+					a := w.start(func(c *Config[cri.PodStatus]) { c.Settle = settle })
+					time.Sleep(time.Second)
+					pod := must(w.runtime.AddPod(fakeruntime.PodSpec{Name: "p", Namespace: "ns"}))(t)
+					id := must(w.runtime.AddContainer(pod, fakeruntime.ContainerSpec{Name: "app"}))(t)
+					check(t, w.runtime.Start(id))
+					time.Sleep(10 * time.Second)
+					check(t, w.runtime.OOMKill(id, test.late))
+					time.Sleep(time.Minute)
+					reports := a.stop()
+					if len(reports) != 1 || reports[0].Kind != test.want || !reports[0].Settled {
+						t.Errorf("reported %+v, want one settled %s", reports, test.want)
+					}
+				})
+			})
+		}
+	}
 }
