@@ -71,6 +71,10 @@ type Traits struct {
 	// EndsTogether: after the death of a keeper the ends of its sandbox and container are shown within
 	// milliseconds, in either order. Otherwise the sandbox's comes a second and more before.
 	EndsTogether bool
+	// LosesQuickOOMs: a container that runs out of memory within milliseconds of its start may be
+	// shown as ended by an Error for good. The shim watches the cgroup only after the start (containerd
+	// before 2.2).
+	LosesQuickOOMs bool
 	// NewestFirst: the payload of an event has the pod's containers in this order. Otherwise they
 	// are in no order.
 	NewestFirst bool
@@ -158,14 +162,21 @@ var all = []Runtime{
 	},
 	{Name: "containerd-2.3", Family: Containerd, Module: containerd2Module, Version: "v2.3.7", Profile: "containerd-2", Traits: containerd2},
 	{Name: "containerd-2.2", Family: Containerd, Module: containerd2Module, Version: "v2.2.9", Profile: "containerd-2", Traits: containerd2},
-	{Name: "containerd-2.1", Family: Containerd, Module: containerd2Module, Version: "v2.1.9", Profile: "containerd-2", Traits: containerd2},
-	{Name: "containerd-2.0", Family: Containerd, Module: containerd2Module, Version: "v2.0.14", Profile: "containerd-2", Traits: containerd2},
+	{
+		Name: "containerd-2.1", Family: Containerd, Module: containerd2Module, Version: "v2.1.9", Profile: "containerd-2",
+		Traits: containerd2.with(func(t *Traits) { t.LosesQuickOOMs = true }),
+	},
+	{
+		Name: "containerd-2.0", Family: Containerd, Module: containerd2Module, Version: "v2.0.14", Profile: "containerd-2",
+		Traits: containerd2.with(func(t *Traits) { t.LosesQuickOOMs = true }),
+	},
 	{
 		Name: "containerd-1.7", Family: Containerd, Module: containerd1Module, Version: "v1.7.35", Profile: "containerd-1.7",
 		Traits: containerd2.with(func(t *Traits) {
 			t.SharedStream = true
 			t.StalledSubscriber = Drops
 			t.EndsTogether = true
+			t.LosesQuickOOMs = true
 		}),
 	},
 	{Name: "crio", Family: CRIO, Module: crioModule, Version: "v1.36.3", Profile: "crio", Traits: crio},

@@ -14,13 +14,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
@@ -37,6 +40,20 @@ type told struct {
 }
 
 const annotation = "exits.evented-pleg.io/"
+
+// finishedAt returns the runtime's time of the end, zero if unknown.
+func (e *told) finishedAt() time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, e.Annotations[annotation+"finished-at"]) // "" where it is unknown
+	return at
+}
+
+// after returns how long after the end a moment is, as text.
+func (e *told) after(at time.Time) string {
+	if e.finishedAt().IsZero() {
+		return "at " + at.Format(time.RFC3339Nano)
+	}
+	return bench.Short(at.Sub(e.finishedAt())) + " after"
+}
 
 // teller is a process of cmd/pleg-agent that prints its Events.
 type teller struct {
@@ -106,6 +123,7 @@ func (x *teller) of(id string) (all []told) {
 }
 
 // tells waits for the Event of an end, one of the reasons, with one of the codes if any is named.
+// The Event must be as the runtime shows the container, if that is still there.
 func (t *T) tells(x *teller, id, what string, reasons []string, codes ...string) told {
 	t.Eventually("the Event of "+what, func() error {
 		if len(x.of(id)) == 0 {
@@ -116,10 +134,51 @@ func (t *T) tells(x *teller, id, what string, reasons []string, codes ...string)
 	e := x.of(id)[0]
 	code := e.Annotations[annotation+"exit-code"]
 	if !slices.Contains(reasons, e.Reason) || len(codes) > 0 && !slices.Contains(codes, code) {
-		t.Errorf("%s: %s, code %q: %s; want %v, codes %v", what, e.Reason, code, e.Note, reasons, codes)
+		t.Errorf("%s: %s, code %q: %s; want %v, codes %v; %s", what, e.Reason, code, e.Note, reasons, codes, t.shownAfter(id, &e))
 	}
-	t.Logf("%-28s %s: %s", what, e.Reason, e.Note)
+	t.asShown(&e)
+	t.Logf("%-28s %s: %s (reported %s)", what, e.Reason, e.Note, e.after(e.Time))
 	return e
+}
+
+// asShown compares an Event with what the runtime shows of the container, if it is still there.
+func (t *T) asShown(e *told) {
+	id := e.Annotations[annotation+"id"]
+	shown, err := t.endOf(id)
+	code := e.Annotations[annotation+"exit-code"]
+	if err == nil && (shown.Reason != e.Annotations[annotation+"reason"] || fmt.Sprint(shown.ExitCode) != code) {
+		t.Errorf("%s, code %q: %s; %s", e.Reason, code, e.Note, t.shownAfter(id, e))
+	}
+}
+
+// endOf returns the runtime's status of a container.
+func (t *T) endOf(id string) (*runtimeapi.ContainerStatus, error) {
+	answer, err := t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	return answer.GetStatus(), err
+}
+
+// lateness is how long a failed scenario follows the runtime for a reason that comes late.
+const lateness = 10 * time.Second
+
+// shownAfter follows what the runtime shows of a container whose Event is wrong, and returns each
+// change with its time after the end. It shows whether a reason came after the report, or never.
+func (t *T) shownAfter(id string, e *told) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "reported %s with the reason %q; the runtime", e.after(e.Time), e.Annotations[annotation+"reason"])
+	last := ""
+	for began := time.Now(); time.Since(began) < lateness; t.Sleep(10 * time.Millisecond) {
+		status, err := t.endOf(id)
+		now := fmt.Sprintf("%v, code %d, %q", status.GetState(), status.GetExitCode(), status.GetReason())
+		if err != nil {
+			now = err.Error()
+		}
+		if now != last {
+			fmt.Fprintf(&b, ", %s: %s", e.after(time.Now()), now)
+		}
+		last = now
+	}
+	fmt.Fprintf(&b, ", and no other for %v", lateness)
+	return b.String()
 }
 
 // why ends containers in every way, under an agent that reports why: each end once, with its final
@@ -131,10 +190,11 @@ func why(t *T) {
 
 	pod := t.Pod("ends")
 	ok := t.Container(pod, "ok", "exit", "0")
-	oom := t.Made(pod, crikit.Spec{Name: "oom", Args: []string{"eat", "64"}, Memory: 20 << 20})
+	oom := t.Made(pod, crikit.Spec{Name: "oom", Args: []string{"eat", "64", "usr1"}, Memory: 20 << 20})
 	segv := t.Container(pod, "segv", "sleep", "1h")
 	killed := t.Container(pod, "killed", "sleep", "1h")
 	stopped := t.Container(pod, "stopped", "sleep", "1h")
+	t.End(oom, t.pidOf(oom))
 	t.Check(syscall.Kill(t.pidOf(segv), syscall.SIGSEGV))
 	t.Check(syscall.Kill(t.pidOf(killed), syscall.SIGKILL))
 	t.Check(t.Client.Stop(t.ctx, stopped, 10*time.Second))
@@ -158,6 +218,7 @@ func why(t *T) {
 	t.tells(x, gone, "a pod removed at once", []string{"ContainerFailed"}, "5")
 	ends = append(ends, gone)
 
+	ends = append(ends, t.quickOOMs(x)...)
 	ends = append(ends, t.initAndSidecar(x)...)
 	var victim *crikit.Pod // of a killed shim
 	if !t.Traits.KeeperTells {
@@ -237,6 +298,34 @@ func (t *T) stops() func() []string {
 	}
 }
 
+// quickOOMs has several containers run out of memory as soon as they start. Each end is told as the
+// runtime shows it, which may have missed the kernel's notice.
+func (t *T) quickOOMs(x *teller) (ends []string) {
+	reasons := []string{"ContainerOOMKilled"}
+	if t.Traits.LosesQuickOOMs {
+		reasons = append(reasons, "ContainerKilled")
+	}
+	pod := t.Pod("quick")
+	ends = make([]string, 10)
+	var all errgroup.Group
+	for i := range ends {
+		all.Go(func() (err error) {
+			spec := crikit.Spec{Name: fmt.Sprint("oom", i), Args: []string{"eat", "64"}, Memory: 20 << 20}
+			ends[i], err = t.CreateAndStart(t.ctx, pod, spec)
+			return err
+		})
+	}
+	t.Check(all.Wait())
+	lost := 0
+	for _, id := range ends {
+		if t.tells(x, id, "out of memory at once", reasons, "137").Reason != "ContainerOOMKilled" {
+			lost++
+		}
+	}
+	t.Figure("OOM kills at once, shown as Error", "%d of %d", lost, len(ends))
+	return ends
+}
+
 // initAndSidecar runs a pod as a kubelet does that has an init container, which fails and is tried
 // again, and a sidecar, which is started before the main container and stopped after its end.
 func (t *T) initAndSidecar(x *teller) (ends []string) {
@@ -279,18 +368,19 @@ func (t *T) stateOf(id string) string {
 	return answer.GetStatus().GetState().String()
 }
 
-// onceEach checks that each end was told once, and records the time that it took.
+// onceEach checks that each end was told once, and as the runtime shows it by now. It records the
+// times from the ends to their Events.
 func (t *T) onceEach(events []told, ends []string) {
 	counts := make(map[string]int)
 	var took []time.Duration
 	for _, e := range events {
 		id := e.Annotations[annotation+"id"]
 		counts[id]++
+		t.asShown(&e)
 		if !slices.Contains(ends, id) {
 			t.Errorf("told of another end: %+v", e)
 		}
-		finished, err := time.Parse(time.RFC3339Nano, e.Annotations[annotation+"finished-at"])
-		if err == nil {
+		if finished := e.finishedAt(); !finished.IsZero() {
 			took = append(took, e.Time.Sub(finished))
 		}
 	}

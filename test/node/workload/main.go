@@ -9,7 +9,8 @@
 //	                           143 at SIGTERM
 //	workload exit N            exit with N at once
 //	workload fails N CODE FILE exit with CODE at the first N runs, counted in FILE, then with 0
-//	workload eat N             touch N MiB, then wait; a lower limit makes the kernel kill it
+//	workload eat N [usr1]      touch N MiB, at once or at SIGUSR1, then wait; a lower limit makes the
+//	                           kernel kill it
 //
 // Under the name nmeter it prints the time of day in ms, as busybox's nmeter -d0 %3t, which
 // Debian's busybox lacks.
@@ -57,8 +58,13 @@ func run(args []string) error {
 		return fails(rest[0], rest[1], rest[2])
 	case verb == "eat" && len(rest) == 1:
 		return eat(rest[0])
+	case verb == "eat" && len(rest) == 2 && rest[1] == "usr1":
+		start := make(chan os.Signal, 1)
+		signal.Notify(start, syscall.SIGUSR1)
+		<-start
+		return eat(rest[0])
 	default:
-		return fmt.Errorf("unknown arguments %q; want pause | sleep D [code] | exit N | fails N CODE FILE | eat N", args)
+		return fmt.Errorf("unknown arguments %q; want pause | sleep D [code] | exit N | fails N CODE FILE | eat N [usr1]", args)
 	}
 	return nil
 }
