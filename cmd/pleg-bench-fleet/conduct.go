@@ -112,8 +112,10 @@ func (c *conductor) run(ctx context.Context, job *batch.Job) error {
 			c.end(o)
 		case <-time.After(time.Second):
 		}
-		c.line.Show(fmt.Sprintf("%d of %d nodes have ended, %d at work, %d failed",
-			c.report.Finished, len(c.nodes), max(0, int(c.begun.Load())-c.report.Finished), c.report.Finished-c.report.Passed))
+		ended := c.report.Finished
+		atWork := max(0, int(c.begun.Load())-ended)
+		bad := ended - c.report.Passed
+		c.line.Show(fmt.Sprintf("%d of %d nodes have ended, %d at work, %d failed", ended, len(c.nodes), atWork, bad))
 	}
 	cancel() // the turns whose outcome nobody waits for
 	c.line.Show("removing the Job")
@@ -128,7 +130,8 @@ func (c *conductor) end(o outcome) {
 	}
 	c.ended[o.index] = true
 	if !o.away.IsZero() {
-		o.reason = "its kubelet stopped answering at " + o.away.Format(time.TimeOnly) + "; " + o.reason
+		since := o.away.Format(time.TimeOnly)
+		o.reason = "its kubelet stopped answering at " + since + "; " + o.reason
 		c.away[c.nodes[o.index]] = true
 	}
 	c.report.add(c.nodes[o.index], o.result, printable.Text(o.reason))
@@ -199,11 +202,7 @@ func (c *conductor) follow(ctx context.Context, job *batch.Job) (why string, err
 		if kubeerrors.IsNotFound(err) {
 			why = "somebody removed the Job"
 		} else if err == nil { // or it is asked again
-			for _, condition := range now.Status.Conditions {
-				if (condition.Type == batch.JobFailed || condition.Type == batch.JobComplete) && condition.Status == core.ConditionTrue {
-					why = fmt.Sprintf("the Job ended: %s %s", cmp.Or(condition.Reason, string(condition.Type)), condition.Message)
-				}
-			}
+			why = ending(now)
 		}
 		if why != "" {
 			_ = bench.Sleep(ctx, settleIn)
@@ -216,10 +215,23 @@ func (c *conductor) follow(ctx context.Context, job *batch.Job) (why string, err
 	return "interrupted", nil
 }
 
+// ending returns why a Job ended; empty while it works.
+func ending(job *batch.Job) string {
+	for _, condition := range job.Status.Conditions {
+		final := condition.Type == batch.JobFailed || condition.Type == batch.JobComplete
+		if final && condition.Status == core.ConditionTrue {
+			reason := cmp.Or(condition.Reason, string(condition.Type))
+			return fmt.Sprintf("the Job ended: %s %s", reason, condition.Message)
+		}
+	}
+	return ""
+}
+
 // lastWarning returns the Job's last warning.
 func (c *conductor) lastWarning(ctx context.Context, job *batch.Job) string {
+	warnings := meta.ListOptions{FieldSelector: "involvedObject.name=" + job.Name + ",type=Warning"}
 	events, err := bounded(ctx, func(ctx context.Context) (*core.EventList, error) {
-		return c.core.Events(job.Namespace).List(ctx, meta.ListOptions{FieldSelector: "involvedObject.name=" + job.Name + ",type=Warning"})
+		return c.core.Events(job.Namespace).List(ctx, warnings)
 	})
 	if err != nil || len(events.Items) == 0 {
 		return "see its events"
@@ -285,7 +297,9 @@ func waiting(pod *core.Pod) string {
 
 // unready returns since when a node is not ready; zero if it is.
 func (c *conductor) unready(ctx context.Context, node string) time.Time {
-	n, err := bounded(ctx, func(ctx context.Context) (*core.Node, error) { return c.core.Nodes().Get(ctx, node, meta.GetOptions{}) })
+	n, err := bounded(ctx, func(ctx context.Context) (*core.Node, error) {
+		return c.core.Nodes().Get(ctx, node, meta.GetOptions{})
+	})
 	if err != nil {
 		return time.Time{}
 	}
@@ -297,25 +311,36 @@ func (c *conductor) unready(ctx context.Context, node string) time.Time {
 
 // place gives a gated pod its node.
 func (c *conductor) place(ctx context.Context, pod *core.Pod, node string) error {
-	requirement := core.NodeSelectorRequirement{Key: meta.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{node}}
+	named := core.NodeSelectorRequirement{
+		Key:      meta.ObjectNameField,
+		Operator: core.NodeSelectorOpIn,
+		Values:   []string{node},
+	}
+	only := &core.NodeSelector{
+		NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{named}}},
+	}
+	affinity := &core.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: only}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
 		"schedulingGates": nil,
-		"affinity": core.Affinity{NodeAffinity: &core.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{
-			NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{requirement}}},
-		}}},
+		"affinity":        core.Affinity{NodeAffinity: affinity},
 	}})
-	if err == nil {
-		_, err = bounded(ctx, func(ctx context.Context) (*core.Pod, error) {
-			return c.core.Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, meta.PatchOptions{})
-		})
+	if err != nil {
+		return err
 	}
+	pods := c.core.Pods(pod.Namespace)
+	_, err = bounded(ctx, func(ctx context.Context) (*core.Pod, error) {
+		return pods.Patch(ctx, pod.Name, types.MergePatchType, patch, meta.PatchOptions{})
+	})
 	return err
 }
 
 // read returns the result of an ended pod, from its log, or why there is none.
 func (c *conductor) read(ctx context.Context, pod *core.Pod) (result *bench.Result, reason string) {
 	log, err := bounded(ctx, func(ctx context.Context) ([]byte, error) {
-		options := &core.PodLogOptions{TailLines: new(int64(10_000)), LimitBytes: new(int64(mostLog))}
+		options := &core.PodLogOptions{
+			TailLines:  new(int64(10_000)),
+			LimitBytes: new(int64(mostLog)),
+		}
 		stream, err := c.core.Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 		if err != nil {
 			return nil, err
@@ -330,7 +355,8 @@ func (c *conductor) read(ctx context.Context, pod *core.Pod) (result *bench.Resu
 	case err != nil:
 		return nil, fmt.Sprintf("the log of its ended pod could not be read: %v", err)
 	}
-	return nil, "no result: " + cmp.Or(pod.Status.Message, last, pod.Status.Reason, "its log is empty")
+	why := cmp.Or(pod.Status.Message, last, pod.Status.Reason, "its log is empty")
+	return nil, "no result: " + why
 }
 
 // findResult finds a run's result in a log, among lines of standard error, and the
@@ -358,8 +384,9 @@ func findResult(log []byte) (result *bench.Result, last string) {
 // remove removes the Job and waits for the end of its pods, but of those on a node without a
 // kubelet. Those that stay are reported.
 func (c *conductor) remove(ctx context.Context, job *batch.Job) error {
+	withPods := meta.DeleteOptions{PropagationPolicy: new(meta.DeletePropagationBackground)}
 	_, err := bounded(ctx, func(ctx context.Context) (any, error) {
-		return nil, c.batch.Jobs(job.Namespace).Delete(ctx, job.Name, meta.DeleteOptions{PropagationPolicy: new(meta.DeletePropagationBackground)})
+		return nil, c.batch.Jobs(job.Namespace).Delete(ctx, job.Name, withPods)
 	})
 	if err != nil && !kubeerrors.IsNotFound(err) {
 		return fmt.Errorf("remove the Job %s, which Kubernetes removes %v after its end: %w", c.report.Job, keepFor, err)

@@ -84,41 +84,25 @@ func (e *examined) enter(id, grade string, present bool) {
 }
 
 // doctorQueries are the queries of what doctor has found.
-func (s source) doctorQueries(by, window string) []nodeQuery {
-	series := func(name string) string { return name + "{" + s.selector + "}" }
-	kinds := "max by (" + by + ", finding, grade) ("
-	enter := func(now bool) func(*node, model.Metric, float64) {
-		return func(n *node, labels model.Metric, _ float64) {
+func (s source) doctorQueries() []nodeQuery {
+	p := s.promql()
+	enter := func(now bool) func(*node, model.Metric) {
+		return func(n *node, labels model.Metric) {
 			n.enter(string(labels["finding"]), string(labels["grade"]), now)
 		}
 	}
-	late := series(findings.Age) + " > bool 2 * " + series(findings.Period) + " + 120"
+	late := p.series(findings.Age) + " > bool 2 * " + p.series(findings.Period) + " + 120"
 	return []nodeQuery{
-		{
-			query: kinds + "last_over_time(" + series(findings.Found) + "[" + window + "]))",
-			set:   enter(false),
-		},
-		{
-			query: kinds + series(findings.Found) + ")",
-			set:   enter(true),
-		},
-		{
-			query: "max by (" + by + ", worth) (" + series(findings.Worth) + ")",
-			set:   func(n *node, labels model.Metric, _ float64) { n.worth = string(labels["worth"]) },
-		},
-		{
-			query: "max by (" + by + ", area) (" + series(findings.Unseen) + ")",
-			set: func(n *node, labels model.Metric, _ float64) {
-				n.unseen = append(n.unseen, string(labels["area"]))
-			},
-		},
-		{
-			query: "max by (" + by + ") (" + late + ")",
-			set: func(n *node, _ model.Metric, v float64) {
-				n.runs = true
-				n.overdue = v > 0
-			},
-		},
+		words(p.each("max", p.lately(findings.Found), "finding", "grade"), enter(false)),
+		words(p.each("max", p.series(findings.Found), "finding", "grade"), enter(true)),
+		words(p.each("max", p.series(findings.Worth), "worth"),
+			func(n *node, labels model.Metric) { n.worth = string(labels["worth"]) }),
+		words(p.each("max", p.series(findings.Unseen), "area"),
+			func(n *node, labels model.Metric) { n.unseen = append(n.unseen, string(labels["area"])) }),
+		number(p.each("max", late), func(n *node, v float64) {
+			n.runs = true
+			n.overdue = v > 0
+		}),
 	}
 }
 

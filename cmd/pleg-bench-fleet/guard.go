@@ -28,7 +28,9 @@ type kubeletConfig struct {
 
 // runtimeOf asks the kubelet of a node for its runtime's socket.
 func (c cluster) runtimeOf(ctx context.Context, node string) (socket string, err error) {
-	text, err := bounded(ctx, func(ctx context.Context) ([]byte, error) { return c.configz(ctx, node) })
+	text, err := bounded(ctx, func(ctx context.Context) ([]byte, error) {
+		return c.configz(ctx, node)
+	})
 	if err != nil {
 		return "", err
 	}

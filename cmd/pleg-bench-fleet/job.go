@@ -92,13 +92,20 @@ func readiness(n *core.Node) (ready bool, since time.Time) {
 func (o *runOptions) job(nodes int) *batch.Job {
 	labels := map[string]string{"app.kubernetes.io/name": appName}
 	container := core.Container{
-		Name: "run", Image: o.jobImage, Args: o.args(),
+		Name:  "run",
+		Image: o.jobImage,
+		Args:  o.args(),
 		Resources: core.ResourceRequirements{
-			Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("100m"), core.ResourceMemory: resource.MustParse("64Mi")},
-			Limits:   core.ResourceList{core.ResourceMemory: resource.MustParse("512Mi")},
+			Requests: core.ResourceList{
+				core.ResourceCPU:    resource.MustParse("100m"),
+				core.ResourceMemory: resource.MustParse("64Mi"),
+			},
+			Limits: core.ResourceList{core.ResourceMemory: resource.MustParse("512Mi")},
 		},
 		SecurityContext: &core.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &core.Capabilities{Drop: []core.Capability{"ALL"}},
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &core.Capabilities{Drop: []core.Capability{"ALL"}},
 		},
 	}
 	spec := core.PodSpec{
@@ -108,33 +115,52 @@ func (o *runOptions) job(nodes int) *batch.Job {
 		DNSPolicy:                     core.DNSDefault,
 		TerminationGracePeriodSeconds: new(int64(terminateIn.Seconds())),
 		SchedulingGates:               []core.PodSchedulingGate{{Name: gate}},
-		SecurityContext:               &core.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault}},
+		SecurityContext: &core.PodSecurityContext{
+			RunAsNonRoot:   new(true),
+			RunAsUser:      new(int64(65532)),
+			SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
+		},
 	}
-	mount := func(name, at string, readOnly bool, source core.VolumeSource) {
-		spec.Volumes = append(spec.Volumes, core.Volume{Name: name, VolumeSource: source})
-		container.VolumeMounts = append(container.VolumeMounts, core.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly})
+	mount := func(source core.VolumeSource, at core.VolumeMount) {
+		spec.Volumes = append(spec.Volumes, core.Volume{Name: at.Name, VolumeSource: source})
+		container.VolumeMounts = append(container.VolumeMounts, at)
 	}
-	mount("tmp", "/tmp", false, core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}})
+	empty := core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}
+	mount(empty, core.VolumeMount{Name: "tmp", MountPath: "/tmp"})
 	if o.endpoint != "" {
 		// The socket and the logs are root's.
 		spec.SecurityContext.RunAsNonRoot = nil
 		spec.SecurityContext.RunAsUser = new(int64(0))
 		spec.SecurityContext.RunAsGroup = new(int64(0))
-		host := func(name, at string, readOnly bool, kind core.HostPathType) {
-			mount(name, at, readOnly, core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: at, Type: &kind}})
+		host := func(kind core.HostPathType, at core.VolumeMount) {
+			folder := core.HostPathVolumeSource{Path: at.MountPath, Type: &kind}
+			mount(core.VolumeSource{HostPath: &folder}, at)
 		}
-		host("cri", path.Dir(strings.TrimPrefix(o.endpoint, "unix://")), true, core.HostPathDirectory)
-		host("logs", o.logDirectory, false, core.HostPathDirectoryOrCreate)
-		container.Env = append(container.Env, core.EnvVar{Name: stateVariable, Value: path.Join(o.logDirectory, "state")})
+		sockets := path.Dir(strings.TrimPrefix(o.endpoint, "unix://"))
+		host(core.HostPathDirectory, core.VolumeMount{Name: "cri", MountPath: sockets, ReadOnly: true})
+		host(core.HostPathDirectoryOrCreate, core.VolumeMount{Name: "logs", MountPath: o.logDirectory})
+		state := core.EnvVar{Name: stateVariable, Value: path.Join(o.logDirectory, "state")}
+		container.Env = append(container.Env, state)
 	}
 	spec.Containers = []core.Container{container}
 	return &batch.Job{
-		TypeMeta:   meta.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
-		ObjectMeta: meta.ObjectMeta{GenerateName: "pleg-bench-", Namespace: o.namespace, Labels: labels},
+		TypeMeta: meta.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: meta.ObjectMeta{
+			GenerateName: "pleg-bench-",
+			Namespace:    o.namespace,
+			Labels:       labels,
+		},
 		Spec: batch.JobSpec{
-			CompletionMode: new(batch.IndexedCompletion), Completions: new(int32(nodes)), Parallelism: new(int32(min(o.atOnce, nodes))),
-			BackoffLimitPerIndex: new(int32(0)), ActiveDeadlineSeconds: new(int64(o.deadline(nodes).Seconds())), TTLSecondsAfterFinished: new(int32(keepFor.Seconds())),
-			Template: core.PodTemplateSpec{ObjectMeta: meta.ObjectMeta{Labels: labels}, Spec: spec},
+			CompletionMode:          new(batch.IndexedCompletion),
+			Completions:             new(int32(nodes)),
+			Parallelism:             new(int32(min(o.atOnce, nodes))),
+			BackoffLimitPerIndex:    new(int32(0)),
+			ActiveDeadlineSeconds:   new(int64(o.deadline(nodes).Seconds())),
+			TTLSecondsAfterFinished: new(int32(keepFor.Seconds())),
+			Template: core.PodTemplateSpec{
+				ObjectMeta: meta.ObjectMeta{Labels: labels},
+				Spec:       spec,
+			},
 		},
 	}
 }
@@ -142,11 +168,19 @@ func (o *runOptions) job(nodes int) *batch.Job {
 // args are those of `pleg-bench run` in each pod.
 func (o *runOptions) args() []string {
 	args := []string{
-		"run", "--output=json", fmt.Sprintf("--pods=%d", o.pods), fmt.Sprintf("--containers=%d", o.containers),
-		fmt.Sprintf("--rate=%g", o.rate), fmt.Sprintf("--duration=%s", o.duration),
+		"run",
+		"--output=json",
+		fmt.Sprintf("--pods=%d", o.pods),
+		fmt.Sprintf("--containers=%d", o.containers),
+		fmt.Sprintf("--rate=%g", o.rate),
+		fmt.Sprintf("--duration=%s", o.duration),
 	}
 	if o.endpoint != "" {
-		args = append(args, "--endpoint="+o.endpoint, "--image="+o.image, "--log-directory="+o.logDirectory)
+		args = append(args,
+			"--endpoint="+o.endpoint,
+			"--image="+o.image,
+			"--log-directory="+o.logDirectory,
+		)
 	}
 	return append(args, o.runArgs...)
 }

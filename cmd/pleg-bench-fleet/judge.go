@@ -252,7 +252,11 @@ func judge(nodes []*node, at time.Time, window, trustedFrom time.Duration) *Verd
 		v.Groups = append(v.Groups, *g)
 	}
 	slices.SortStableFunc(v.Named, func(a, b NamedNode) int {
-		return cmp.Or(cmp.Compare(slices.Index(classes, a.Class), slices.Index(classes, b.Class)), cmp.Compare(b.Missed, a.Missed), cmp.Compare(b.Unheard, a.Unheard))
+		return cmp.Or(
+			cmp.Compare(slices.Index(classes, a.Class), slices.Index(classes, b.Class)),
+			cmp.Compare(b.Missed, a.Missed),
+			cmp.Compare(b.Unheard, a.Unheard),
+		)
 	})
 	v.conclude()
 	v.Doctor = diagnose(nodes)
@@ -274,19 +278,33 @@ func (v *Verdict) conclude() {
 		worth = stream.WorthPartial
 	}
 	v.Worth = string(worth)
-	v.Summary = fmt.Sprintf("the event stream can be trusted on %d of %s", v.Trusted, bench.Count(v.Nodes, "node"))
+	nodes := bench.Count(v.Nodes, "node")
+	v.Summary = fmt.Sprintf("the event stream can be trusted on %d of %s", v.Trusted, nodes)
 	for _, part := range []struct {
 		n    int
 		does string
 	}{
-		{v.Losing, "lost events"}, {v.Away, "without a stream for some time"}, {v.Unsupported, "with a runtime without events"}, {v.Earning, "yet to earn trust"},
-		{v.Untested, "on which nothing happened"}, {v.Polling, "polling as asked"}, {v.Silent, "without metrics"},
+		{v.Losing, "lost events"},
+		{v.Away, "without a stream for some time"},
+		{v.Unsupported, "with a runtime without events"},
+		{v.Earning, "yet to earn trust"},
+		{v.Untested, "on which nothing happened"},
+		{v.Polling, "polling as asked"},
+		{v.Silent, "without metrics"},
 	} {
 		if part.n > 0 {
 			v.Summary += fmt.Sprintf("; %d %s", part.n, part.does)
 		}
 	}
-	v.Summary += fmt.Sprintf(". %s made of the runtimes, and %d would have been at one a second: %.3g %% less", bench.Count(v.Lists, "list was", "lists were"), v.ListsPolled, 100*v.SavedShare)
+	v.Summary += fmt.Sprintf(". %s made of the runtimes, and %d would have been at one a second: %.3g %% less",
+		bench.Count(v.Lists, "list was", "lists were"), v.ListsPolled, 100*v.SavedShare)
+}
+
+// tones are those of the worths that are good or bad.
+var tones = map[stream.Worth]bench.Tone{
+	stream.WorthFull:    bench.Good,
+	stream.WorthPartial: bench.Bad,
+	stream.WorthNone:    bench.Bad,
 }
 
 // mostNamed is the number of nodes that a document names.
@@ -294,29 +312,31 @@ const mostNamed = 30
 
 // Document implements [bench.Finding].
 func (v *Verdict) Document() bench.Document {
+	window := model.Duration(v.WindowSeconds * float64(time.Second))
 	d := bench.Document{
-		Title:   fmt.Sprintf("%s in the last %s", bench.Count(v.Nodes, "node"), model.Duration(v.WindowSeconds*float64(time.Second))),
+		Title:   fmt.Sprintf("%s in the last %s", bench.Count(v.Nodes, "node"), window),
 		Verdict: strings.ToUpper(v.Worth) + ": " + v.Summary + ".",
-		Tone:    map[string]bench.Tone{string(stream.WorthFull): bench.Good, string(stream.WorthPartial): bench.Bad, string(stream.WorthNone): bench.Bad}[v.Worth],
+		Tone:    tones[stream.Worth(v.Worth)],
 	}
 	streams := bench.Table{Title: "streams"}
-	work := bench.Table{Title: "events and lists", Columns: []string{"received", "missed", "unheard", "lists", "at 1/s", "saved", "period"}}
+	work := bench.Table{
+		Title:   "events and lists",
+		Columns: []string{"received", "missed", "unheard", "lists", "at 1/s", "saved", "period"},
+	}
 	add := func(name string, t Totals, period string) {
-		cells := []string{fmt.Sprint(t.Nodes)}
+		numbers := []int{t.Nodes}
 		columns := []string{"nodes"}
 		for _, class := range slices.Backward(classes) {
 			if *v.in(class) > 0 || class == trusted || class == losing {
-				cells = append(cells, fmt.Sprint(*t.in(class)))
+				numbers = append(numbers, *t.in(class))
 				columns = append(columns, class)
 			}
 		}
 		streams.Columns = columns
-		streams.Add(name, "", cells...)
-		cells = nil
-		for _, n := range []int{t.Received, t.Missed, t.Unheard, t.Lists, t.ListsPolled} {
-			cells = append(cells, fmt.Sprint(n))
-		}
-		work.Add(name, "", append(cells, fmt.Sprintf("%.1f %%", 100*t.SavedShare), period)...)
+		streams.Add(name, "", cells(numbers...)...)
+		counts := cells(t.Received, t.Missed, t.Unheard, t.Lists, t.ListsPolled)
+		saved := fmt.Sprintf("%.1f %%", 100*t.SavedShare)
+		work.Add(name, "", append(counts, saved, period)...)
 	}
 	for _, g := range v.Groups {
 		period := ""
@@ -325,7 +345,8 @@ func (v *Verdict) Document() bench.Document {
 		}
 		add(g.name(), g.Totals, period)
 		if 2*g.Losing > g.Nodes && g.Losing > 1 {
-			d.Advice = append(d.Advice, fmt.Sprintf("%s lost events on %d of %s: %s came without an event", g.name(), g.Losing, bench.Count(g.Nodes, "node"), changes(g.Missed)))
+			d.Advice = append(d.Advice, fmt.Sprintf("%s lost events on %d of %s: %s came without an event",
+				g.name(), g.Losing, bench.Count(g.Nodes, "node"), changes(g.Missed)))
 		}
 	}
 	if len(v.Groups) > 1 {
@@ -333,9 +354,13 @@ func (v *Verdict) Document() bench.Document {
 	}
 	d.Tables = append(d.Tables, streams, work)
 	if len(v.Named) > 0 {
-		named := bench.Table{Title: "nodes to look at", Columns: []string{"class", "missed", "unheard", "lists"}}
+		named := bench.Table{
+			Title:   "nodes to look at",
+			Columns: []string{"class", "missed", "unheard", "lists"},
+		}
 		for _, n := range v.Named[:min(len(v.Named), mostNamed)] {
-			named.Add(n.Node, n.Reason, n.Class, fmt.Sprint(n.Missed), fmt.Sprint(n.Unheard), fmt.Sprint(n.Lists))
+			counts := cells(n.Missed, n.Unheard, n.Lists)
+			named.Add(n.Node, n.Reason, slices.Insert(counts, 0, n.Class)...)
 		}
 		d.Tables = append(d.Tables, named)
 	}
@@ -344,9 +369,18 @@ func (v *Verdict) Document() bench.Document {
 	}
 	v.Doctor.document(&d)
 	if v.Upgraded > 0 {
-		d.Notes = append(d.Notes, fmt.Sprintf("The runtime of %s changed within the window: all counts are in the row of the present version.", bench.Count(v.Upgraded, "node")))
+		d.Notes = append(d.Notes, fmt.Sprintf("The runtime of %s changed within the window: all counts are in the row of the present version.",
+			bench.Count(v.Upgraded, "node")))
 	}
 	return d
+}
+
+// cells are numbers in a row of a table.
+func cells(numbers ...int) (list []string) {
+	for _, n := range numbers {
+		list = append(list, fmt.Sprint(n))
+	}
+	return list
 }
 
 // name is the runtime, its version and the values of --by.
@@ -361,10 +395,16 @@ func (g Group) name() string {
 // Benchmarks implements [bench.Finding].
 func (v *Verdict) Benchmarks() (list []bench.Benchmark) {
 	for _, g := range v.Groups {
-		list = append(list, bench.Benchmark{Name: "Fleet/" + strings.ReplaceAll(g.name(), " ", "/"), Figures: []bench.Figure{
-			{Value: float64(g.Nodes), Unit: "nodes"}, {Value: g.TrustedShare, Unit: "trusted-share"}, {Value: float64(g.Missed), Unit: "missed"},
-			{Value: float64(g.Unheard), Unit: "unheard"}, {Value: g.SavedShare, Unit: "saved-share"},
-		}})
+		list = append(list, bench.Benchmark{
+			Name: "Fleet/" + strings.ReplaceAll(g.name(), " ", "/"),
+			Figures: []bench.Figure{
+				{Value: float64(g.Nodes), Unit: "nodes"},
+				{Value: g.TrustedShare, Unit: "trusted-share"},
+				{Value: float64(g.Missed), Unit: "missed"},
+				{Value: float64(g.Unheard), Unit: "unheard"},
+				{Value: g.SavedShare, Unit: "saved-share"},
+			},
+		})
 	}
 	return list
 }

@@ -138,7 +138,8 @@ func (s *LoadSums) add(result *bench.Result) {
 func (r *LoadReport) conclude(interrupted bool) {
 	r.Interrupted = interrupted
 	r.OK = r.Finished > 0 && r.Passed == r.Finished && !interrupted
-	for _, key := range slices.SortedFunc(maps.Keys(r.groups), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
+	byName := func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }
+	for _, key := range slices.SortedFunc(maps.Keys(r.groups), byName) {
 		r.Groups = append(r.Groups, r.groups[key])
 	}
 	slices.SortFunc(r.Failed, func(a, b NodeReason) int { return strings.Compare(a.Node, b.Node) })
@@ -147,16 +148,24 @@ func (r *LoadReport) conclude(interrupted bool) {
 
 // Document implements [bench.Finding].
 func (r *LoadReport) Document() bench.Document {
-	d := bench.Document{Title: fmt.Sprintf("%s under load, by the Job %s", bench.Count(r.Finished, "node"), r.Job), Tone: bench.Bad}
-	counts := bench.Table{Title: "runs", Columns: []string{"results", "passed", "changes", "missed", "twice", "disorder", "differ", "stale"}}
+	nodes := bench.Count(r.Finished, "node")
+	d := bench.Document{
+		Title: fmt.Sprintf("%s under load, by the Job %s", nodes, r.Job),
+		Tone:  bench.Bad,
+	}
+	counts := bench.Table{
+		Title:   "runs",
+		Columns: []string{"results", "passed", "changes", "missed", "twice", "disorder", "differ", "stale"},
+	}
 	times := bench.NewDelayTable("change to Watch, worst")
 	reads := bench.NewDelayTable("GetNewerThan(now), worst")
 	add := func(name string, passed int, s LoadSums) {
-		var cells []string
-		for _, n := range []int{s.Results, passed, s.Changes, s.Missed, s.Duplicates, s.OutOfOrder, s.Mismatches, s.StaleReads} {
-			cells = append(cells, fmt.Sprint(n))
-		}
-		counts.Add(name, "", cells...)
+		numbers := cells(
+			s.Results, passed,
+			s.Changes, s.Missed, s.Duplicates, s.OutOfOrder,
+			s.Mismatches, s.StaleReads,
+		)
+		counts.Add(name, "", numbers...)
 		times.AddDelays(name, s.Latency)
 		reads.AddDelays(name, s.Freshness)
 	}
@@ -182,17 +191,19 @@ func (r *LoadReport) Document() bench.Document {
 	name("%s failed: %s.", r.Failed)
 	name("%s was left out: %s.", r.LeftOut)
 	if len(r.LeftBehind) > 0 {
-		d.Story = append(d.Story, fmt.Sprintf("Left behind, until the kubelet removes them: %s.", bench.Few(r.LeftBehind)))
+		left := bench.Few(r.LeftBehind)
+		d.Story = append(d.Story, fmt.Sprintf("Left behind, until the kubelet removes them: %s.", left))
 	}
 	switch {
 	case r.OK:
-		d.Verdict = fmt.Sprintf("PASS: the runs on all of %s passed.", bench.Count(r.Finished, "node"))
+		d.Verdict = fmt.Sprintf("PASS: the runs on all of %s passed.", nodes)
 		d.Tone = bench.Good
 	case r.Interrupted:
-		d.Verdict = fmt.Sprintf("NO VERDICT: interrupted; %s had passed.", bench.Count(r.Passed, "node"))
+		passed := bench.Count(r.Passed, "node")
+		d.Verdict = fmt.Sprintf("NO VERDICT: interrupted; %s had passed.", passed)
 		d.Tone = bench.Neutral
 	default:
-		d.Verdict = fmt.Sprintf("FAIL: %d of %s passed.", r.Passed, bench.Count(r.Finished, "node"))
+		d.Verdict = fmt.Sprintf("FAIL: %d of %s passed.", r.Passed, nodes)
 	}
 	return d
 }
@@ -200,10 +211,15 @@ func (r *LoadReport) Document() bench.Document {
 // Benchmarks implements [bench.Finding].
 func (r *LoadReport) Benchmarks() (list []bench.Benchmark) {
 	for _, g := range r.Groups {
-		list = append(list, bench.Benchmark{Name: "FleetRun/" + strings.ReplaceAll(g.Runtime+"/"+g.Version, " ", "-"), Figures: []bench.Figure{
-			{Value: g.Latency.P50, Unit: "p50-sec"}, {Value: g.Latency.P99, Unit: "p99-sec"}, {Value: float64(g.Missed), Unit: "missed"},
-			{Value: float64(g.Passed), Unit: "passed"},
-		}})
+		list = append(list, bench.Benchmark{
+			Name: "FleetRun/" + strings.ReplaceAll(g.Runtime+"/"+g.Version, " ", "-"),
+			Figures: []bench.Figure{
+				{Value: g.Latency.P50, Unit: "p50-sec"},
+				{Value: g.Latency.P99, Unit: "p99-sec"},
+				{Value: float64(g.Missed), Unit: "missed"},
+				{Value: float64(g.Passed), Unit: "passed"},
+			},
+		})
 	}
 	return list
 }

@@ -50,110 +50,206 @@ type node struct {
 	examined
 }
 
-// nodeQuery is a query by node. set is called for each series with its node, which is made if
-// create is set.
+// nodeQuery is a query by node.
 type nodeQuery struct {
-	query  string
+	query string
+	// create makes a node that no query before has named.
 	create bool
-	set    func(n *node, labels model.Metric, v float64)
+	// set is called for each series with its node.
+	set func(n *node, labels model.Metric, v float64)
 }
+
+// number is a query of one number of each node that others name.
+func number(query string, set func(n *node, v float64)) nodeQuery {
+	return nodeQuery{
+		query: query,
+		set:   func(n *node, _ model.Metric, v float64) { set(n, v) },
+	}
+}
+
+// words is a query of labels, of each node that others name.
+func words(query string, set func(n *node, labels model.Metric)) nodeQuery {
+	return nodeQuery{
+		query: query,
+		set:   func(n *node, labels model.Metric, _ float64) { set(n, labels) },
+	}
+}
+
+// promql writes queries by node.
+type promql struct {
+	// by are the labels of all results: the node's, and those of --by.
+	by []string
+	// selector has the matchers of every series.
+	selector string
+	// window is the time to judge.
+	window string
+}
+
+func (s source) promql() promql {
+	return promql{
+		by:       append([]string{s.nodeLabel}, s.by...),
+		selector: s.selector,
+		window:   model.Duration(s.window).String(),
+	}
+}
+
+// series is a metric now.
+func (p promql) series(name string) string { return name + "{" + p.selector + "}" }
+
+// lately is the last value of a metric in the window.
+func (p promql) lately(name string) string {
+	return "last_over_time(" + p.series(name) + "[" + p.window + "])"
+}
+
+// each aggregates an expression by node and further labels.
+func (p promql) each(aggregate, expr string, labels ...string) string {
+	by := strings.Join(slices.Concat(p.by, labels), ", ")
+	return aggregate + " by (" + by + ") (" + expr + ")"
+}
+
+// perClient is the largest value of a node's clients: a watch, an agent and a kubelet on one node
+// each count what they see of the same runtime.
+func (p promql) perClient(expr string) string {
+	return p.each("max", p.each("sum", expr, "job"))
+}
+
+// increase is the growth in the window of a counter, which has one of the names.
+func (p promql) increase(names ...string) string {
+	for i, name := range names {
+		names[i] = "increase(" + p.series(name) + "[" + p.window + "])"
+	}
+	return p.perClient(strings.Join(names, " or "))
+}
+
+// present is a metric that every watch serves, whatever its runtime does.
+const present = "evented_pleg_relist_period_seconds"
 
 // read asks for all nodes, in order of their names.
 func (s source) read(ctx context.Context) ([]*node, error) {
-	const present = "evented_pleg_relist_period_seconds"
 	nodes := make(map[string]*node)
 	at := time.Now()
-	// each calls set for each series of a query, with its node, made if create is set.
-	each := func(query string, create bool, set func(n *node, labels model.Metric, v float64)) error {
-		value, warnings, _, err := s.api.Query(ctx, query, at)
+	for _, q := range slices.Concat(s.presence(), s.figures(), s.absence(), s.doctorQueries()) {
+		err := s.ask(ctx, q, at, nodes)
 		if err != nil {
-			return fmt.Errorf("a query of Prometheus failed: %w (the query: %s)", err, query)
+			return nil, fmt.Errorf("%w (the query: %s)", err, q.query)
 		}
-		for _, w := range warnings {
-			s.warn(w)
-		}
-		vector, ok := value.(model.Vector)
-		if !ok {
-			return fmt.Errorf("a query of Prometheus gave a %s, not a vector (the query: %s)", value.Type(), query)
-		}
-		for _, sample := range vector {
-			name := string(sample.Metric[model.LabelName(s.nodeLabel)])
-			if name == "" {
-				return fmt.Errorf("a series has no label %s: name the label that holds the node with --node-label, such as instance (the query: %s)", s.nodeLabel, query)
-			}
-			n := nodes[name]
-			if n == nil && !create {
-				continue
-			}
-			if n == nil {
-				n = &node{name: name, labels: make(map[string]string)}
-				for _, label := range s.by {
-					n.labels[label] = string(sample.Metric[model.LabelName(label)])
-				}
-				nodes[name] = n
-			}
-			if v := float64(sample.Value); !math.IsNaN(v) {
-				set(n, sample.Metric, v)
-			}
-		}
-		return nil
 	}
-	window := model.Duration(s.window).String()
+	byName := func(a, b *node) int { return strings.Compare(a.name, b.name) }
+	return slices.SortedFunc(maps.Values(nodes), byName), nil
+}
+
+// ask makes a query, and enters its series into the nodes.
+func (s source) ask(ctx context.Context, q nodeQuery, at time.Time, nodes map[string]*node) error {
+	value, warnings, _, err := s.api.Query(ctx, q.query, at)
+	if err != nil {
+		return fmt.Errorf("a query of Prometheus failed: %w", err)
+	}
+	for _, w := range warnings {
+		s.warn(w)
+	}
+	vector, ok := value.(model.Vector)
+	if !ok {
+		return fmt.Errorf("a query of Prometheus gave a %s, not a vector", value.Type())
+	}
+	for _, sample := range vector {
+		name := string(sample.Metric[model.LabelName(s.nodeLabel)])
+		if name == "" {
+			const remedy = "name the label that holds the node with --node-label, such as instance"
+			return fmt.Errorf("a series has no label %s: %s", s.nodeLabel, remedy)
+		}
+		n := nodes[name]
+		if n == nil && !q.create {
+			continue
+		}
+		if n == nil {
+			n = &node{name: name, labels: make(map[string]string)}
+			for _, label := range s.by {
+				n.labels[label] = string(sample.Metric[model.LabelName(label)])
+			}
+			nodes[name] = n
+		}
+		if v := float64(sample.Value); !math.IsNaN(v) {
+			q.set(n, sample.Metric, v)
+		}
+	}
+	return nil
+}
+
+// presence finds the nodes. Every node with metrics in the window counts as silent until it
+// delivers them now.
+func (s source) presence() []nodeQuery {
+	p := s.promql()
+	return []nodeQuery{
+		{
+			query:  p.each("max", p.lately(present)),
+			create: true,
+			set: func(n *node, _ model.Metric, _ float64) {
+				n.silent = "its metrics ended within the window"
+			},
+		},
+		{
+			query:  p.each("min", p.series(present)),
+			create: true,
+			set: func(n *node, _ model.Metric, v float64) {
+				n.period = v
+				n.silent = ""
+			},
+		},
+	}
+}
+
+// figures are what the metrics of the nodes tell.
+func (s source) figures() []nodeQuery {
+	const info = "evented_pleg_runtime_info"
+	p := s.promql()
 	step := model.Duration(max(s.window/360, time.Second).Truncate(time.Second)).String()
-	by := strings.Join(append([]string{s.nodeLabel}, s.by...), ", ")
-	series := func(name string) string { return name + "{" + s.selector + "}" }
-	// A watch, an agent and a kubelet on one node each count what they see of the same runtime.
-	perClient := func(expr string) string {
-		return "max by (" + by + ") (sum by (" + by + ", job) (" + expr + "))"
-	}
-	increase := func(names ...string) string {
-		for i, name := range names {
-			names[i] = "increase(" + series(name) + "[" + window + "])"
-		}
-		return perClient(strings.Join(names, " or "))
-	}
+	stamps := fmt.Sprintf("_over_time(timestamp(%s)[%s:%s])", p.series(present), p.window, step)
+	received := p.increase("kubelet_evented_pleg_notifications_received", "evented_pleg_notifications_received")
 	group := func(n *node, labels model.Metric) {
 		n.runtime = string(labels["runtime"])
 		n.version = string(labels["version"])
 	}
-	stamps := fmt.Sprintf("_over_time(timestamp(%s)[%s:%s])", series(present), window, step)
-	queries := []nodeQuery{
-		// Every node with metrics in the window counts as silent until it delivers them now.
-		{"max by (" + by + ") (last_over_time(" + series(present) + "[" + window + "]))", true, func(n *node, _ model.Metric, _ float64) {
-			n.silent = "its metrics ended within the window"
-		}},
-		{"min by (" + by + ") (" + series(present) + ")", true, func(n *node, _ model.Metric, v float64) {
-			n.period = v
-			n.silent = ""
-		}},
-		{"max by (" + by + ", runtime, version) (last_over_time(" + series("evented_pleg_runtime_info") + "[" + window + "]))", false,
-			func(n *node, labels model.Metric, _ float64) { group(n, labels); n.runtimes++ }},
-		{"max by (" + by + ", runtime, version) (" + series("evented_pleg_runtime_info") + ")", false,
-			func(n *node, labels model.Metric, _ float64) { group(n, labels) }},
-		{"max by (" + by + ", state) (" + series("evented_pleg_stream_state") + ") > 0", false,
-			func(n *node, labels model.Metric, _ float64) { n.state = string(labels["state"]) }},
-		{perClient("max" + stamps + " - min" + stamps), false, func(n *node, _ model.Metric, v float64) { n.seen = min(v, s.window.Seconds()) }},
-		{increase("kube_pod_missed_events"), false, func(n *node, _ model.Metric, v float64) { n.missed = v }},
-		{increase("evented_pleg_unheard_changes_total"), false, func(n *node, _ model.Metric, v float64) { n.unheard = v }},
-		{increase("kubelet_evented_pleg_notifications_received", "evented_pleg_notifications_received"), false,
-			func(n *node, _ model.Metric, v float64) { n.received = v }},
-		{increase("evented_pleg_relists_total"), false, func(n *node, _ model.Metric, v float64) { n.lists = v }},
-		{"min by (" + by + ") (" + series("up") + " == 0 and on (job) group by (job) (last_over_time(" + series(present) + "[" + window + "])))", true,
-			func(n *node, _ model.Metric, _ float64) {
+	return []nodeQuery{
+		words(p.each("max", p.lately(info), "runtime", "version"), func(n *node, labels model.Metric) {
+			group(n, labels)
+			n.runtimes++
+		}),
+		words(p.each("max", p.series(info), "runtime", "version"), group),
+		words(p.each("max", p.series("evented_pleg_stream_state"), "state")+" > 0",
+			func(n *node, labels model.Metric) { n.state = string(labels["state"]) }),
+		number(p.perClient("max"+stamps+" - min"+stamps),
+			func(n *node, v float64) { n.seen = min(v, s.window.Seconds()) }),
+		number(p.increase("kube_pod_missed_events"), func(n *node, v float64) { n.missed = v }),
+		number(p.increase("evented_pleg_unheard_changes_total"), func(n *node, v float64) { n.unheard = v }),
+		number(received, func(n *node, v float64) { n.received = v }),
+		number(p.increase("evented_pleg_relists_total"), func(n *node, v float64) { n.lists = v }),
+	}
+}
+
+// absence finds the nodes without metrics now: those whose scrape fails, and those of the cluster
+// that nobody scrapes.
+func (s source) absence() []nodeQuery {
+	p := s.promql()
+	ours := " and on (job) group by (job) (" + p.lately(present) + ")"
+	return []nodeQuery{
+		{
+			query:  p.each("min", p.series("up")+" == 0"+ours),
+			create: true,
+			set: func(n *node, _ model.Metric, _ float64) {
 				if n.state == "" {
 					n.silent = "its scrape fails"
 				}
-			}},
-		{"group by (" + s.nodeLabel + ") (" + s.nodes + ")", true, func(n *node, _ model.Metric, _ float64) {
-			if n.state == "" {
-				n.silent = cmp.Or(n.silent, "it is a node of the cluster and never had metrics in the window")
-			}
-		}},
+			},
+		},
+		{
+			query:  "group by (" + s.nodeLabel + ") (" + s.nodes + ")",
+			create: true,
+			set: func(n *node, _ model.Metric, _ float64) {
+				const never = "it is a node of the cluster and never had metrics in the window"
+				if n.state == "" {
+					n.silent = cmp.Or(n.silent, never)
+				}
+			},
+		},
 	}
-	for _, q := range append(queries, s.doctorQueries(by, window)...) {
-		if err := each(q.query, q.create, q.set); err != nil {
-			return nil, err
-		}
-	}
-	return slices.SortedFunc(maps.Values(nodes), func(a, b *node) int { return strings.Compare(a.name, b.name) }), nil
 }

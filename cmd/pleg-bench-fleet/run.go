@@ -122,6 +122,9 @@ failed.`,
 	return cmd
 }
 
+// setHere are flags of pleg-bench run that each pod gets from this command, or never.
+var setHere = []string{"--beside-kubelet", "--endpoint", "--output", "--rate", "--duration", "--out"}
+
 func (o *runOptions) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -159,7 +162,7 @@ func (o *runOptions) validate() error {
 	}
 	for _, arg := range o.runArgs {
 		name, _, _ := strings.Cut(arg, "=")
-		if !strings.HasPrefix(arg, "--") || slices.Contains([]string{"--beside-kubelet", "--endpoint", "--output", "--rate", "--duration", "--out"}, name) {
+		if !strings.HasPrefix(arg, "--") || slices.Contains(setHere, name) {
 			bad("--run-arg %s: write --NAME=VALUE with a flag of pleg-bench run that is not set here", arg)
 		}
 	}
@@ -178,7 +181,8 @@ type cluster struct {
 func (o *runOptions) connect() (c cluster, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		return c, cli.Usagef("--kubeconfig: %w", err)
 	}
@@ -194,7 +198,8 @@ func (o *runOptions) connect() (c cluster, err error) {
 		return c, cli.Usagef("--kubeconfig: %w", err)
 	}
 	c.configz = func(ctx context.Context, node string) ([]byte, error) {
-		return c.core.RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").DoRaw(ctx)
+		proxy := c.core.RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy")
+		return proxy.Suffix("configz").DoRaw(ctx)
 	}
 	return c, nil
 }
