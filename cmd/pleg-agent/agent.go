@@ -176,9 +176,13 @@ func (a *agent) run(ctx context.Context) error {
 // handler answers /metrics, /healthz and /readyz.
 func (a *agent) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry, ErrorHandling: promhttp.ContinueOnError}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.generator.Health()) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.ready()) })
+	answering := func(state func() error) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { answer(w, state()) }
+	}
+	options := promhttp.HandlerOpts{Registry: a.registry, ErrorHandling: promhttp.ContinueOnError}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, options))
+	mux.Handle("GET /healthz", answering(a.generator.Health))
+	mux.Handle("GET /readyz", answering(a.ready))
 	return mux
 }
 

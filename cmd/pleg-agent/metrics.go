@@ -42,24 +42,24 @@ func newMeter(registry prometheus.Registerer) (*meter, error) {
 	m := &meter{
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pleg_agent_ends_total",
-			Help: "Number of ends of containers, and of sandboxes under running containers, by kind and namespace.",
+			Help: "Number of ends of containers, and of sandboxes under them, by kind and namespace.",
 		}, []string{"kind", "namespace"}),
 		unreported: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pleg_agent_ends_unreported_total",
-			Help: "Number of ends without an Event of their own: combined by a rate, not chosen, or of a pod without a name.",
+			Help: "Number of ends without an own Event: combined by a rate, not chosen, or nameless.",
 		}, []string{"outcome"}),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pleg_agent_container_restarts_total",
-			Help: "Number of containers made after another one of the same name in their pod, by namespace.",
+			Help: "Number of containers made after others of their name and pod, by namespace.",
 		}, []string{"namespace"}),
 		handed: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "pleg_agent_end_to_report_seconds",
-			Help:    "Time in seconds from the end of a container to its report, with the time for the reason to settle.",
+			Help:    "Time in seconds from the end of a container to its report, its reason settled.",
 			Buckets: latencies,
 		}),
 		stored: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "pleg_agent_end_to_event_seconds",
-			Help:    "Time in seconds from the end of a container to its new Event at the API server.",
+			Help:    "Time in seconds from the end of a container to its Event at the API server.",
 			Buckets: latencies,
 		}),
 		namespaces: map[string]bool{infrastructure: true},
@@ -106,28 +106,33 @@ func (m *meter) restarted(pod exits.Ref) {
 
 // reporterStats registers the counts of a reporter.
 func reporterStats(registry prometheus.Registerer, stats func() exits.Stats) error {
-	for _, x := range []struct {
-		name, help string
-		gauge      bool
-		value      func(exits.Stats) float64
-	}{
-		{"pleg_agent_containers", "Number of containers followed.", true,
-			func(s exits.Stats) float64 { return float64(s.Containers) }},
-		{"pleg_agent_ends_settling", "Number of ends that wait for the read that settles their reason.", true,
-			func(s exits.Stats) float64 { return float64(s.Settling) }},
-		{"pleg_agent_ends_unsettled_total", "Number of ends reported as last seen, because the container was removed or unreadable before its reason settled.", false,
-			func(s exits.Stats) float64 { return float64(s.Unsettled) }},
-		{"pleg_agent_reports_repeated_total", "Number of reports of the agent before, made again because the API server had not been sent them.", false,
-			func(s exits.Stats) float64 { return float64(s.Repeated) }},
-		{"pleg_agent_state_errors_total", "Number of failed reads and writes of the file that remembers what was reported.", false,
-			func(s exits.Stats) float64 { return float64(s.LedgerErrors) }},
+	value := func(of func(exits.Stats) float64) func() float64 {
+		return func() float64 { return of(stats()) }
+	}
+	for _, c := range []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pleg_agent_containers",
+			Help: "Number of containers followed.",
+		}, value(func(s exits.Stats) float64 { return float64(s.Containers) })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pleg_agent_ends_settling",
+			Help: "Number of ends that wait for the read that settles their reason.",
+		}, value(func(s exits.Stats) float64 { return float64(s.Settling) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "pleg_agent_ends_unsettled_total",
+			Help: "Number of ends reported as last seen, since no read could settle their reason.",
+		}, value(func(s exits.Stats) float64 { return float64(s.Unsettled) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "pleg_agent_reports_repeated_total",
+			Help: "Number of reports of the agent before, made again because they were not sent.",
+		}, value(func(s exits.Stats) float64 { return float64(s.Repeated) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "pleg_agent_state_errors_total",
+			Help: "Number of failed reads and writes of the file of what was reported.",
+		}, value(func(s exits.Stats) float64 { return float64(s.LedgerErrors) })),
 	} {
-		value := func() float64 { return x.value(stats()) }
-		var c prometheus.Collector = prometheus.NewCounterFunc(prometheus.CounterOpts{Name: x.name, Help: x.help}, value)
-		if x.gauge {
-			c = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: x.name, Help: x.help}, value)
-		}
-		if err := registry.Register(c); err != nil {
+		err := registry.Register(c)
+		if err != nil {
 			return err
 		}
 	}

@@ -160,8 +160,9 @@ func (p *printer) print(now time.Time, e *eventsv1.Event) {
 		if about.Namespace != "" {
 			where = about.Namespace + "/" + about.Name
 		}
-		_, err = fmt.Fprintf(p.out, "%s  %-7s  %-21s  %-24s  %s%s\n", now.Format(time.TimeOnly), e.Type,
-			printable.Text(e.Reason), printable.Text(where), printable.Text(e.Note), times)
+		_, err = fmt.Fprintf(p.out, "%s  %-7s  %-21s  %-24s  %s%s\n",
+			now.Format(time.TimeOnly), e.Type, printable.Text(e.Reason),
+			printable.Text(where), printable.Text(e.Note), times)
 	}
 	if p.failed == nil {
 		p.failed = err

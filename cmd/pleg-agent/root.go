@@ -80,8 +80,10 @@ lists no pods: names and UIDs come from the runtime.`,
 			if err := o.validate(); err != nil {
 				return err
 			}
-			logger := cli.SetLogger(errOut, []slog.Level{slog.LevelWarn, -2, -10}[min(o.verbose, 2)])
-			grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) // its errors come back with the calls
+			levels := []slog.Level{slog.LevelWarn, -2, -10}
+			logger := cli.SetLogger(errOut, levels[min(o.verbose, len(levels)-1)])
+			// The errors of gRPC come back with the calls.
+			grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 			return o.run(klog.NewContext(cmd.Context(), logger), out, errOut)
 		},
 	}
@@ -186,7 +188,11 @@ func (o *options) validate() error {
 
 // choice returns the choice of ends.
 func (o *options) choice() (exits.Choice, error) {
-	c := exits.Choice{Namespaces: o.namespaces, ExceptNamespaces: o.exceptNamespaces, Labels: o.selector}
+	c := exits.Choice{
+		Namespaces:       o.namespaces,
+		ExceptNamespaces: o.exceptNamespaces,
+		Labels:           o.selector,
+	}
 	for _, name := range o.kinds {
 		kind, err := exits.ParseKind(name)
 		if err != nil {

@@ -90,7 +90,11 @@ func measure(path string) (*measured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
-	m := &measured{name: path, values: make(map[string]map[string][]float64), options: make(map[string]map[string]bool)}
+	m := &measured{
+		name:    path,
+		values:  make(map[string]map[string][]float64),
+		options: make(map[string]map[string]bool),
+	}
 	for _, p := range paths {
 		if err := m.read(p); err != nil {
 			return nil, fmt.Errorf("compare: %w", err)
@@ -139,14 +143,18 @@ func (m *measured) read(path string) error {
 // byMode divides runs into the evented PLEG's and the generic one's, under the same name.
 func (m *measured) byMode() []*measured {
 	const generic, evented = "mode=generic", "mode=evented"
-	split := []*measured{{name: strings.TrimPrefix(generic, "mode=")}, {name: strings.TrimPrefix(evented, "mode=")}}
-	for i, mode := range []string{generic, evented} {
-		split[i].values = make(map[string]map[string][]float64)
+	var split []*measured
+	for _, mode := range []string{generic, evented} {
+		part := &measured{
+			name:   strings.TrimPrefix(mode, "mode="),
+			values: make(map[string]map[string][]float64),
+		}
 		for name, values := range m.values {
 			if strings.Contains(name, mode) {
-				split[i].values[strings.Replace(name, "/"+mode, "", 1)] = values
+				part.values[strings.Replace(name, "/"+mode, "", 1)] = values
 			}
 		}
+		split = append(split, part)
 	}
 	return split
 }
@@ -185,9 +193,12 @@ func compare(a, b *measured) bench.Document {
 			sy := benchmath.AssumeNothing.Summary(y, 0.95)
 			c := benchmath.AssumeNothing.Compare(x, y)
 			show := func(s benchmath.Summary) string {
-				return fmt.Sprintf("%s ± %s", benchunit.Scale(s.Center, benchunit.ClassOf(unit)), strings.TrimPrefix(s.PctRangeString(), "± "))
+				center := benchunit.Scale(s.Center, benchunit.ClassOf(unit))
+				return center + " ± " + strings.TrimPrefix(s.PctRangeString(), "± ")
 			}
-			t.Add(unit, "", show(sx), show(sy), c.FormatDelta(sx.Center, sy.Center)+" ("+c.String()+")"+footnote(sx.Warnings, sy.Warnings, c.Warnings))
+			marks := footnote(sx.Warnings, sy.Warnings, c.Warnings)
+			delta := c.FormatDelta(sx.Center, sy.Center) + " (" + c.String() + ")" + marks
+			t.Add(unit, "", show(sx), show(sy), delta)
 		}
 		if len(t.Rows) > 0 {
 			d.Tables = append(d.Tables, t)

@@ -125,8 +125,10 @@ A container of another one is refused, as real runtimes do, until it was pulled
 				if isChild {
 					return
 				}
+				profile := rt.Profile()
 				fmt.Fprintf(s.err, "%s %s as %s, with %s and seed %d, on unix://%s. Ctrl-C ends it.\n",
-					rt.Profile().RuntimeName, rt.Profile().RuntimeVersion, fake.profile, bench.Count(pods, "pod"), fake.seed, socket)
+					profile.RuntimeName, profile.RuntimeVersion, fake.profile,
+					bench.Count(pods, "pod"), fake.seed, socket)
 				if rate > 0 {
 					<-churned
 					load := churnLoad{
@@ -237,7 +239,8 @@ func (c churnLoad) tellQuiet(ctx context.Context, driver *load.Driver, told io.W
 		if stats.Changes == last {
 			why := "no call has ended"
 			for _, method := range slices.Sorted(maps.Keys(stats.Errors)) {
-				why = fmt.Sprintf("%s failed %s, first: %s", method, bench.Count(stats.Errors[method], "time"), stats.FirstErrors[method])
+				times := bench.Count(stats.Errors[method], "time")
+				why = fmt.Sprintf("%s failed %s, first: %s", method, times, stats.FirstErrors[method])
 			}
 			fmt.Fprintf(told, "the load has changed nothing for %v, and tries on: %s\n", churnQuiet, why)
 		}

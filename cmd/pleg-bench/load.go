@@ -108,8 +108,10 @@ func progressLine(s run.Status) string {
 	}
 	const barWidth = 30
 	done := min(int(barWidth*s.Elapsed/s.Total), barWidth)
-	line := fmt.Sprintf("%s  %s%s  %s of %s  %s", s.Phase, strings.Repeat("█", done), strings.Repeat("░", barWidth-done),
-		bench.Short(s.Elapsed.Round(100*time.Millisecond)), bench.Short(s.Total), bench.Count(s.Changes, "change"))
+	bar := strings.Repeat("█", done) + strings.Repeat("░", barWidth-done)
+	elapsed := bench.Short(s.Elapsed.Round(100 * time.Millisecond))
+	changes := bench.Count(s.Changes, "change")
+	line := fmt.Sprintf("%s  %s  %s of %s  %s", s.Phase, bar, elapsed, bench.Short(s.Total), changes)
 	if s.Behind > time.Second {
 		line += fmt.Sprintf("  (%s behind: the runtime is slower than the rate)", bench.Short(s.Behind))
 	}

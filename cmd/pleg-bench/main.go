@@ -30,14 +30,28 @@ func main() {
 // because errors of the PLEG's process are texts. It ends with a new line.
 func hint(err error) string {
 	text := err.Error()
+	has := func(part string) bool { return strings.Contains(text, part) }
+	const first = "cri: Version on" // the first call of all
 	switch {
-	case strings.Contains(text, "unknown service runtime.v1.RuntimeService"):
-		return "The socket is served by a program without the CRI. If it is containerd: its CRI plugin is switched off or failed to load (disabled_plugins, its log).\n"
-	case strings.Contains(text, "cri: Version on") && strings.Contains(text, "use of closed network connection"):
-		return "The socket takes connections and says nothing: a container runtime that hangs, or a program of another kind. Which one listens there (ss -xlp)?\n"
-	case strings.Contains(text, "cri: Version on") && slices.ContainsFunc([]string{"error reading server preface", "malformed HTTP response",
-		"frame too large", "broken pipe", "connection reset", "error reading from server"}, func(part string) bool { return strings.Contains(text, part) }):
-		return "The socket answers, but not as a container runtime does: the CRI is gRPC. Which program listens there (ss -xlp)? Or did the runtime just end?\n"
+	case has("unknown service runtime.v1.RuntimeService"):
+		return "The socket is served by a program without the CRI. If it is containerd: " +
+			"its CRI plugin is switched off or failed to load (disabled_plugins, its log).\n"
+	case has(first) && has("use of closed network connection"):
+		return "The socket takes connections and says nothing: a container runtime that hangs, " +
+			"or a program of another kind. Which one listens there (ss -xlp)?\n"
+	case has(first) && slices.ContainsFunc(notGRPC, has):
+		return "The socket answers, but not as a container runtime does: the CRI is gRPC. " +
+			"Which program listens there (ss -xlp)? Or did the runtime just end?\n"
 	}
 	return ""
+}
+
+// notGRPC are what gRPC says of a server of another kind.
+var notGRPC = []string{
+	"error reading server preface",
+	"malformed HTTP response",
+	"frame too large",
+	"broken pipe",
+	"connection reset",
+	"error reading from server",
 }

@@ -153,7 +153,8 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 	}
 	defer proxy.Close()
 	disturber := disturb.New(proxy, plan, o.seed)
-	fmt.Fprintf(s.err, "between unix://%s and %s on unix://%s, with seed %d; it disturbs for %v, or until Ctrl-C, and passes everything through then.\n",
+	fmt.Fprintf(s.err, "between unix://%s and %s on unix://%s, with seed %d; "+
+		"it disturbs for %v, or until Ctrl-C, and passes everything through then.\n",
 		o.socket, printable.Text(version.String()), o.endpoint, o.seed, o.duration)
 	for _, r := range plan {
 		fmt.Fprintf(s.err, "  %s\n", r.Text)
@@ -187,7 +188,8 @@ func passThrough(w io.Writer, proxy *criproxy.Proxy, endpoint string) {
 			continue
 		}
 		next = time.Now().Add(remindEvery)
-		fmt.Fprintf(w, "all rules have ended, and the calls of %s pass through: point them at unix://%s again. Ctrl-C cuts them off.\n",
+		fmt.Fprintf(w, "all rules have ended, and the calls of %s pass through: "+
+			"point them at unix://%s again. Ctrl-C cuts them off.\n",
 			bench.Count(proxy.Clients(), "client"), endpoint)
 	}
 }
@@ -244,25 +246,35 @@ func (r proxyReport) write(w io.Writer, form string) error {
 // document is the report for people.
 func (r proxyReport) document() bench.Document {
 	dropped, received := r.Dropped()
+	took := bench.Seconds(r.Seconds)
+	events := bench.Count(received, "event")
+	cuts := bench.Count(r.Cuts, "time")
 	d := bench.Document{
-		Title:   fmt.Sprintf("%s, disturbed for %s with seed %d", r.Runtime, bench.Seconds(r.Seconds), r.Seed),
+		Title:   fmt.Sprintf("%s, disturbed for %s with seed %d", r.Runtime, took, r.Seed),
 		Lines:   []string{"rules: " + strings.Join(r.Rules, " ")},
-		Verdict: fmt.Sprintf("dropped %d of %s; cut clients' connections %s.", dropped, bench.Count(received, "event"), bench.Count(r.Cuts, "time")),
+		Verdict: fmt.Sprintf("dropped %d of %s; cut clients' connections %s.", dropped, events, cuts),
 	}
 	if len(r.Rules) == 0 {
 		d.Lines = []string{"no rules: everything passed through"}
 	}
-	events := bench.Table{Title: "events", Columns: []string{"received", "passed", "dropped", "delayed", "stalled"}}
+	streamed := bench.Table{
+		Title:   "events",
+		Columns: []string{"received", "passed", "dropped", "delayed", "stalled"},
+	}
 	for _, kind := range r.Kinds() {
 		c := r.Events[kind]
-		events.Add(kind, "", cells(c.Received, c.Received-c.Dropped, c.Dropped, c.Delayed, c.Stalled)...)
+		passed := c.Received - c.Dropped
+		streamed.Add(kind, "", cells(c.Received, passed, c.Dropped, c.Delayed, c.Stalled)...)
 	}
-	calls := bench.Table{Title: "calls", Columns: []string{"begun", "refused", "hung", "delayed", "stalled", "failed"}}
+	calls := bench.Table{
+		Title:   "calls",
+		Columns: []string{"begun", "refused", "hung", "delayed", "stalled", "failed"},
+	}
 	for _, method := range r.Methods() {
 		c := r.Calls[method]
 		calls.Add(method, "", cells(c.Begun, c.Refused, c.Hung, c.Delayed, c.Stalled, c.Failed)...)
 	}
-	for _, t := range []bench.Table{events, calls} {
+	for _, t := range []bench.Table{streamed, calls} {
 		if len(t.Rows) > 0 {
 			d.Tables = append(d.Tables, t)
 		}
@@ -279,7 +291,8 @@ func cells(counts ...int) (list []string) {
 
 func writeRules(w io.Writer) error {
 	for _, r := range disturb.Words() {
-		text := fmt.Sprintf("%s=%s\n    %s\n    as in --rule %s\n", r.Name, r.Form, cli.Columns(w).Fold(r.Help, 4), r.Example)
+		help := cli.Columns(w).Fold(r.Help, 4)
+		text := fmt.Sprintf("%s=%s\n    %s\n    as in --rule %s\n", r.Name, r.Form, help, r.Example)
 		if _, err := io.WriteString(w, text); err != nil {
 			return fmt.Errorf("write the rules: %w", err)
 		}

@@ -66,7 +66,19 @@ else, and takes about 20 seconds.`,
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		setLogger(cmd, s, *verbose)
 	}
-	root.AddCommand(run, newStress(s), newWatch(s), newFake(s), newCompare(s), newCleanup(s), newFleet(), newProxy(s), newDoctor(s), newWorker(s), newReader())
+	root.AddCommand(
+		run,
+		newStress(s),
+		newWatch(s),
+		newFake(s),
+		newCompare(s),
+		newCleanup(s),
+		newFleet(),
+		newProxy(s),
+		newDoctor(s),
+		newWorker(s),
+		newReader(),
+	)
 	completeFlags(root)
 	for _, cmd := range root.Commands() {
 		completeFlags(cmd)
@@ -88,7 +100,8 @@ func setLogger(cmd *cobra.Command, s streams, verbose int) {
 		level = slog.Level(-10)
 	}
 	logger := cli.SetLogger(s.err, level)
-	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) // its errors come back with the calls
+	// The errors of gRPC come back with the calls.
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	cmd.SetContext(klog.NewContext(cmd.Context(), logger))
 }
 
@@ -181,15 +194,19 @@ func ownSocket(flag string) (path string, err error) {
 
 // hideFlags shows no flags in the help of the root command: they are run's.
 func hideFlags(root *cobra.Command) {
-	const flags = "{{.LocalFlags.FlagUsages"
-	template := strings.Replace(root.UsageTemplate(), flags, `{{if not .HasParent}}  those of run: "{{.Name}} run --help"{{else}}`+flags, 1)
-	root.SetUsageTemplate(strings.Replace(template, flags+" | trimTrailingWhitespaces}}", flags+" | trimTrailingWhitespaces}}{{end}}", 1))
+	const (
+		flags = "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
+		ours  = `{{if not .HasParent}}  those of run: "{{.Name}} run --help"{{else}}` + flags + "{{end}}"
+	)
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), flags, ours, 1))
 }
 
 // completeFlags lets shells complete the values of flags with few values.
 func completeFlags(cmd *cobra.Command) {
 	values := map[string][]string{
-		"output": {"text", "json"}, "mode": {worker.Evented, worker.Generic}, "profile": fakeruntime.ProfileNames(),
+		"output":  {"text", "json"},
+		"mode":    {worker.Evented, worker.Generic},
+		"profile": fakeruntime.ProfileNames(),
 	}
 	if cmd.Flags().Lookup("profile") != nil {
 		for _, f := range fakeruntime.FaultList() {
@@ -198,7 +215,8 @@ func completeFlags(cmd *cobra.Command) {
 	}
 	for name, list := range values {
 		if cmd.Flags().Lookup(name) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)) // fails for registered flags
+			complete := cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
+			_ = cmd.RegisterFlagCompletionFunc(name, complete) // fails for registered flags
 		}
 	}
 }
