@@ -210,7 +210,7 @@ func (o *options) choice() (exits.Choice, error) {
 const endpointVariable = "CONTAINER_RUNTIME_ENDPOINT"
 
 // usualSockets are the sockets tried without a flag.
-var usualSockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"}
+var usualSockets = cli.RuntimeSockets
 
 func (o *options) findEndpoint() error {
 	o.endpoint = cmp.Or(o.endpoint, os.Getenv(endpointVariable))
