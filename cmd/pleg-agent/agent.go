@@ -46,7 +46,7 @@ type agent struct {
 	registry    *prometheus.Registry
 }
 
-// parts are what an agent is made of besides its flags.
+// parts are the components of an agent besides its flags.
 type parts struct {
 	sink clientevents.EventSink
 	// noRoster: the sink does not outlive the process.
@@ -148,8 +148,8 @@ func instance(node string) string {
 // flushFor is how long the end of an agent waits for the API server.
 const flushFor = 5 * time.Second
 
-// run works until ctx ends: then the ledger is written, the recorder sends what waits, and the
-// ledger gets what could not be sent.
+// run works until ctx ends: then the ledger is written, the recorder sends the waiting Events, and
+// the ledger gets the unsent ones.
 func (a *agent) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	recording, stop := context.WithCancel(klog.NewContext(context.Background(), logger))
@@ -281,7 +281,7 @@ func (o *options) listen(a *agent, errOut io.Writer) (serve func(context.Context
 	}, nil
 }
 
-// connect returns the parts for the flags, and what to do in the end.
+// connect returns the parts for the flags, and finish for the end.
 func (o *options) connect(ctx context.Context, out, errOut io.Writer) (with parts, finish func(), err error) {
 	finish = func() {}
 	if o.print {

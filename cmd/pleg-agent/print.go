@@ -55,7 +55,7 @@ func (p *printer) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event,
 	return p.store(key, e.DeepCopy()), nil
 }
 
-// Patch prints what an event has become.
+// Patch prints an event after its change.
 func (p *printer) Patch(_ context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -215,7 +215,7 @@ func (c *conductor) follow(ctx context.Context, job *batch.Job) (why string, err
 	return "interrupted", nil
 }
 
-// ending returns why a Job ended; empty while it works.
+// ending returns why a Job ended; empty before.
 func ending(job *batch.Job) string {
 	for _, condition := range job.Status.Conditions {
 		final := condition.Type == batch.JobFailed || condition.Type == batch.JobComplete
@@ -295,7 +295,7 @@ func waiting(pod *core.Pod) string {
 	return cmp.Or(pod.Status.Reason, "no container yet")
 }
 
-// unready returns since when a node is not ready; zero if it is.
+// unready returns the time since which a node is not ready; zero for a ready node.
 func (c *conductor) unready(ctx context.Context, node string) time.Time {
 	n, err := bounded(ctx, func(ctx context.Context) (*core.Node, error) {
 		return c.core.Nodes().Get(ctx, node, meta.GetOptions{})
@@ -382,7 +382,7 @@ func findResult(log []byte) (result *bench.Result, last string) {
 }
 
 // remove removes the Job and waits for the end of its pods, but of those on a node without a
-// kubelet. Those that stay are reported.
+// kubelet. Pods left are reported.
 func (c *conductor) remove(ctx context.Context, job *batch.Job) error {
 	withPods := meta.DeleteOptions{PropagationPolicy: new(meta.DeletePropagationBackground)}
 	_, err := bounded(ctx, func(ctx context.Context) (any, error) {

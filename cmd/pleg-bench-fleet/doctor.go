@@ -62,9 +62,9 @@ type FleetUnseen struct {
 	Nodes int `json:"nodes"`
 }
 
-// examined is what the metrics of a node tell of its examinations.
+// examined has the metrics of a node about its examinations.
 type examined struct {
-	// runs: the node's watch examines. overdue: it has not for two periods.
+	// runs: the node's watch examines. overdue: not for two periods.
 	runs, overdue bool
 	worth         string
 	found         map[finding]bool // within the window; true for the last examination's
@@ -83,7 +83,7 @@ func (e *examined) enter(id, grade string, present bool) {
 	e.found[key] = e.found[key] || present
 }
 
-// doctorQueries are the queries of what doctor has found.
+// doctorQueries are the queries of doctor's findings.
 func (s source) doctorQueries() []nodeQuery {
 	p := s.promql()
 	enter := func(now bool) func(*node, model.Metric) {
@@ -106,7 +106,7 @@ func (s source) doctorQueries() []nodeQuery {
 	}
 }
 
-// grades are those of the findings that metrics tell, the gravest first.
+// grades are the grades in metrics, the gravest first.
 var grades = []findings.Term{
 	{Name: "sick"},
 	{Name: "costly"},
@@ -231,7 +231,7 @@ func (d Doctor) notLookedAt() string {
 	return strings.Join(parts, ", ")
 }
 
-// examplesShown is the number of nodes that the text names for a finding.
+// examplesShown bounds the nodes named in the text for a finding.
 const examplesShown = 5
 
 // where names nodes with the finding.

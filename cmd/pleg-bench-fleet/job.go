@@ -34,9 +34,9 @@ const (
 	startIn = 2 * time.Minute
 	// aroundLoad bounds the time of a run besides its load: making pods, comparing, removing.
 	aroundLoad = 90 * time.Second
-	// terminateIn is what a run has to remove its pods.
+	// terminateIn bounds a run's removal of its pods.
 	terminateIn = 60 * time.Second
-	// keepFor is when Kubernetes removes a finished Job that this program has not removed.
+	// keepFor is the time after which Kubernetes removes a finished Job left by this program.
 	keepFor = 10 * time.Minute
 )
 

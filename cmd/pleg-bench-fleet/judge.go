@@ -300,14 +300,14 @@ func (v *Verdict) conclude() {
 		bench.Count(v.Lists, "list was", "lists were"), v.ListsPolled, 100*v.SavedShare)
 }
 
-// tones are those of the worths that are good or bad.
+// tones are the tones of good and bad worths.
 var tones = map[stream.Worth]bench.Tone{
 	stream.WorthFull:    bench.Good,
 	stream.WorthPartial: bench.Bad,
 	stream.WorthNone:    bench.Bad,
 }
 
-// mostNamed is the number of nodes that a document names.
+// mostNamed bounds the nodes named in a document.
 const mostNamed = 30
 
 // Document implements [bench.Finding].

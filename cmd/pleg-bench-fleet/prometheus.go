@@ -26,12 +26,12 @@ type source struct {
 	// nodeLabel is the label with a node's name, by further labels to group nodes by.
 	nodeLabel string
 	by        []string
-	// nodes is a query of all nodes that should deliver metrics.
+	// nodes is a query of all nodes expected to deliver metrics.
 	nodes string
 	warn  func(string)
 }
 
-// node is what Prometheus knows of a node. Counts are those of the window.
+// node has the metrics of a node. Counts are of the window.
 type node struct {
 	name string
 	// runtime, version and labels are the group of the node.
@@ -53,13 +53,13 @@ type node struct {
 // nodeQuery is a query by node.
 type nodeQuery struct {
 	query string
-	// create makes a node that no query before has named.
+	// create makes nodes unknown so far.
 	create bool
 	// set is called for each series with its node.
 	set func(n *node, labels model.Metric, v float64)
 }
 
-// number is a query of one number of each node that others name.
+// number is a query of a number for each known node.
 func number(query string, set func(n *node, v float64)) nodeQuery {
 	return nodeQuery{
 		query: query,
@@ -67,7 +67,7 @@ func number(query string, set func(n *node, v float64)) nodeQuery {
 	}
 }
 
-// words is a query of labels, of each node that others name.
+// words is a query of labels for each known node.
 func words(query string, set func(n *node, labels model.Metric)) nodeQuery {
 	return nodeQuery{
 		query: query,
@@ -107,13 +107,13 @@ func (p promql) each(aggregate, expr string, labels ...string) string {
 	return aggregate + " by (" + by + ") (" + expr + ")"
 }
 
-// perClient is the largest value of a node's clients: a watch, an agent and a kubelet on one node
-// each count what they see of the same runtime.
+// perClient is the largest value of a node's clients: a watch, an agent and a kubelet on the same
+// runtime each have counts of their own.
 func (p promql) perClient(expr string) string {
 	return p.each("max", p.each("sum", expr, "job"))
 }
 
-// increase is the growth in the window of a counter, which has one of the names.
+// increase is the growth of a counter in the window, under any of its names.
 func (p promql) increase(names ...string) string {
 	for i, name := range names {
 		names[i] = "increase(" + p.series(name) + "[" + p.window + "])"
@@ -121,7 +121,7 @@ func (p promql) increase(names ...string) string {
 	return p.perClient(strings.Join(names, " or "))
 }
 
-// present is a metric that every watch serves, whatever its runtime does.
+// present is a metric served by every watch, of any runtime.
 const present = "evented_pleg_relist_period_seconds"
 
 // read asks for all nodes, in order of their names.
@@ -198,7 +198,7 @@ func (s source) presence() []nodeQuery {
 	}
 }
 
-// figures are what the metrics of the nodes tell.
+// figures asks for the metrics of the known nodes.
 func (s source) figures() []nodeQuery {
 	const info = "evented_pleg_runtime_info"
 	p := s.promql()
@@ -226,8 +226,8 @@ func (s source) figures() []nodeQuery {
 	}
 }
 
-// absence finds the nodes without metrics now: those whose scrape fails, and those of the cluster
-// that nobody scrapes.
+// absence finds the nodes without metrics now: targets with failing scrapes, and nodes of the
+// cluster without a target.
 func (s source) absence() []nodeQuery {
 	p := s.promql()
 	ours := " and on (job) group by (job) (" + p.lately(present) + ")"

@@ -122,7 +122,7 @@ failed.`,
 	return cmd
 }
 
-// setHere are flags of pleg-bench run that each pod gets from this command, or never.
+// setHere are the flags of pleg-bench run set by this command, or never.
 var setHere = []string{"--beside-kubelet", "--endpoint", "--output", "--rate", "--duration", "--out"}
 
 func (o *runOptions) validate() error {

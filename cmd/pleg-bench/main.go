@@ -26,8 +26,8 @@ func main() {
 	os.Exit(cli.Execute(root, os.Args[1:], hint))
 }
 
-// hint names the server behind a socket that is not a container runtime's. It goes by the text,
-// because errors of the PLEG's process are texts. It ends with a new line.
+// hint names the server behind a socket of no container runtime, by the text of an error: errors of
+// the PLEG's process are texts. The hint ends with a new line.
 func hint(err error) string {
 	text := err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
@@ -46,7 +46,7 @@ func hint(err error) string {
 	return ""
 }
 
-// notGRPC are what gRPC says of a server of another kind.
+// notGRPC are gRPC's errors about servers of another kind.
 var notGRPC = []string{
 	"error reading server preface",
 	"malformed HTTP response",

@@ -221,7 +221,7 @@ func freePath(path string) error {
 // proxySchema is the version of the report's JSON.
 const proxySchema = "evented-pleg.io/proxy/v1"
 
-// proxyReport is what a proxy has done. docs/json.md documents its JSON.
+// proxyReport is the account of a proxy. docs/json.md documents its JSON.
 type proxyReport struct {
 	// Schema is evented-pleg.io/proxy/v1.
 	Schema string `json:"schema"`
