@@ -86,7 +86,7 @@ type (
 	// Truncate drops the last byte of the reply. The frame stays whole, so the decoding fails.
 	Truncate struct{}
 	// Stall keeps the reply, and everything behind it on the same stream, until the fault is
-	// removed. The runtime goes on undisturbed.
+	// removed. The runtime goes on undisturbed, up to 64 MiB of replies held of one call.
 	Stall struct{}
 	// Fail ends the call with the status. The runtime has done its work.
 	Fail struct {
@@ -412,10 +412,14 @@ func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply
 	return r, dropped
 }
 
+// mostHeld is how many bytes of replies a call may hold before the runtime has to wait.
+const mostHeld = 64 << 20
+
 // deliver sends replies in their order until the last. It owns those that are held; a client that
 // reads slowly holds none: the runtime notices.
 func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error {
 	var waiting []reply
+	held := 0 // bytes in waiting
 	for {
 		var gate <-chan struct{}
 		if len(waiting) > 0 {
@@ -428,12 +432,19 @@ func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error
 				if err := send(r); err != nil {
 					return err
 				}
+				held -= len(r.Data)
+				waiting[0] = reply{}
 				waiting = waiting[1:]
 				continue
 			}
 		}
+		next := in
+		if held >= mostHeld {
+			next = nil
+		}
 		select {
-		case r := <-in:
+		case r := <-next:
+			held += len(r.Data)
 			waiting = append(waiting, r)
 		case <-gate:
 			waiting[0].gates = waiting[0].gates[1:]

@@ -9,9 +9,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/internal/rawgrpc"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
@@ -235,6 +238,48 @@ func TestStall(t *testing.T) {
 
 // TestCallHangs checks that a held call and a held answer last until their deadline, and go on
 // after the fault.
+// TestHoldsNoMoreThanItMay: a stalled call holds so many replies only, and delivers all in order
+// once the gate opens.
+func TestHoldsNoMoreThanItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			size = 1 << 20
+			all  = 2 * mostHeld / size
+		)
+		gate := make(chan struct{})
+		in := make(chan reply)
+		taken := 0 // owned by the runtime's goroutine, and read while it is blocked
+		go func() {
+			for i := range all {
+				frame := rawgrpc.Frame{Data: make([]byte, size)}
+				frame.Data[0] = byte(i)
+				in <- reply{Frame: frame, gates: []<-chan struct{}{gate}}
+				taken++
+			}
+			in <- reply{last: true}
+		}()
+		var got []byte
+		ended := make(chan error, 1)
+		go func() {
+			ended <- deliver(t.Context(), in, func(r reply) error {
+				got = append(got, r.Data[0])
+				return nil
+			})
+		}()
+		synctest.Wait()
+		if taken != mostHeld/size {
+			t.Errorf("%d replies of a MiB are held, want %d", taken, mostHeld/size)
+		}
+		close(gate)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if len(got) != all || !slices.IsSorted(got) {
+			t.Errorf("delivered %v, want %d in order", got, all)
+		}
+	})
+}
+
 func TestCallHangs(t *testing.T) {
 	r := newRig(t)
 	for _, do := range []Action{Hold{}, Stall{}} {
