@@ -117,9 +117,9 @@ func TestHungItemHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestHungSandboxAlone: the sandboxes of a runtime that may bundle statuses are waited for first. If
-// a new one hangs together with its container, or fails at once and the container hangs, an item
-// that was read before is asked for beside them: it tells that the runtime answers.
+// TestHungSandboxAlone: the sandboxes of a runtime that may bundle statuses are waited for first.
+// If a new one hangs together with its container, or fails at once and the container hangs, an
+// item that was read before is asked for beside them: it tells that the runtime answers.
 func TestHungSandboxAlone(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
