@@ -86,6 +86,9 @@ func Main(main func() int) int {
 func supervise(parent string) int {
 	// a reader of our output that has gone must not end us
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	// Before there is anything to remove, and until all is removed.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
 	if err := preflight(os.Geteuid(), cgroups, "/proc"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return ExitCannotRun
@@ -97,7 +100,7 @@ func supervise(parent string) int {
 		err = MakeCgroup(filepath.Base(dir))
 	}
 	if err == nil {
-		code, err = start(dir)
+		code, err = start(ctx, dir)
 	}
 	if err = errors.Join(err, remove(dir)); err != nil {
 		fmt.Fprintln(os.Stderr, "unshare:", err)
@@ -107,18 +110,26 @@ func supervise(parent string) int {
 }
 
 // start runs the first process, until an interrupt.
-func start(dir string) (code int, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
+func start(ctx context.Context, dir string) (code int, err error) {
+	if ctx.Err() != nil {
+		return ExitInterrupted, nil
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return ExitCannotRun, err
 	}
+	listens, held, err := os.Pipe()
+	if err != nil {
+		return ExitCannotRun, err
+	}
+	defer listens.Close()
+	defer held.Close()
 	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
 	cmd.Env = append(os.Environ(), envDir+"="+dir)
 	cmd.Stdin = os.Stdin
 	cmd.Stdout = os.Stdout
 	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = []*os.File{held}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
 		// A group of its own: a terminal's Ctrl-C reaches this process alone.
@@ -126,12 +137,21 @@ func start(dir string) (code int, err error) {
 	}
 	cmd.Cancel = func() error {
 		fmt.Fprintln(os.Stderr, "unshare: interrupted: cleaning up")
+		// The end of file comes once the first process listens, or has ended.
+		_ = listens.SetReadDeadline(time.Now().Add(grace))
+		_, _ = listens.Read(make([]byte, 1))
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
 	cmd.WaitDelay = grace // then a kill
-	if err := cmd.Run(); cmd.ProcessState == nil {
+	err = cmd.Start()
+	if err != nil && ctx.Err() != nil {
+		return ExitInterrupted, nil
+	}
+	if err != nil {
 		return ExitCannotRun, err
 	}
+	_ = held.Close()
+	_ = cmd.Wait() // the state tells
 	code = cmd.ProcessState.ExitCode()
 	if code < 0 {
 		return ExitFailed, fmt.Errorf("the run was ended: %v", cmd.ProcessState)
@@ -139,14 +159,22 @@ func start(dir string) (code int, err error) {
 	return code, nil
 }
 
+// listensFile is a file of the first process. By closing it the process says that it takes SIGTERM,
+// which the kernel drops until then: the first process of a namespace has no default actions.
+const listensFile = 3
+
 // first is the work of the first process of the namespaces.
 func first() int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	_ = syscall.Close(listensFile)
 	if err := enter(filepath.Base(Dir())); err != nil {
 		fmt.Fprintln(os.Stderr, "unshare:", err)
 		return ExitCannotRun
 	}
-	status, err := Reap(os.Args, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}
+	status, err := reap(signals, os.Args, attr)
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "unshare:", err)
@@ -181,6 +209,11 @@ func enter(cgroup string) error {
 func Reap(argv []string, attr *os.ProcAttr) (status syscall.WaitStatus, err error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
+	return reap(signals, argv, attr)
+}
+
+// reap is Reap with the signals that it passes on.
+func reap(signals <-chan os.Signal, argv []string, attr *os.ProcAttr) (status syscall.WaitStatus, err error) {
 	program, err := os.StartProcess(argv[0], argv, attr)
 	if err != nil {
 		return status, err

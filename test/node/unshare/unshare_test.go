@@ -127,6 +127,40 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
+// TestKilledAtOnce kills a supervisor as soon as its directory has a name: it removes the directory
+// and the cgroup, whatever it has started by then.
+func TestKilledAtOnce(t *testing.T) {
+	for range 10 {
+		parent := t.TempDir()
+		supervisor := exec.Command(os.Args[0])
+		supervisor.Env = append(os.Environ(), envParent+"="+parent, envScript+"="+waits)
+		if err := supervisor.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var made []string
+		for end := time.Now().Add(30 * time.Second); len(made) == 0; {
+			made, _ = filepath.Glob(filepath.Join(parent, prefix+"*"))
+			if time.Now().After(end) {
+				t.Fatal("no directory")
+			}
+		}
+		if err := supervisor.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = supervisor.Wait() // the state tells
+		if !supervisor.ProcessState.Exited() {
+			t.Errorf("the supervisor: %v, want an end in order", supervisor.ProcessState)
+		}
+		if left, _ := filepath.Glob(filepath.Join(parent, "*")); len(left) > 0 {
+			t.Errorf("files are left: %q", left)
+		}
+		if left := Cgroups(filepath.Base(made[0])); len(left) > 0 {
+			t.Errorf("cgroups are left: %q", left)
+		}
+		removeAbandoned(parent) // those of a failed test
+	}
+}
+
 // named lists the processes with the directory in their command lines: here only the test's own
 // orphans.
 func named(t *testing.T, dir string) (found []string) {
