@@ -31,9 +31,8 @@ type limiter struct {
 	// passed is the begin of the latest read that has ended well. Other reads begun by then may
 	// hang.
 	passed instant
-	// longest is how long the longest of the recent reads lasted that did not hang. It fades by an
-	// eighth with each read.
-	longest time.Duration
+	// recent is how long the longest of the recent reads lasted that did not hang.
+	recent recent
 	// late is how long a read lasted that seemed to hang, and ended well all the same, and
 	// lateUntil the end of the time for which other reads are therefore given as long.
 	late      time.Duration
@@ -74,9 +73,18 @@ const (
 	allReads = 128
 )
 
+// longest returns how long the longest of the recent reads lasted that did not hang, as judged when
+// the oldest read under way began.
+func (l *limiter) longest(now instant) time.Duration {
+	if len(l.begins) > 0 {
+		now = min(now, l.begins[0])
+	}
+	return l.recent.asOf(now)
+}
+
 // patience returns the age from which on a read may hang.
 func (l *limiter) patience(now instant) time.Duration {
-	d := max(hangAtLeast, hangFactor*l.longest)
+	d := max(hangAtLeast, hangFactor*l.longest(now))
 	if now < l.lateUntil {
 		d = max(d, l.late)
 	}
@@ -119,7 +127,7 @@ func (l *limiter) probeAt(newest, now instant) instant {
 	if len(l.begins)-hung >= probedReads*(l.workers-l.fewer) {
 		most = probeMax
 	}
-	return l.quiet.add(max(l.longest, min(pause, most)/time.Duration(1+hung/l.workers)))
+	return l.quiet.add(max(l.longest(now), min(pause, most)/time.Duration(1+hung/l.workers)))
 }
 
 // may reports whether another read may begin.
@@ -136,13 +144,13 @@ func (l *limiter) next(newest, after instant) instant {
 	return max(at, after.next())
 }
 
-// silentAt returns when the reads under way are taken not to answer, given how long one may last;
-// never if none are under way, or if some have ended well since the oldest of them began.
-func (l *limiter) silentAt(patience time.Duration) instant {
-	if len(l.begins) == 0 || l.passed >= l.begins[0] || l.longest == 0 { // how long reads last is not known yet
+// silent returns the begin of the oldest read under way if none has ended well since; never if none
+// is under way, or if some have.
+func (l *limiter) silent() instant {
+	if len(l.begins) == 0 || l.passed >= l.begins[0] || l.recent.longest == 0 { // how long reads last is not known yet
 		return never
 	}
-	return l.begins[0].add(patience)
+	return l.begins[0]
 }
 
 // begin notes the begin of a read.
@@ -180,7 +188,7 @@ func (l *limiter) end(began instant, well bool, now instant) {
 		l.late = took
 		l.lateUntil = now.add(took)
 	} else {
-		l.longest = max(took, l.longest-(l.longest-took)/8)
+		l.recent.add(took, now)
 		l.brisk = shorter(l.brisk, took)
 		if under <= l.workers {
 			l.best = shorter(l.best, took)

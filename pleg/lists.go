@@ -308,7 +308,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	took := now.sub(r.began)
 	c.out.add(countRelists, 1)
 	c.out.do(action[S]{kind: actListLasted, took: took})
-	c.peeks.listed(took, c.peeks.patience(c.reads.first().longest))
+	c.peeks.listed(took, c.peeks.patience(c.reads.first(), r.began), now)
 	if took > c.cfg.RelistSlow {
 		c.out.paced(Report{
 			Reason:  ReasonRelistSlow,

@@ -34,9 +34,8 @@ type peeks struct {
 	// polled is when all pods were last given a peek, because no stream tells what changes.
 	polled instant
 
-	// lasted is how long the longest of the recent lists of everything lasted. It fades by an
-	// eighth with each list.
-	lasted time.Duration
+	// lasted is how long the longest of the recent lists of everything lasted.
+	lasted recent
 }
 
 func newPeeks(workers int) peeks {
@@ -98,17 +97,16 @@ func (p *pod) expects(id string) bool {
 	return p.expected.get(id, CauseClaim) != nil || p.expected.get(id, CauseAck) != nil
 }
 
-// patience returns the age from which on a list is taken not to answer. Longest is how long the
-// longest of the recent reads of pods lasted.
-func (k *peeks) patience(longest time.Duration) time.Duration {
-	return max(peekAfter, peekFactor*max(k.lasted, longest))
+// patience returns the age from which on a list, or the reads of pods, begun at the given time, are
+// taken not to answer.
+func (k *peeks) patience(reads *limiter, began instant) time.Duration {
+	return max(peekAfter, peekFactor*max(k.lasted.asOf(began), reads.longest(began)))
 }
 
-// listed notes how long a list that succeeded has lasted. One that was taken not to answer may have
-// been slow, or may have hung: it doubles the patience at the most.
-func (k *peeks) listed(took, patience time.Duration) {
-	took = min(took, 2*patience/peekFactor)
-	k.lasted = max(took, k.lasted-k.lasted/8)
+// listed notes how long a list that succeeded has lasted, until now. One that was taken not to
+// answer may have been slow, or may have hung: it doubles the patience at the most.
+func (k *peeks) listed(took, patience time.Duration, now instant) {
+	k.lasted.add(min(took, 2*patience/peekFactor), now)
 }
 
 // ensure returns the record of a pod.
@@ -179,8 +177,8 @@ func (k *peeks) enqueue(now instant) {
 // failAt returns when lists are taken not to answer: the one under way, begun at the given time, or
 // the reads of pods, whose lists hang as those of everything do. Never if none is under way.
 func (k *peeks) failAt(list instant, reads *limiter) instant {
-	patience := k.patience(reads.longest)
-	return min(list.add(patience), reads.silentAt(patience))
+	pods := reads.silent()
+	return min(list.add(k.patience(reads, list)), pods.add(k.patience(reads, pods)))
 }
 
 // deadline returns when there is something to do next. Up reports whether the stream tells what
