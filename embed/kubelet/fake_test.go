@@ -246,17 +246,19 @@ func (n *node) afterRelist() {
 func (n *node) take() []string {
 	atOnce()
 	var got []string
-	for {
-		synctest.Wait()
+	for idle := 0; idle < 2; { // a start is kept for a moment
 		select {
 		case e := <-n.pleg.Watch():
 			got = append(got, describe(e))
-			continue
+			idle = 0
 		default:
+			idle++
+			time.Sleep(2 * startsTogether)
 		}
-		slices.Sort(got)
-		return got
+		synctest.Wait()
 	}
+	slices.Sort(got)
+	return got
 }
 
 func describe(e *kubepleg.PodLifecycleEvent) string {
