@@ -34,7 +34,7 @@ const (
 func (sc *proveScope) classes() map[string]instantClass {
 	classes := map[string]instantClass{
 		"difference.agreed": marks, "pod.visited": marks, "place.readEnd": marks, "demand.force": demands, "demand.forced": dated,
-		"demand.want": demands, "demand.due": demands, "demand.notBefore": timers, "place.later": timers, "demand.hold": timers, "own.unlisted": timers,
+		"demand.want": demands, "demand.due": demands, "demand.notBefore": timers, "demand.late": timers, "place.later": timers, "demand.hold": timers, "own.unlisted": timers,
 		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "change.deadline": timers, "book.uncertain": timers,
 		"expectation.at": dated, "flight.started": ordered, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
 		"place.since": marks, "pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
@@ -70,7 +70,7 @@ func (sc *proveScope) classes() map[string]instantClass {
 var proveConstant = map[string]bool{
 	"book.cfg": true, "stream.cfg": true, "stream.random": true, "book.out": true,
 	"core.ticked": true, "core.pruned": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
-	"lists.finished": true, "core.peeks": true, "reads.lanes": true, "pod.read": true, "demand.content": true, "demand.late": true, "demand.settling": true, "own.called": true, "pod.onRota": true,
+	"lists.finished": true, "core.peeks": true, "reads.lanes": true, "pod.read": true, "demand.content": true, "demand.settling": true, "own.called": true, "pod.onRota": true,
 	"flight.excused": true, "idSet.many": true, "flight.before": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
 	"item.mark": true, "records.marks": true, "records.moves": true, "evidence.grace": true, "evidence.most": true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
 	"schedule.raised": true, "proveCall.began": true,
@@ -378,8 +378,9 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	for _, x := range p.items {
 		if !v.sc.judged() && !(v.sc.acks && v.sc.sandbox()) {
 			x.cause = CauseRead
-			doubts := x.claimed > PhaseRunning && (x.phase <= PhaseRunning || x.phase == phaseNone) // see records.doubt
-			if x.claimed != PhaseRemoved && !doubts {                                               // see trust.note
+			living := x.phase <= PhaseRunning || x.phase == phaseNone || x.kind == Sandbox // a sandbox may recover
+			doubts := x.claimed > PhaseRunning && living                                   // see records.doubt
+			if x.claimed != PhaseRemoved && !doubts {                                      // see trust.note
 				x.claimed = PhaseUnknown
 			}
 		}
