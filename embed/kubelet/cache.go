@@ -35,10 +35,11 @@ func (c *Cache) Get(id types.UID) (*kubecontainer.PodStatus, error) {
 	return c.statuses.Get(cache.UID(id))
 }
 
-// GetNewerThan blocks until a look at the pod begun after minTime was applied, and returns a status
-// with those phases. The rest of the status is as of the last read of statuses, as the stock cache
-// has it: such a read follows each change of a phase, an end a moment later, each own call that
-// changes fields, and RequestReinspect. As in the stock cache, the call cannot be cancelled.
+// GetNewerThan blocks until a look at the pod begun after minTime was applied, and returns a
+// status with those phases. The rest of the status is as of the last read of statuses, as the
+// stock cache has it: such a read follows each change of a phase, an end a moment later, each own
+// call that changes fields, and RequestReinspect. As in the stock cache, the call cannot be
+// cancelled.
 func (c *Cache) GetNewerThan(id types.UID, minTime time.Time) (*kubecontainer.PodStatus, error) {
 	return c.statuses.GetPhasesNewerThan(context.Background(), cache.UID(id), minTime)
 }
@@ -52,7 +53,8 @@ func (c *Cache) Set(id types.UID, status *kubecontainer.PodStatus, err error, at
 	return c.statuses.Set(cache.UID(id), status, err, at)
 }
 
-// SetObservedTime notes that a read begun at the given time confirmed the cached status of the pod.
+// SetObservedTime notes that a read begun at the given time confirmed the cached status of the
+// pod.
 func (c *Cache) SetObservedTime(id types.UID, at time.Time) { c.statuses.Observe(cache.UID(id), at) }
 
 // Delete forgets the pod as of now.

@@ -90,8 +90,8 @@ func TestFailedStartIsNoMissedEvent(t *testing.T) {
 	}
 }
 
-// The periodic sync of an unchanged pod waits for nothing: a relist has come since the sync before,
-// however rare they are.
+// The periodic sync of an unchanged pod waits for nothing: a relist has come since the sync
+// before, however rare they are.
 func TestPeriodicSyncsAreServedByRelists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := connected(t)

@@ -11,13 +11,13 @@
 // Nothing is converted: the generator's type parameter is the kubelet's own PodStatus. Reads go
 // through the kubelet's runtime manager (GetPods, GetPod, GetPodStatus), claims come from its CRI
 // client (GetContainerEvents). A claim's payload yields phases only and never becomes a status:
-// the conversion reads files of the pod, which may block the generator, and a pod worker asks for a
-// read anyway.
+// the conversion reads files of the pod, which may block the generator, and a pod worker asks for
+// a read anyway.
 //
-// The feature gate EventDrivenPLEG, off by default, decides. Off, [Wrap] changes nothing and New is
-// not called: the kubelet is the stock one. Lists are answered from memory with the gate
-// EventDrivenPLEGServeLists on too. Upstream's own gate EventedPLEG must stay off, because it makes
-// the runtime manager take statuses from the runtime's unordered snapshots.
+// The feature gate EventDrivenPLEG, off by default, decides. Off, [Wrap] changes nothing and New
+// is not called: the kubelet is the stock one. Lists are answered from memory with the gate
+// EventDrivenPLEGServeLists on too. Upstream's own gate EventedPLEG must stay off, because it
+// makes the runtime manager take statuses from the runtime's unordered snapshots.
 //
 // # Concurrency
 //

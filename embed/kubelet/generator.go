@@ -45,9 +45,10 @@ type Config struct {
 	RelistPeriod time.Duration
 	// RelistThreshold is how late a due relist may be for the kubelet to stay healthy. Default 3m.
 	RelistThreshold time.Duration
-	// SyncFrequency is the kubelet's: every pod is synced anew after SyncFrequency to one and a half
-	// times as long, and its worker waits for a read begun since. The relist period never grows beyond
-	// three quarters of SyncFrequency, so that a single relist serves all workers. Default 1m.
+	// SyncFrequency is the kubelet's: every pod is synced anew after SyncFrequency to one and a
+	// half times as long, and its worker waits for a read begun since. The relist period never
+	// grows beyond three quarters of SyncFrequency, so that a single relist serves all workers.
+	// Default 1m.
 	SyncFrequency time.Duration
 }
 
@@ -174,8 +175,8 @@ func (g *Generator) Stop() {
 // Watch returns the channel of events, which is never closed.
 func (g *Generator) Watch() chan *kubepleg.PodLifecycleEvent { return g.watch }
 
-// Healthy reports false and why before the first list of the runtime has succeeded, and when one is
-// overdue by RelistThreshold. The kubelet asks at every turn of its sync loop.
+// Healthy reports false and why before the first list of the runtime has succeeded, and when one
+// is overdue by RelistThreshold. The kubelet asks at every turn of its sync loop.
 func (g *Generator) Healthy() (bool, error) {
 	stats := g.core.Stats()
 	err := g.core.Health()

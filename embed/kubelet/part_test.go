@@ -113,7 +113,8 @@ func TestWhatCameSinceIsListedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatTheKubeletMadeIsNotListed checks that an ID made by an own call costs no list of the pod.
+// TestWhatTheKubeletMadeIsNotListed checks that an ID made by an own call costs no list of the
+// pod.
 func TestWhatTheKubeletMadeIsNotListed(t *testing.T) {
 	runtime := &counted{fakeRuntime: newFakeRuntime()}
 	s := &source{runtime: runtime, sandboxOf: func(string) string { return "s" }}

@@ -22,14 +22,14 @@ import (
 // pump converts the core's events into the kubelet's.
 //
 // A kubelet removes a dead container, beyond the few that are kept, when ContainerDied names the
-// container, and never for a PodSync. So for a PodSync that replaced events because Watch was full,
-// the pump adds the ends in the pod's status that were not reported.
+// container, and never for a PodSync. So for a PodSync that replaced events because Watch was
+// full, the pump adds the ends in the pod's status that were not reported.
 //
-// A kubelet removes all containers of a deleted pod when ContainerDied comes after the pod's worker
-// has left SyncTerminatingPod. The worker's StopPodSandbox causes the last event, and the worker
-// still reads the pod's status then: some milliseconds on a quiet node, seconds on a busy one. So
-// the pump asks the kubelet whether the worker has left, and then repeats the event of the
-// sandbox's end. The goroutine in run owns the pump.
+// A kubelet removes all containers of a deleted pod when ContainerDied comes after the pod's
+// worker has left SyncTerminatingPod. The worker's StopPodSandbox causes the last event, and the
+// worker still reads the pod's status then: some milliseconds on a quiet node, seconds on a busy
+// one. So the pump asks the kubelet whether the worker has left, and then repeats the event of
+// the sandbox's end. The goroutine in run owns the pump.
 type pump struct {
 	g            *Generator
 	log          klog.Logger
@@ -46,13 +46,14 @@ type question struct {
 }
 
 const (
-	// The time to the first question, which doubles with each, and its limit: a relist period of the
-	// stock PLEG.
+	// The time to the first question, which doubles with each, and its limit: a relist period of
+	// the stock PLEG.
 	firstQuestion, slowQuestion = 10 * time.Millisecond, time.Second
 	// repeatAfter is the time from an event to its repetition, which doubles with each: a kubelet
 	// drops removals while 50 are queued.
 	repeatAfter = 8 * time.Second
-	// startsTogether is how long a start is kept for others of its pod that the same read has shown.
+	// startsTogether is how long a start is kept for others of its pod that the same read has
+	// shown.
 	startsTogether = time.Millisecond
 	// askFor is how long the pump asks: the kubelet's collector of dead containers comes as often.
 	askFor = time.Minute
@@ -85,10 +86,10 @@ func (p *pump) run(ctx context.Context) {
 	}
 }
 
-// batch returns the kubelet's events for an event of the core and, if it is a start, for those that
-// follow at once. A kubelet syncs a pod for each event but a removal, whatever it says: a start that
-// another event of the pod follows has it sync once more without news, and wait for a read of its
-// own. A read that shows a new sandbox and its container brings two starts.
+// batch returns the kubelet's events for an event of the core and, if it is a start, for those
+// that follow at once. A kubelet syncs a pod for each event but a removal, whatever it says: a
+// start that another event of the pod follows has it sync once more without news, and wait for a
+// read of its own. A read that shows a new sandbox and its container brings two starts.
 func (p *pump) batch(ctx context.Context, e pleg.Event) (events []*kubepleg.PodLifecycleEvent) {
 	if e.Type == pleg.ContainerStarted {
 		select {
@@ -128,9 +129,9 @@ func (p *pump) schedule(q question) {
 	p.questions = slices.Insert(p.questions, i, q)
 }
 
-// ask asks the question that is due, and returns the sandbox's end if the kubelet would now remove
-// the pod's containers. A pod without containers, or with a new sandbox, is left alone. A container
-// may end after the sandbox.
+// ask asks the question that is due, and returns the sandbox's end if the kubelet would now
+// remove the pod's containers. A pod without containers, or with a new sandbox, is left alone. A
+// container may end after the sandbox.
 func (p *pump) ask() []*kubepleg.PodLifecycleEvent {
 	q := p.questions[0]
 	p.questions = slices.Delete(p.questions, 0, 1)

@@ -22,10 +22,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// A kubelet's PLEG discards events that find its channel full: a known defect. Here each pod with a
-// lost event is owed a PodSync, and a full channel is no reason to be unhealthy. A kubelet removes
-// dead containers when ContainerDied names them. So ends swallowed by an overflow are sent beside
-// the PodSync in their place, and no end is sent twice.
+// A kubelet's PLEG discards events that find its channel full: a known defect. Here each pod with
+// a lost event is owed a PodSync, and a full channel is no reason to be unhealthy. A kubelet
+// removes dead containers when ContainerDied names them. So ends swallowed by an overflow are
+// sent beside the PodSync in their place, and no end is sent twice.
 func TestOverflowSwallowsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, noEvents())
@@ -85,8 +85,8 @@ func withSandbox(sandbox *kubecontainer.Container, containers ...*kubecontainer.
 	return p
 }
 
-// TestSandboxEndIsRepeated covers the removal of a deleted pod's containers: a kubelet hears of the
-// sandbox's end too early, and again once its worker has left SyncTerminatingPod.
+// TestSandboxEndIsRepeated covers the removal of a deleted pod's containers: a kubelet hears of
+// the sandbox's end too early, and again once its worker has left SyncTerminatingPod.
 func TestSandboxEndIsRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		leaves time.Duration // the worker leaves so long after the sandbox's end

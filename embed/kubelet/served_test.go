@@ -196,8 +196,8 @@ var considered = map[string]string{
 	"UpdateRuntimeConfig": "no change", "Version": "no change",
 }
 
-// TestEveryMethodOfTheClientIsConsidered fails for a method of a later CRI, which may make or end a
-// container.
+// TestEveryMethodOfTheClientIsConsidered fails for a method of a later CRI, which may make or end
+// a container.
 func TestEveryMethodOfTheClientIsConsidered(t *testing.T) {
 	methods := reflect.TypeFor[internalapi.RuntimeService]()
 	for method := range methods.Methods() {

@@ -31,8 +31,8 @@ type Runtime interface {
 // source reads through the runtime manager, and always from the runtime.
 type source struct {
 	runtime Runtime
-	// sandboxOf returns the sandbox of an item that the kubelet itself has made, or that a read has
-	// shown; empty if unknown. Nil: every item is unknown.
+	// sandboxOf returns the sandbox of an item that the kubelet itself has made, or that a read
+	// has shown; empty if unknown. Nil: every item is unknown.
 	sandboxOf func(id string) string
 
 	mu    sync.Mutex // owns shown
@@ -88,10 +88,10 @@ func (s *source) list(ctx context.Context, uid types.UID) (*kubecontainer.Pod, e
 	return p, nil
 }
 
-// Inspect reads the statuses of some or all IDs of a listing, and of IDs made by the kubelet since.
-// The runtime manager wants a listing in its own form, in its order and with each container's
-// sandbox. So the listing is remembered, and what the kubelet has made is added. If IDs are
-// unknown, because of another listing in between, the pod is listed again, once.
+// Inspect reads the statuses of some or all IDs of a listing, and of IDs made by the kubelet
+// since. The runtime manager wants a listing in its own form, in its order and with each
+// container's sandbox. So the listing is remembered, and what the kubelet has made is added. If
+// IDs are unknown, because of another listing in between, the pod is listed again, once.
 func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kubecontainer.PodStatus], error) {
 	ctx = embed.As(ctx, embed.ByPLEG)
 	uid := types.UID(pod.UID)
@@ -219,8 +219,8 @@ func assemble(listed *kubecontainer.Pod, pod pleg.Pod, sandboxOf func(string) st
 	return p, added
 }
 
-// phase returns the phase of a state of the runtime manager, which shows sandboxes in the states of
-// containers.
+// phase returns the phase of a state of the runtime manager, which shows sandboxes in the states
+// of containers.
 func phase(s kubecontainer.State) pleg.Phase {
 	switch s {
 	case kubecontainer.ContainerStateCreated:
@@ -233,7 +233,8 @@ func phase(s kubecontainer.State) pleg.Phase {
 	return pleg.PhaseUnknown
 }
 
-// keepIPs is the generator's Merge: a pod keeps its addresses after its network has been torn down.
+// keepIPs is the generator's Merge: a pod keeps its addresses after its network has been torn
+// down.
 func keepIPs(prev, next *kubecontainer.PodStatus) *kubecontainer.PodStatus {
 	if len(next.IPs) != 0 || prev == nil || len(prev.IPs) == 0 {
 		return next
