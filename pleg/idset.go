@@ -40,19 +40,14 @@ func setOfItems(items []Item) idSet {
 }
 
 // without returns the IDs of items that others do not have; nil if they have all.
-func without(items, others []Item) *idSet {
+func without(items, others []Item) (rest []string) {
 	has := setOfItems(others)
-	var rest []Item
 	for _, it := range items {
 		if it.valid() && !has.has(it.ID) {
-			rest = append(rest, it)
+			rest = append(rest, it.ID)
 		}
 	}
-	if rest == nil {
-		return nil
-	}
-	s := setOfItems(rest)
-	return &s
+	return rest
 }
 
 // has reports whether the set has an ID.

@@ -94,8 +94,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	case f.listed != nil && r.err == nil:
 		p.ghosts = nil // the listing shows what the statuses have shown
 	case r.status == nil && p.ghosts != nil: // a list alone does not bring back what statuses have not shown
+		ghosts := setOf(p.ghosts)
 		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
-			return p.ghosts.has(it.ID) && c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
+			return ghosts.has(it.ID) && c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
 		})
 	}
 	if r.err == nil && f.full {

@@ -47,7 +47,7 @@ type pod struct {
 	// ghosts are the IDs that a list had shown and of which the last read did not get the status; nil
 	// if there are none. Of a runtime that lists for ever what it does not have, the second such read
 	// is believed, whatever lists show meanwhile.
-	ghosts *idSet
+	ghosts []string
 
 	// diff is what the last list showed otherwise than the cache does; nil while they agree. Only
 	// lists writes it.

@@ -71,7 +71,7 @@ var proveConstant = map[string]bool{
 	"book.cfg": true, "stream.cfg": true, "stream.random": true, "book.out": true,
 	"core.ticked": true, "core.pruned": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
 	"lists.finished": true, "core.peeks": true, "reads.lanes": true, "pod.read": true, "demand.content": true, "demand.settling": true, "own.called": true, "pod.onRota": true,
-	"flight.excused": true, "idSet.many": true, "flight.before": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
+	"flight.excused": true, "flight.before": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
 	"item.mark": true, "records.marks": true, "records.moves": true, "evidence.grace": true, "evidence.most": true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
 	"schedule.raised": true, "proveCall.began": true,
 }
