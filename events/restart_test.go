@@ -107,7 +107,7 @@ func TestHistories(t *testing.T) {
 			start old×1 15m [end: Finished ×3] [old: Finished ×4] kill start 15m [end: Finished ×3] [old: Finished ×4] [once: single]`},
 		{name: "also what it had replaced", history: `start a×3 old×3 1s end 10m
 			start old×2 1s a×1 5m old×1 5m [a: Unknown ×3, single] kill start 15m [a: Unknown ×3, single]`},
-		{name: "the object has expired", history: "start ttl=10s a×2 0s ttl=1h 10s kill start a×3 1s [a: Ongoing ×3]"}, // the roster has not
+		{name: "the object has expired", history: "start ttl=10s a×2 0s ttl=1h 10s kill start a×3 1m [a: Ongoing ×3]"}, // the roster has not
 		{name: "the context ends before the shutdown", history: "start a×2 0s stop a×8 b×1 1s end [a: Unknown ×10] [b: single]"},
 		{name: "recording goes on", history: "start a×2 0s stop a×3 run 6m [a: Finished ×5]"},
 		{
