@@ -62,9 +62,6 @@ type pod struct {
 	// read is the begin of the last read of all statuses behind the entry, or of the failed read.
 	read instant
 
-	// readEnd is when the last read of the pod ended.
-	readEnd instant
-
 	// place is where the pod stands among the reads.
 	place
 
