@@ -336,9 +336,9 @@ func FuzzCore(f *testing.F) {
 				in.event = pleg.Event{Type: pleg.ContainerDied, ID: fmt.Sprint(a%3, "c", a>>2%4), Seen: s.now}
 			}
 			uid, due := s.core.due(s.now)
-			if due {
-				in.pod.UID = uid
-				in.readAfter = s.now
+			if due { // a read is of the pod that it is for, takes a while, and no event causes it
+				in = sighting{pod: fuzzedPod(uid, b), unreadable: in.unreadable, readAfter: s.now}
+				s.now = s.now.Add(time.Duration(c>>5) * 200 * time.Millisecond)
 			}
 			for _, e := range s.core.see(s.now, in).ends {
 				if e.Kind != SandboxDied && told[e.ID] {
