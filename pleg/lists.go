@@ -12,7 +12,8 @@ import (
 )
 
 // lists is the room of the lists of everything: the list under way, what the last one has shown
-// otherwise than the records, and the global time. Only its methods, and core.onListed, write it.
+// otherwise than the records, and the global time. Its methods write it, but for the time of the start
+// and the report of a hang.
 type lists struct {
 	inflight bool
 	hung     bool     // the list under way has been reported as hung
