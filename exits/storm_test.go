@@ -373,6 +373,21 @@ func TestACrashStorm(t *testing.T) {
 	}
 }
 
+// playOutage has containers end once, and then so many times more, with the given pause, while the
+// API server is away.
+func playOutage(containers, times int, pause time.Duration) func(g *stormPods, server *slowServer) {
+	return func(g *stormPods, server *slowServer) {
+		for attempt := range times + 1 {
+			server.away.Store(attempt > 0)
+			for n := range containers {
+				g.endAgain("loud", n, attempt)
+			}
+			time.Sleep(pause)
+		}
+		server.away.Store(false)
+	}
+}
+
 // TestBesideClientGo plays the same ends to this project's recorder and to client-go's two: ours
 // counts each end exactly, for about as few calls as a kubelet's recorder at most.
 func TestBesideClientGo(t *testing.T) {
@@ -392,16 +407,8 @@ func TestBesideClientGo(t *testing.T) {
 				pause = min(2*pause, 5*time.Minute)
 			}
 		}},
-		{"the API server is away for 5 min, in which 60 containers end five times each", 60 * 6, func(g *stormPods, server *slowServer) {
-			for attempt := range 6 {
-				server.away.Store(attempt > 0)
-				for n := range 60 {
-					g.endAgain("loud", n, attempt)
-				}
-				time.Sleep(time.Minute)
-			}
-			server.away.Store(false)
-		}},
+		{"the API server is away for 5 min, in which 60 containers end five times each", 60 * 6, playOutage(60, 5, time.Minute)},
+		{"the API server is away for an hour, in which 60 containers end twelve times each", 60 * 13, playOutage(60, 12, 5*time.Minute)},
 	} {
 		var all [3]outcome
 		var row strings.Builder
