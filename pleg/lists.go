@@ -12,8 +12,8 @@ import (
 )
 
 // lists is the room of the lists of everything: the list under way, what the last one has shown
-// otherwise than the records, and the global time. Its methods write it, but for the time of the start
-// and the report of a hang.
+// otherwise than the records, and the global time. Its methods write it, but for the time of the
+// start and the report of a hang.
 type lists struct {
 	inflight bool
 	hung     bool     // the list under way has been reported as hung
@@ -184,8 +184,8 @@ func (l *lists) comesFirst(at instant, wait time.Duration) instant {
 	return at
 }
 
-// hangsAt returns when the list under way is to be reported as hung, after the given time; never if
-// that was done, or if none is under way.
+// hangsAt returns when the list under way is to be reported as hung, after the given time; never
+// if that was done, or if none is under way.
 func (l *lists) hangsAt(after time.Duration) instant {
 	if !l.inflight || l.hung {
 		return never
