@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,5 +285,13 @@ func TestExitCodesOfTwoGenerations(t *testing.T) {
 	c.exits.note(latest, &containerItem{state: int32(exited), exitCode: 255}) // a runtime may correct it
 	if code, _ := c.ExitCode(latest); code != 255 {
 		t.Errorf("code %d after the correction", code)
+	}
+	long := strings.Repeat("x", 1<<20)
+	for _, reason := range []string{"OOMKilled", "Error", long} {
+		c.exits.note(latest, &containerItem{state: int32(exited), exitCode: 255, reason: []byte(reason)})
+		code, got, ok := c.Exit(latest)
+		if !ok || code != 255 || got != truncate(reason) {
+			t.Errorf("code %d and reason %.20q of %d bytes after the reason has come", code, got, len(got))
+		}
 	}
 }

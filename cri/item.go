@@ -135,7 +135,8 @@ type containerItem struct {
 	labels      podLabels
 	state       int32
 	finishedAt  int64 // of a status, Unix nanoseconds; 0 before the end
-	exitCode    int32 // of a status of an exited container
+	exitCode    int32 // of a status of an exited container, with the runtime's reason
+	reason      []byte
 }
 
 // readListed takes an encoded CRI Container, and reports false if any part is malformed.
@@ -178,6 +179,8 @@ func (c *containerItem) readStatus(b []byte) bool {
 			c.finishedAt = int64(f.varint)
 		case f.isVarint(7):
 			c.exitCode = int32(f.varint)
+		case f.isBytes(10):
+			c.reason = f.data
 		case f.isBytes(12):
 			ok = c.labels.read(f.data) && ok
 		}

@@ -192,8 +192,8 @@ func TestExitCode(t *testing.T) {
 					w.Error("a running container has an exit code")
 				}
 				learn(w, pleg.Pod{UID: "u", Items: []pleg.Item{{ID: sandbox, Kind: pleg.Sandbox}, {ID: id}}})
-				if code, ok := w.client.ExitCode(id); !ok || code != 7 {
-					w.Errorf("exit code %d, known %t; want 7", code, ok)
+				if code, reason, ok := w.client.Exit(id); !ok || code != 7 || reason != "Error" {
+					w.Errorf("exit code %d, reason %q, known %t; want 7 and Error", code, reason, ok)
 				}
 			})
 		})

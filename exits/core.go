@@ -14,13 +14,13 @@ import (
 )
 
 // core decides which ends to report, and which statuses to read again. It calls nothing but
-// exitCode, and holds no clock: an input comes with its time, and the effects are data. Its inputs
+// exit, and holds no clock: an input comes with its time, and the effects are data. Its inputs
 // are see (a status, from the cache or from a read) and due (the time has come).
 type core struct {
 	settle time.Duration
 	giveUp time.Duration
-	// exitCode returns the exit code of a removed container. It does not block.
-	exitCode func(id string) (code int32, ok bool)
+	// exit returns the exit code of a removed container, and the reason. It does not block.
+	exit func(id string) (code int32, reason string, ok bool)
 
 	// since is when the reporter first started, in an earlier process perhaps.
 	since time.Time
@@ -41,7 +41,7 @@ type core struct {
 // settings are the parts of Config that the core needs.
 type settings struct {
 	settle, giveUp time.Duration
-	exitCode       func(id string) (code int32, ok bool)
+	exit           func(id string) (code int32, reason string, ok bool)
 }
 
 // retryAfter is the pause before a failed read is made again.
@@ -50,12 +50,12 @@ const retryAfter = time.Second
 // newCore returns a core that knows what earlier processes have reported.
 func newCore(s settings, since time.Time, earlier map[string]time.Time) *core {
 	return &core{
-		settle:   s.settle,
-		giveUp:   s.giveUp,
-		exitCode: s.exitCode,
-		since:    since,
-		earlier:  earlier,
-		pods:     make(map[cache.UID]*pod),
+		settle:  s.settle,
+		giveUp:  s.giveUp,
+		exit:    s.exit,
+		since:   since,
+		earlier: earlier,
+		pods:    make(map[cache.UID]*pod),
 	}
 }
 
@@ -240,11 +240,12 @@ func (c *core) overdue(now time.Time, p *pod, out *effects) {
 // tell reports the end of a container.
 func (c *core) tell(now time.Time, p *pod, x *container, settled bool, out *effects) {
 	c.become(x, stageTold, now)
-	if x.shown.Phase != pleg.PhaseExited && c.exitCode != nil {
-		code, ok := c.exitCode(x.shown.ID)
+	if x.shown.Phase != pleg.PhaseExited && c.exit != nil {
+		code, reason, ok := c.exit(x.shown.ID)
 		if ok {
 			x.shown.Phase = pleg.PhaseExited
 			x.shown.ExitCode = code
+			x.shown.Reason = reason
 		}
 	}
 	e := p.end(x, settled)

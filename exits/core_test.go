@@ -25,7 +25,12 @@ var start = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
 func newStand(t *testing.T, earlier map[string]time.Time) *stand {
 	s := settings{settle: 500 * time.Millisecond, giveUp: 10 * time.Second}
-	s.exitCode = func(id string) (int32, bool) { return 7, id == "known" }
+	s.exit = func(id string) (int32, string, bool) {
+		if id == "oom" {
+			return 137, "OOMKilled", true
+		}
+		return 7, "Error", id == "known"
+	}
 	c := newCore(s, start, earlier)
 	c.syncedAt = start
 	return &stand{t: t, core: c, now: start.Add(time.Minute)}
@@ -181,6 +186,10 @@ func TestCore(t *testing.T) {
 			s.cached(shows(running("known")), pleg.Event{Type: pleg.ContainerStarted})
 			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "known"})
 		}, []string{"ContainerFailed Container app failed (exit code 7), attempt 0"}},
+		{"killed for lack of memory and removed unseen", func(s *stand) {
+			s.cached(shows(running("oom")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "oom"})
+		}, []string{"ContainerOOMKilled Container app was killed for lack of memory (OOMKilled, exit code 137, SIGKILL), attempt 0"}},
 		{"removed unseen", func(s *stand) {
 			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
 			s.cached(shows(), pleg.Event{Type: pleg.PodSync})

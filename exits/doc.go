@@ -8,7 +8,7 @@
 //		Generator: generator, // a *pleg.Generator[cri.PodStatus]
 //		Statuses:  statuses,  // its cache
 //		View:      exits.FromCRI,
-//		ExitCode:  client.ExitCode,
+//		Exit:      client.Exit,
 //		Recorder:  broadcaster.NewSeriesRecorder(nil, "pleg-agent"),
 //		Path:      "/var/lib/pleg-agent/reported.json",
 //	})

@@ -56,7 +56,7 @@ func Example() {
 		Generator: generator,
 		Statuses:  statuses,
 		View:      exits.FromCRI,
-		ExitCode:  client.ExitCode,
+		Exit:      client.Exit,
 		Recorder:  broadcaster.NewSeriesRecorder(nil, "agent"),
 		Observe:   func(end exits.End, _ exits.Outcome) { reported <- end },
 	}))

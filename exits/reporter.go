@@ -44,9 +44,9 @@ type Config[S any] struct {
 	View     func(*S) Pod
 	Recorder Recorder
 
-	// ExitCode returns the exit code of a container that is removed, such as the method of a
-	// *cri.Client. It must not block.
-	ExitCode func(id string) (code int32, ok bool)
+	// Exit returns the exit code of a container that is removed, and the runtime's reason for its end,
+	// such as the method of a *cri.Client. It must not block.
+	Exit func(id string) (code int32, reason string, ok bool)
 	// Unsent returns the number of Events that the API server does not know yet, 0 if no call waits:
 	// of a Broadcaster, Stats().Unsent while Stats().Queue is not 0. Nil: every Event counts as sent.
 	Unsent func() int64

@@ -81,7 +81,7 @@ func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
 		r.count(func(s *Stats) { s.LedgerErrors++ })
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	config := settings{settle: r.config.Settle, giveUp: r.config.GiveUp, exitCode: r.config.ExitCode}
+	config := settings{settle: r.config.Settle, giveUp: r.config.GiveUp, exit: r.config.Exit}
 	w := &run[S]{
 		Reporter: r,
 		ctx:      ctx,

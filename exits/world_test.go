@@ -147,7 +147,7 @@ func (w *world) start(change func(*Config[cri.PodStatus])) *agent {
 		Generator: a.generator,
 		Statuses:  statuses,
 		View:      FromCRI,
-		ExitCode:  a.client.ExitCode,
+		Exit:      a.client.Exit,
 		Recorder:  a.broadcaster.NewSeriesRecorder(nil, "pleg-agent"),
 		Unsent: func() int64 {
 			stats := a.broadcaster.Stats()

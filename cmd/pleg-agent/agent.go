@@ -108,7 +108,7 @@ func newAgent(o *options, with parts) (a *agent, err error) {
 		Generator:     a.generator,
 		Statuses:      statuses,
 		View:          exits.FromCRI,
-		ExitCode:      a.client.ExitCode,
+		Exit:          a.client.Exit,
 		Recorder:      recorder,
 		Unsent:        a.unsent,
 		Path:          o.state,

@@ -61,7 +61,7 @@ func startNodeAgent(t *testing.T, c *cluster, token string) *nodeAgent {
 		Generator: generator,
 		Statuses:  statuses,
 		View:      exits.FromCRI,
-		ExitCode:  client.ExitCode,
+		Exit:      client.Exit,
 		Recorder:  broadcaster.NewSeriesRecorder(nil, "pleg-agent"),
 	}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
