@@ -52,6 +52,7 @@ type fakeSide struct {
 	bad         map[string]bool           // IDs that cannot be read, as far as the truth was told
 	conn        *breakable                // the client's latest connection
 	faultsSet   time.Time                 // when the faults have last changed
+	writes      time.Time                 // until when changes may be made that were never answered
 }
 
 func newFakeSide(w *world) (side, error) {
@@ -245,7 +246,24 @@ func (f *fakeSide) offersEvents() bool {
 
 func (f *fakeSide) finishCalls() { f.agent.line.finish() }
 
-func (f *fakeSide) empty(*world) {
+// lateWriteBy is how late a change is made that was never answered.
+func lateWriteBy(f fakeruntime.Faults) time.Duration {
+	if f.LateWriteBy == 0 {
+		return 5 * time.Minute
+	}
+	return f.LateWriteBy
+}
+
+func (f *fakeSide) empty(w *world) {
+	f.mu.Lock()
+	writes := f.writes
+	f.mu.Unlock()
+	if now := f.rt.Faults(); now.LateWrite > 0 {
+		writes = time.Now().Add(lateWriteBy(now))
+	}
+	if wait := time.Until(writes); wait > 0 { // what is made late is removed, too
+		w.sleep(wait)
+	}
 	for _, p := range f.rt.Truth().Pods {
 		for _, s := range p.Sandboxes {
 			_ = f.rt.RemoveSandbox(s.ID)
@@ -332,6 +350,9 @@ func (f *fakeSide) fault(w *world, args []string) error {
 func (f *fakeSide) setFaults(faults fakeruntime.Faults) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if now := f.rt.Faults(); now.LateWrite > 0 { // until now
+		f.writes = time.Now().Add(lateWriteBy(now))
+	}
 	err := f.rt.SetFaults(faults)
 	f.faultsSet = time.Now()
 	f.spoil()

@@ -37,6 +37,7 @@ type podPace struct {
 	failed     bool            // the last read has yielded nothing
 	closed     time.Time       // when that ended
 	listed     []pleg.Item     // what the last list showed, which one that tells only differences may leave out
+	unsure     *[]pleg.Item    // what the last list showed, if the generator may not have believed it
 	reply      []pleg.Item     // what the last list or read did
 	vanished   int             // reads in a row that lacked a running ID
 	lapped     bool            // a list has ended during the read under way
@@ -350,7 +351,15 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 	}
 	for uid, x := range b.pace.pods {
 		items, ok := shown[uid]
-		if !b.halved && (ok || !l.Delta) { // a list that has lost half of the pods is not believed
+		if x.unsure != nil && l.Delta { // it was believed: one that was not is made again in whole
+			x.listed = *x.unsure
+		}
+		x.unsure = nil
+		switch {
+		case !ok && l.Delta: // as before
+		case b.halved: // a list that has lost half of the pods is not believed
+			x.unsure = &items
+		default:
 			x.listed = items
 		}
 		b.showed(uid, x, x.listed, now)
