@@ -406,7 +406,8 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	for i := 0; i < len(items) && len(c.evidence.early) > 0; i++ {
 		news = c.takeEarly(p, items[i].ID, now) || news
 	}
-	same := c.matches(p, items)
+	unknown := p.foreign && len(p.items) == 0 // what its entry shows agrees with no list
+	same := !unknown && c.matches(p, items)
 	c.lists.compare(p, items, began, same)
 	if same && p.ghosts == nil {
 		c.sighted(p, items)
