@@ -46,7 +46,9 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	if err == nil {
 		b.listOK = begun
 		b.listOKEnd = time.Now()
+		b.believed = b.halved && since == b.revision && since != 0
 		b.halved = b.halves(&l)
+		b.revision = l.Revision
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
 			b.listFirst = b.listOKEnd
 		}

@@ -62,6 +62,8 @@ type ledger struct {
 	fails      func(cache.UID) bool        // whether an error stands in the cache
 	held       func() []cache.UID          // the pods in the cache
 	halved     bool                        // the last list may have lost more of them than it has kept
+	believed   bool                        // the list before was such a one, and this one builds on it
+	revision   pleg.Revision               // of the last list
 	confirmed  func(cache.UID) time.Time   // since when the cache knows of a pod; zero beside an error
 	outcome    *Outcome                    // nil without a recording
 	instant    time.Time

@@ -351,7 +351,7 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 	}
 	for uid, x := range b.pace.pods {
 		items, ok := shown[uid]
-		if x.unsure != nil && l.Delta { // it was believed: one that was not is made again in whole
+		if x.unsure != nil && b.believed {
 			x.listed = *x.unsure
 		}
 		x.unsure = nil
