@@ -148,7 +148,7 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	if peek || statuses && err != nil && len(items) == 0 && !cut { // single statuses do not answer either
 		b.peekHurts(begun, time.Now(), len(items), err)
 	}
-	if !cut && !peek && (statuses || err != nil || len(items) == 0) {
+	if !cut && (!peek || err != nil) && (statuses || err != nil || len(items) == 0) { // what may be a peek may be none
 		b.timedOut(b.podPace(uid).started, time.Now(), b.podPace(uid).again, err)
 	}
 	if len(b.inflight) == b.workers {
