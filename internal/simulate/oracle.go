@@ -229,7 +229,7 @@ func (o *oracle) lookAt(uid cache.UID) {
 	}
 	since := at
 	if err == nil {
-		o.truth.whole(uid)
+		o.truth.whole(uid, at)
 	} else {
 		since = time.Time{} // an older status beside an error
 	}

@@ -45,6 +45,7 @@ type Truth struct {
 	lied   map[string]bool         // IDs of which a read has lied
 	bad    map[string]bool         // IDs with a status that cannot be read, or could not when the pod was last read; true: now
 	early  map[string]bool         // IDs whose end was claimed before they were there
+	mended map[string]time.Time    // when the status of an ID could be read again
 	ghosts map[string]bool         // IDs that are gone, and that lists show or did show
 	fresh  map[cache.UID]bool      // pods that the present generator has read
 	pull   func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
@@ -59,6 +60,7 @@ func NewTruth() *Truth {
 		lied:   make(map[string]bool),
 		bad:    make(map[string]bool),
 		early:  make(map[string]bool),
+		mended: make(map[string]time.Time),
 		ghosts: make(map[string]bool),
 		fresh:  make(map[cache.UID]bool),
 	}
@@ -175,6 +177,9 @@ func (t *Truth) Spoil(id string, yes bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bad[id] = yes
+	if !yes {
+		t.mended[id] = time.Now()
+	}
 }
 
 // Unreadable notes that the status of an ID could not be read, whether or not it can be now.
@@ -186,13 +191,16 @@ func (t *Truth) Unreadable(id string) {
 	}
 }
 
-// whole notes that a pod was read without an error.
-func (t *Truth) whole(pod cache.UID) {
+// whole notes that a pod was read without an error, at the given time. A read from before an item
+// could be read again may still bring a status without the item.
+func (t *Truth) whole(pod cache.UID, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.pods[pod] {
-		if spoilt, noted := t.bad[l.id]; noted && !spoilt {
+		spoilt, noted := t.bad[l.id]
+		if noted && !spoilt && at.After(t.mended[l.id]) {
 			delete(t.bad, l.id)
+			delete(t.mended, l.id)
 		}
 	}
 }
