@@ -52,7 +52,7 @@ type fakeSide struct {
 	bad         map[string]bool           // IDs that cannot be read, as far as the truth was told
 	conn        *breakable                // the client's latest connection
 	faultsSet   time.Time                 // when the faults have last changed
-	writes      time.Time                 // until when changes may be made that were never answered
+	writes      time.Time                 // until when changes may be made late by the faults before: see writesUntil
 }
 
 func newFakeSide(w *world) (side, error) {
@@ -246,21 +246,21 @@ func (f *fakeSide) offersEvents() bool {
 
 func (f *fakeSide) finishCalls() { f.agent.line.finish() }
 
-// lateWriteBy is how late a change is made that was never answered.
-func lateWriteBy(f fakeruntime.Faults) time.Duration {
-	if f.LateWriteBy == 0 {
-		return 5 * time.Minute
+// writesUntil returns until when changes may be made that were never answered: by the faults in
+// force, or by those before. The caller holds the mutex.
+func (f *fakeSide) writesUntil() time.Time {
+	now := f.rt.Faults()
+	if now.LateWrite == 0 {
+		return f.writes
 	}
-	return f.LateWriteBy
+	by := cmp.Or(now.LateWriteBy, 5*time.Minute)
+	return latest(f.writes, time.Now().Add(by))
 }
 
 func (f *fakeSide) empty(w *world) {
 	f.mu.Lock()
-	writes := f.writes
+	writes := f.writesUntil()
 	f.mu.Unlock()
-	if now := f.rt.Faults(); now.LateWrite > 0 {
-		writes = time.Now().Add(lateWriteBy(now))
-	}
 	if wait := time.Until(writes); wait > 0 { // what is made late is removed, too
 		w.sleep(wait)
 	}
@@ -350,9 +350,7 @@ func (f *fakeSide) fault(w *world, args []string) error {
 func (f *fakeSide) setFaults(faults fakeruntime.Faults) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.rt.Faults(); now.LateWrite > 0 { // until now
-		f.writes = time.Now().Add(lateWriteBy(now))
-	}
+	f.writes = f.writesUntil()
 	err := f.rt.SetFaults(faults)
 	f.faultsSet = time.Now()
 	f.spoil()
