@@ -60,8 +60,8 @@ func (r *records) matches(p *pod, items []Item) bool {
 // of them: the report is not to be believed yet. Runtimes forget for a moment what they have,
 // above all after a restart.
 //
-// Sights reports whether the report ends the doubt about what it shows.
-func (r *records) doubt(p *pod, shows []Item, sights bool) (first bool) {
+// The report ends the doubt about what it shows, the ghosts apart.
+func (r *records) doubt(p *pod, shows []Item, ghosts []string) (first bool) {
 	if p.foreign && !slices.ContainsFunc(shows, Item.valid) {
 		first = !p.missed // whatever the entry shows may be running
 		p.missed = true
@@ -77,7 +77,7 @@ func (r *records) doubt(p *pod, shows []Item, sights bool) (first bool) {
 			continue
 		}
 		if x.mark == r.marks {
-			x.doubted = x.doubted && !sights
+			x.doubted = x.doubted && slices.Contains(ghosts, x.id)
 			continue
 		}
 		first = first || !x.doubted
@@ -108,14 +108,14 @@ func (r *records) doubtMade(p *pod, shows []Item) (first bool) {
 }
 
 // sighted notes that a look has shown some IDs: if the next look does not show one of them, that is
-// the first that does not.
-func (r *records) sighted(p *pod, shows []Item) {
+// the first that does not. Ghosts are IDs whose doubt does not end.
+func (r *records) sighted(p *pod, shows []Item, ghosts []string) {
 	if !p.doubted() {
 		return
 	}
 	for i, it := range shows {
 		if x := r.find(p, i, it.ID); x != nil {
-			x.doubted = false
+			x.doubted = x.doubted && slices.Contains(ghosts, x.id)
 		}
 	}
 }
@@ -181,14 +181,15 @@ func (r *records) contradicts(p *pod, shows []Item) (first, last instant) {
 	return first, last
 }
 
-// undoubt forgets the looks that did not show an ID.
-func (p *pod) undoubt() {
+// undoubt forgets the looks that did not show an ID, the ghosts apart.
+func (p *pod) undoubt(ghosts []string) {
 	p.missed = false
 	for _, x := range p.items {
-		x.doubted = false
+		x.doubted = x.doubted && slices.Contains(ghosts, x.id)
 	}
 	for i := range p.expected.all {
-		p.expected.all[i].doubted = false
+		e := &p.expected.all[i]
+		e.doubted = e.doubted && slices.Contains(ghosts, e.id)
 	}
 }
 

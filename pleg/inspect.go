@@ -83,9 +83,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		if r.status == nil {
 			shows = r.listing.Items
 		}
-		if p.ghosts == nil {
-			c.sighted(p, r.listing.Items) // the statuses may not show what the listing has shown
-		}
+		c.sighted(p, r.listing.Items, p.ghosts) // the statuses may not show what the listing has shown
 		f.listed = r.listing.Items
 	}
 	switch {
@@ -118,10 +116,10 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.overtaken(p, r, f, shows, now)
 	case premature: // a claim is believed for a grace
 		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
-	case c.doubt(p, shows, true) || f.sight == sightWavering && p.doubted(): // one more look
+	case c.doubt(p, shows, nil) || f.sight == sightWavering && p.doubted(): // one more look
 		p.lookFrom(now)
 		if f.lapped {
-			p.undoubt() // a list that has ended since may have looked later, and has shown the ID
+			p.undoubt(nil) // a list that has ended since may have looked later, and has shown the ID
 		}
 	case r.err != nil:
 		c.applyPart(p, r, f, shows, now)
@@ -190,7 +188,7 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 		p.lookFrom(now)
 		return
 	}
-	c.sighted(p, shows)
+	c.sighted(p, shows, nil)
 	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
 		p.read = r.began
 		c.peeks.brought(p.uid, now)

@@ -409,19 +409,19 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	unknown := p.foreign && len(p.items) == 0 // what its entry shows agrees with no list
 	same := !unknown && c.matches(p, items)
 	c.lists.compare(p, items, began, same)
-	if same && p.ghosts == nil {
-		c.sighted(p, items)
+	if same {
+		c.sighted(p, items, p.ghosts)
 	}
 	if !same && slices.ContainsFunc(items, func(it Item) bool { return it.valid() && c.find(p, 0, it.ID) == nil }) {
 		p.mayHave(began) // a read by the known IDs would not show this one
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
-	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts == nil)
+	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts)
 	if f := c.reads.inflight[p]; f != nil {
 		f.lap(doubtful)
 	}
-	if doubtful && p.readEnd > began && p.ghosts == nil {
-		p.undoubt() // a read that has ended since may have looked later, and has shown the ID
+	if doubtful && p.readEnd > began {
+		p.undoubt(p.ghosts) // a read that has ended since may have looked later, and has shown the ID
 	}
 	gone := (!overlaps || same) && !doubtful && !slices.ContainsFunc(items, Item.valid)
 	look := settlement{pod: p, began: began, reading: c.reads.since(p)}

@@ -327,7 +327,7 @@ func (x *peeking) judge(known *records, p *pod, r *look, asOf instant) peekVerdi
 		}
 	}
 	switch {
-	case known.doubt(p, shows, true):
+	case known.doubt(p, shows, nil):
 		return peekAgain
 	case r.err == nil && known.matches(p, shows):
 		return peekDropped
@@ -384,7 +384,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		return
 	}
 	p.rename(r.shows.Name, r.shows.Namespace)
-	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) }))
+	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) }), nil)
 	verdict := peekDropped
 	if r.status != nil {
 		verdict = x.judge(&c.records, p, &r.look, c.lists.asOf(p))
