@@ -44,6 +44,9 @@ type cluster struct {
 	dir   string
 	programs
 	nodes []*node
+	// why is what has ended the test, if anything has. It is said again at the end, behind all that
+	// a failed test prints.
+	why string
 }
 
 // newCluster starts the cluster and waits until its nodes are ready. It ends with the test.
@@ -92,8 +95,15 @@ func (c *cluster) certificate() string { return filepath.Join(c.dir, "api-certs/
 func (c *cluster) do(what string, err error) {
 	c.t.Helper()
 	if err != nil {
-		c.t.Fatalf("%s: %v", what, err)
+		c.fatalf("%s: %v", what, err)
 	}
+}
+
+// fatalf ends the test.
+func (c *cluster) fatalf(format string, args ...any) {
+	c.t.Helper()
+	c.why = fmt.Sprintf(format, args...)
+	c.t.Fatal(c.why)
 }
 
 // step logs the time.
@@ -115,7 +125,7 @@ func (c *cluster) await(what string, check func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			c.t.Fatalf("%s: in two minutes not: %v", what, err)
+			c.fatalf("%s: in two minutes not: %v", what, err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
@@ -138,7 +148,7 @@ func (c *cluster) kubectl(args ...string) string {
 	c.t.Helper()
 	out, complaints, err := c.run(c.t.Context(), filepath.Join(c.Kube, "kubectl"), args...)
 	if err != nil {
-		c.t.Fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, out, complaints)
+		c.fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, out, complaints)
 	}
 	return out
 }
@@ -230,6 +240,9 @@ func (c *cluster) close() {
 		c.keepLogs()
 	}
 	c.step("all ended")
+	if c.why != "" {
+		c.t.Log("ended by: " + c.why)
+	}
 }
 
 // keepLogs stores the logs of a failed run in build/fleet/logs.

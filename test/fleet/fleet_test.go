@@ -6,6 +6,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,12 +65,14 @@ func TestFleet(t *testing.T) {
 
 	c.do("drop the exits of n2", c.nodes[1].command(dropExits))
 	c.do("hold the statistics of n1", c.nodes[0].command(holdStatistics))
-	c.kubectl("apply", "-f", "test/fleet/testdata/churn.yaml")
+	for _, n := range c.nodes {
+		c.churn(n)
+	}
 	fake := c.startLoad("--pods", "4", "--duration", "3s") // on the fake runtime in its pods
 	c.await("the alert names n2 alone", func(ctx context.Context) error {
 		firing, err := c.query(ctx, `ALERTS{alertname="PLEGFleetNodeLosesEvents",alertstate="firing"}`)
 		if names := slices.Sorted(maps.Keys(firing)); err != nil || !slices.Equal(names, []string{"n2"}) {
-			return fmt.Errorf("firing: %q (%w)", names, err)
+			return fmt.Errorf("firing: %q (%w)%s", names, err, c.losses(ctx))
 		}
 		return nil
 	})
@@ -87,6 +90,26 @@ func TestFleet(t *testing.T) {
 	c.interrupted()
 	c.load()
 	c.undeploy()
+}
+
+// churn runs short pods on a node.
+func (c *cluster) churn(n *node) {
+	text, err := os.ReadFile("testdata/churn.yaml")
+	c.do("read the churn", err)
+	path := filepath.Join(c.dir, "churn-"+n.Name+".yaml")
+	c.do("write the churn", os.WriteFile(path, bytes.ReplaceAll(text, []byte("NODE"), []byte(n.Name)), 0o644))
+	c.kubectl("apply", "-f", path)
+}
+
+// losses says what the alerts about lost events are made of.
+func (c *cluster) losses(ctx context.Context) string {
+	said := ""
+	for _, expr := range []string{"up", `evented_pleg_stream_state == 1`, "evented_pleg_runtime_info", "kube_pod_missed_events", "increase(kube_pod_missed_events[30m])"} {
+		values, err := c.ask(ctx, expr)
+		said += fmt.Sprintf("\n%s: %v (%v)", expr, values, err)
+	}
+	pods, complaints, _ := c.run(ctx, filepath.Join(c.Kube, "kubectl"), "get", "pods", "--selector=app=churn", "--output=wide", "--no-headers")
+	return said + "\n" + pods + complaints
 }
 
 // named is a node in a finding.
