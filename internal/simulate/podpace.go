@@ -30,6 +30,7 @@ type podPace struct {
 	started    time.Time   // of the last read
 	begun      time.Time   // likewise, or of the list on which the read may build
 	ended      time.Time
+	whole      time.Time       // begin of the last read of all statuses
 	call       <-chan struct{} // what ends its context, which all calls of one read have in common
 	again      bool            // the pod's last read had failed when the read under way began
 	open       bool            // an error may be in the cache, or a reinspection unanswered
@@ -89,6 +90,8 @@ func (b *ledger) reinspected(uid cache.UID) {
 func (b *ledger) inspected(uid cache.UID, begun time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	x := b.podPace(uid)
+	x.whole = latest(x.whole, begun)
 	if begun.After(b.asked[uid]) {
 		delete(b.asked, uid)
 	}
@@ -149,7 +152,7 @@ func (b *ledger) rereadDue(x *podPace, now time.Time) bool {
 	s := b.pace.settings
 	round := 10*time.Second + 2*s.load(len(b.pace.pods)) // a list goes before the statuses
 	reconnected := now.Sub(b.pace.opened) < streamSettle+round
-	return s.reread > 0 && (now.Sub(x.ended) >= s.reread/4 || reconnected)
+	return s.reread > 0 && (now.Sub(x.whole) >= s.reread/4 || reconnected)
 }
 
 // endSettle is how long after an end, or a payload, the statuses of its pod are read again.

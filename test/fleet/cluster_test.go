@@ -44,6 +44,8 @@ type cluster struct {
 	dir   string
 	programs
 	nodes []*node
+	// hint says more of what is awaited in vain; nil if there is no more to say.
+	hint func(context.Context) string
 	// why is what has ended the test, if anything has. It is said again at the end, behind all that
 	// a failed test prints.
 	why string
@@ -125,7 +127,11 @@ func (c *cluster) await(what string, check func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			c.fatalf("%s: in two minutes not: %v", what, err)
+			more := ""
+			if c.hint != nil {
+				more = c.hint(c.t.Context())
+			}
+			c.fatalf("%s: in two minutes not: %v%s", what, err, more)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
