@@ -233,7 +233,7 @@ func (k *book[S]) tell(p *pod, r *reading[S], last lastLook, now instant) {
 	if sync {
 		k.out.sync(p, now)
 	}
-	if r.err != nil && (sync || told > 0) {
+	if r.err != nil { // who looks now does not see it: after an event of before, or a PodSync that is owed
 		p.conceal(written, &r.unread)
 	}
 }

@@ -31,8 +31,9 @@ type item struct {
 	// reported its end. A second look is believed.
 	doubted bool
 
-	// unshown reports whether Watch was told of the pod while the item could not be read, and was
-	// missing in the status. The next status with the item is told of, too.
+	// unshown reports whether the item could not be read, and is missing in the status. Whoever
+	// looks at the pod by then does not see it, also after an event of before: the next status with
+	// the item is told of.
 	unshown bool
 
 	// back reports, of a dropped item, whether reads have shown the ID again, which has another

@@ -37,7 +37,7 @@ type pod struct {
 	// unread is the number of items whose status the last read could not get.
 	unread int32
 
-	// unshown reports whether Watch was told of the pod while no item could be read. The next
+	// unshown reports whether no item could be read, and the entry shows none. The next
 	// status is told of, too.
 	unshown bool
 
@@ -178,8 +178,7 @@ func (r *records) countUnread(p *pod, items int, failed bool) {
 // confirm notes that a look begun at the given time has shown the same as the entry.
 func (p *pod) confirm(at instant) { p.asOf = at }
 
-// reveal reports whether the entry shows again what it did not show when Watch was last told of
-// the pod. Written reports whether a reading has brought a status, in which the unread items are
+// reveal reports whether the entry shows again what it did not show for a time. Written reports whether a reading has brought a status, in which the unread items are
 // missing.
 func (p *pod) reveal(written bool, unread *idSet) (news bool) {
 	if !written {
@@ -196,7 +195,7 @@ func (p *pod) reveal(written bool, unread *idSet) (news bool) {
 	return news
 }
 
-// conceal notes what the entry does not show while Watch is told of the pod.
+// conceal notes what the entry does not show.
 func (p *pod) conceal(written bool, unread *idSet) {
 	if !written {
 		p.unshown = true

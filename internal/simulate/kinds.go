@@ -31,6 +31,7 @@ var kinds = []kind{
 	{name: "ghosts", on: true, share: 0.15, weave: (*weaver).ghosts},
 	{name: "bundles", on: true, share: 0.15, weave: (*weaver).bundles},
 	{name: "breaks", on: true, weave: (*weaver).breaks}, // of the second tier: the toy has no connection
+	{name: "lacks", on: true, share: 0.5, weave: (*weaver).lacks},
 }
 
 // KindNames returns the names of all kinds, and of those that are in every search.
@@ -225,6 +226,9 @@ func (v *weaver) ghosts(h History) History {
 		return []string{line, "runtime haunt " + id + v.word("", "", " drop", " late=30ms", " nil-statuses")}
 	})
 }
+
+// lacks has statuses lack what could not be read. In the others it stands as a list has shown it.
+func (v *weaver) lacks(h History) History { return slices.Insert(h, 0, "config lacks true") }
 
 // bundles has statuses bring all that their pod has.
 func (v *weaver) bundles(h History) History { return slices.Insert(h, 0, "config bundles true") }

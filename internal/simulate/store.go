@@ -113,6 +113,19 @@ type Status struct {
 	UID   cache.UID
 	Items []pleg.Item
 	Texts []string // the content of each item beside its phase
+
+	Lacks []string // the IDs that could not be read, and are missing
+}
+
+// lacking returns the IDs that could not be read, and are missing.
+func (s *Status) lacking() []string { return s.Lacks }
+
+// lose removes an item that could not be read.
+func (s *Status) lose(id string) {
+	at := slices.IndexFunc(s.Items, func(it pleg.Item) bool { return it.ID == id })
+	s.Items = slices.Delete(s.Items, at, at+1)
+	s.Texts = slices.Delete(s.Texts, at, at+1)
+	s.Lacks = append(s.Lacks, id)
 }
 
 // add adds an item with its content.

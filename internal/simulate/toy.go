@@ -89,6 +89,7 @@ type toy struct {
 	cpu      processors.Processors
 	readable chan struct{} // closed when an item that hung can be read
 	torn     bool          // a read looks at sandboxes and containers at different moments
+	lacks    bool          // what could not be read is missing in statuses
 	bundles  bool          // statuses bring all that their pod has, also what nobody has asked for
 	delta    bool
 	down     bool

@@ -274,6 +274,9 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 		if err != nil {
 			failure = err
 			unread = append(unread, id)
+			if r.lacks {
+				next.lose(id)
+			}
 			continue
 		}
 		shows = r.readNow(next, shows, id)
