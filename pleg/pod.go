@@ -178,8 +178,8 @@ func (r *records) countUnread(p *pod, items int, failed bool) {
 // confirm notes that a look begun at the given time has shown the same as the entry.
 func (p *pod) confirm(at instant) { p.asOf = at }
 
-// reveal reports whether the entry shows again what it did not show for a time. Written reports whether a reading has brought a status, in which the unread items are
-// missing.
+// reveal reports whether the entry shows again what it did not show for a time. Written reports
+// whether a reading has brought a status, in which the unread items are missing.
 func (p *pod) reveal(written bool, unread *idSet) (news bool) {
 	if !written {
 		return false
