@@ -120,12 +120,14 @@ type Status struct {
 // lacking returns the IDs that could not be read, and are missing.
 func (s *Status) lacking() []string { return s.Lacks }
 
-// lose removes an item that could not be read.
-func (s *Status) lose(id string) {
-	at := slices.IndexFunc(s.Items, func(it pleg.Item) bool { return it.ID == id })
-	s.Items = slices.Delete(s.Items, at, at+1)
-	s.Texts = slices.Delete(s.Texts, at, at+1)
-	s.Lacks = append(s.Lacks, id)
+// lose removes the items that could not be read.
+func (s *Status) lose(unread []string) {
+	for _, id := range unread {
+		at := slices.IndexFunc(s.Items, func(it pleg.Item) bool { return it.ID == id })
+		s.Items = slices.Delete(s.Items, at, at+1)
+		s.Texts = slices.Delete(s.Texts, at, at+1)
+	}
+	s.Lacks = unread
 }
 
 // add adds an item with its content.

@@ -274,15 +274,15 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 		if err != nil {
 			failure = err
 			unread = append(unread, id)
-			if r.lacks {
-				next.lose(id)
-			}
 			continue
 		}
 		shows = r.readNow(next, shows, id)
 		if slices.ContainsFunc(shows, func(it pleg.Item) bool { return it.ID == id }) {
 			looked = append(looked, pleg.Item{ID: id})
 		}
+	}
+	if r.lacks {
+		next.lose(unread)
 	}
 	if err := r.dally(ctx, &r.inspect, pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err

@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -80,7 +81,10 @@ func (t *Truth) Trust() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lies := len(t.lied) > 0
-	clear(t.lied)
+	maps.DeleteFunc(t.lied, func(id string, _ bool) bool { // what cannot be read may be missing in the status yet
+		_, bad := t.bad[id]
+		return !bad
+	})
 	return lies
 }
 
