@@ -35,7 +35,8 @@ type calls map[<-chan struct{}]bool
 const listsHang = 2*time.Second - time.Microsecond
 
 // listless reports whether lists do not answer, or did not a moment ago: of everything, or of the
-// pod, beside which an error stands.
+// pod, beside which an error stands. The error comes and goes within the instant in which a read
+// and a list end.
 func (b *ledger) listless(uid cache.UID, now time.Time) bool {
 	for other := range b.inflight {
 		if now.Sub(b.podPace(other).started) >= listsHang {
@@ -43,7 +44,8 @@ func (b *ledger) listless(uid cache.UID, now time.Time) bool {
 		}
 	}
 	hangs := b.listing > 0 && now.Sub(b.listBegun) >= listsHang
-	justNow := now.Sub(b.peekPace.answers) < heardAfter || now.Sub(b.podPace(uid).closed) < heardAfter
+	x := b.podPace(uid)
+	justNow := now.Sub(latest(b.peekPace.answers, x.closed, x.failedAt)) < heardAfter
 	return b.listFailed || hangs || b.fails(uid) || justNow
 }
 

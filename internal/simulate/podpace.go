@@ -37,6 +37,7 @@ type podPace struct {
 	closes     bool            // open ends if no error is in the cache
 	failed     bool            // the last read has yielded nothing
 	closed     time.Time       // when that ended
+	failedAt   time.Time       // when a read has yielded nothing, or a list has come beside an error
 	listed     []pleg.Item     // what the last list showed, which one that tells only differences may leave out
 	unsure     *[]pleg.Item    // what the last list showed, if the generator may not have believed it
 	reply      []pleg.Item     // what the last list or read did
@@ -276,6 +277,9 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 		x.closed = now
 	}
 	x.failed = failed
+	if failed {
+		x.failedAt = now
+	}
 	if err == nil {
 		b.showed(uid, x, items, now)
 	}
@@ -353,6 +357,9 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		shown[uid] = nil
 	}
 	for uid, x := range b.pace.pods {
+		if b.fails(uid) {
+			x.failedAt = now
+		}
 		items, ok := shown[uid]
 		if x.unsure != nil && b.believed {
 			x.listed = *x.unsure
