@@ -284,7 +284,7 @@ func (k *book[S]) blame(p *pod, r *look, whole bool, asOf instant) {
 	k.out.add(countInspectErrors, 1)
 	first := !p.failed()
 	if first {
-		p.tryAnew()
+		p.resetBackOff()
 	}
 	again := whole || !first
 	if p.accused || !again || r.old(p, asOf) {

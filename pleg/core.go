@@ -281,7 +281,7 @@ func (c *core[S]) deadline() instant {
 		c.lists.hangsAt(c.cfg.RelistSlow),
 		c.reads.deadline(c.ticked),
 		c.rota.due(c.cfg.Reread),
-		c.peeks.deadline(c.stream.up(), c.peeks.failAt(c.lists.since(), c.reads.first()), c.ticked),
+		c.peeks.deadline(c.stream.up(), c.lists.since(), c.reads.first(), c.ticked),
 	)
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())

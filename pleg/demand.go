@@ -143,7 +143,7 @@ func (p *pod) nextRead(cfg *limits, l *lists) instant {
 // again.
 func (p *pod) heard(now instant) {
 	if p.entry != failedEntry {
-		p.retry = ladder{}
+		p.resetBackOff()
 	}
 	p.notBefore = now
 }
@@ -168,14 +168,14 @@ func (d *demand) held(now instant) bool { return d.hold > now }
 // holdAtMost bounds the delay for the agent's own calls.
 func (d *demand) holdAtMost(until instant) { d.hold = min(d.hold, until) }
 
-// tryAgain ends the delay after a read that failed.
-func (d *demand) tryAgain() { d.notBefore = 0 }
+// endBackOff ends the delay after a read that failed.
+func (d *demand) endBackOff() { d.notBefore = 0 }
 
-// tryAnew ends the growth of the delays between reads.
-func (d *demand) tryAnew() { d.retry = ladder{} }
+// resetBackOff ends the growth of the delays between reads.
+func (d *demand) resetBackOff() { d.retry = ladder{} }
 
-// lookAgain delays the next read after one that left something reported open.
-func (d *demand) lookAgain(cfg *limits, began, now instant) {
+// backOff delays the next read after one that left something reported open.
+func (d *demand) backOff(cfg *limits, began, now instant) {
 	d.notBefore = d.retry.climb(began, now, cfg.RereadBase, cfg.RelistMax)
 }
 
@@ -183,7 +183,7 @@ func (d *demand) lookAgain(cfg *limits, began, now instant) {
 // until the given time: no later than that. The read to come answers who waits, and is the look
 // after an end, too; a new waiter has a read at once.
 func (d *demand) believe(cfg *limits, began, until, now instant) {
-	d.lookAgain(cfg, began, now)
+	d.backOff(cfg, began, now)
 	d.notBefore = min(d.notBefore, until)
 	d.lookFrom(d.notBefore)
 	if d.late != 0 {
@@ -196,12 +196,12 @@ func (d *demand) believe(cfg *limits, began, until, now instant) {
 func (p *pod) delay(cfg *limits, began, now instant) {
 	switch {
 	case p.unmet():
-		p.lookAgain(cfg, began, now)
+		p.backOff(cfg, began, now)
 	case cfg.Streams && p.teardown():
 		p.notBefore = p.retry.climb(began, now, cfg.TeardownAgain, cfg.RelistMax)
 	default:
-		p.retry = ladder{}
-		p.notBefore = 0
+		p.resetBackOff()
+		p.endBackOff()
 	}
 }
 

@@ -175,7 +175,7 @@ func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, no
 		left = nil // nothing has looked at these
 	}
 	if p.expected.unmetBeside(left, r.began) { // what can be read is read as soon as of any other pod
-		p.lookAgain(&c.cfg, r.began, now)
+		p.backOff(&c.cfg, r.began, now)
 		return
 	}
 	p.delayFailed(&c.cfg, r.began, now.sub(f.started), now)

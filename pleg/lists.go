@@ -450,7 +450,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 			p.delay(&c.cfg, began, now)
 		}
 		if p.failed() {
-			p.tryAgain() // a list gives the pod another try
+			p.endBackOff() // a list gives the pod another try
 		}
 	case overlaps && !p.reading:
 		p.lookFrom(now) // a read begun now is later than the list

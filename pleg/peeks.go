@@ -177,19 +177,24 @@ func (k *peeks) enqueue(now instant) {
 // failAt returns when lists are taken not to answer: the one under way, begun at the given time, or
 // the reads of pods, whose lists hang as those of everything do. Never if none is under way.
 func (k *peeks) failAt(list instant, reads *limiter) instant {
-	pods := reads.silent()
-	return min(list.add(k.patience(reads, list)), pods.add(k.patience(reads, pods)))
+	at := never
+	for _, since := range [...]instant{list, reads.silent()} {
+		if since != never {
+			at = min(at, since.add(k.patience(reads, since)))
+		}
+	}
+	return at
 }
 
 // deadline returns when there is something to do next. Up reports whether the stream tells what
-// changes, failAt when lists are taken not to answer; after is the time of the last look.
-func (k *peeks) deadline(up bool, failAt, after instant) instant {
+// changes, list is the begin of the list under way; after is the time of the last look.
+func (k *peeks) deadline(up bool, list instant, reads *limiter, after instant) instant {
 	if k.of == nil {
 		return never
 	}
 	at := min(k.due(), k.lane.next(after))
 	if !k.down {
-		return min(at, failAt)
+		return min(at, k.failAt(list, reads))
 	}
 	if !up {
 		at = min(at, k.polled.add(peekPoll))
