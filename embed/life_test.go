@@ -412,18 +412,10 @@ func (n *modelNode) run(ctx context.Context) {
 	n.done.Go(func() { _ = n.core.Run(ctx) })
 	n.done.Go(func() {
 		for e := range n.core.Watch() {
-			if e.Type == pleg.ContainerStarted { // of the starts of a pod that come together, the adapter sends one
-				time.Sleep(time.Millisecond)
-				for len(n.core.Watch()) > 0 && e.Type == pleg.ContainerStarted {
-					next := <-n.core.Watch()
-					if next.Pod != e.Pod || next.Type == pleg.ContainerRemoved {
-						n.wake(e.Pod)
-					}
-					e = next
+			for _, e := range Together(ctx, n.core.Watch(), e) { // as the adapter does
+				if e.Type != pleg.ContainerRemoved {
+					n.wake(e.Pod)
 				}
-			}
-			if e.Type != pleg.ContainerRemoved {
-				n.wake(e.Pod)
 			}
 		}
 	})

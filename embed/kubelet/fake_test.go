@@ -26,6 +26,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/evented-pleg/evented-pleg/embed"
 )
 
 // fakeRuntime is the kubelet's fake with statuses equal to its lists, and with errors for single
@@ -253,7 +255,7 @@ func (n *node) take() []string {
 			idle = 0
 		default:
 			idle++
-			time.Sleep(2 * startsTogether)
+			time.Sleep(2 * embed.StartsTogether)
 		}
 		synctest.Wait()
 	}

@@ -16,6 +16,7 @@ import (
 	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/embed"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -52,9 +53,6 @@ const (
 	// repeatAfter is the time from an event to its repetition, which doubles with each: a kubelet
 	// drops removals while 50 are queued.
 	repeatAfter = 8 * time.Second
-	// startsTogether is how long a start is kept for others of its pod that the same read has
-	// shown.
-	startsTogether = time.Millisecond
 	// askFor is how long the pump asks: the kubelet's collector of dead containers comes as often.
 	askFor = time.Minute
 )
@@ -86,37 +84,12 @@ func (p *pump) run(ctx context.Context) {
 	}
 }
 
-// batch returns the kubelet's events for an event of the core and, if it is a start, for those
-// that follow at once. A kubelet syncs a pod for each event but a removal, whatever it says: a
-// start that another event of the pod follows has it sync once more without news, and wait for a
-// read of its own. A read that shows a new sandbox and its container brings two starts.
+// batch returns the kubelet's events for an event of the core and those that go with it.
 func (p *pump) batch(ctx context.Context, e pleg.Event) (events []*kubepleg.PodLifecycleEvent) {
-	if e.Type == pleg.ContainerStarted {
-		select {
-		case <-time.After(startsTogether):
-		case <-ctx.Done():
-		}
+	for _, e := range embed.Together(ctx, p.g.core.Watch(), e) {
+		events = append(events, p.events(e)...)
 	}
-	for e.Type == pleg.ContainerStarted {
-		next, more := p.waiting()
-		if !more || next.Pod != e.Pod || next.Type == pleg.ContainerRemoved {
-			events = append(events, p.events(e)...)
-		}
-		if !more {
-			return events
-		}
-		e = next
-	}
-	return append(events, p.events(e)...)
-}
-
-// waiting returns the next event of the core, if it is there already.
-func (p *pump) waiting() (e pleg.Event, more bool) {
-	select {
-	case e, more = <-p.g.core.Watch():
-	default:
-	}
-	return e, more
+	return events
 }
 
 // schedule has a question asked after its step.
