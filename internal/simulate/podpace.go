@@ -198,6 +198,8 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		x.failed = false
 		x.closes = false
 		x.closed = now
+		x.since = now
+		x.reads = 0
 	}
 	if statuses && x.call == call {
 		x.lapped = false // the statuses are looked at later than any list that has ended
