@@ -114,9 +114,9 @@ func (b *ledger) peekBegins(uid cache.UID, now time.Time) {
 	made := slices.DeleteFunc(p.made[uid], func(at time.Time) bool { return at.Before(x.since) })
 	made = append(made, now)
 	p.made[uid] = made
-	// Of the reads that may be peeks, some take the IDs from a list, one a base period, and some from
-	// the agent's calls, with delays that double.
-	if n := 40 + int(2*now.Sub(made[0])/b.pace.settings.base); len(made) > n {
+	// Of the reads that may be peeks, some take the IDs from a list, one for each, and some from the
+	// agent's calls, with delays that double.
+	if n := 40 + int(2*now.Sub(made[0])/b.pace.settings.base) + b.pace.lists - x.lists; len(made) > n {
 		b.fail("greedy", "pod %s is peeked at %d times in %v, and nothing of it is new", uid, len(made), now.Sub(made[0]))
 	}
 }
