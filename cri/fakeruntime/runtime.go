@@ -27,6 +27,13 @@ type Config struct {
 	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first.
 	// Default 100,000; negative keeps all.
 	HistoryLimit int
+	// ConnectionAge is the age, give or take a tenth, at which the server tells a client that it goes
+	// away (a GOAWAY frame of HTTP/2): calls under way end on the old connection, and new ones go to
+	// a new one. 0 means never.
+	ConnectionAge time.Duration
+	// ConnectionGrace is how long after that the old connection is closed with all that is still
+	// under way on it, as a stream of events always is. 0 means never.
+	ConnectionGrace time.Duration
 }
 
 const maxPayloadBytes = 1 << 20
@@ -44,6 +51,11 @@ func (c Config) validate() error {
 	errs := []error{c.Profile.validate(), c.Faults.Validate()}
 	if c.ContainerBytes < 0 || c.ContainerBytes > maxPayloadBytes {
 		errs = append(errs, fmt.Errorf("fakeruntime: Config.ContainerBytes is %d: use 0 to %d", c.ContainerBytes, maxPayloadBytes))
+	}
+	for name, d := range map[string]time.Duration{"ConnectionAge": c.ConnectionAge, "ConnectionGrace": c.ConnectionGrace} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("fakeruntime: Config.%s is %v: use 0 or a longer time", name, d))
+		}
 	}
 	return errors.Join(errs...)
 }

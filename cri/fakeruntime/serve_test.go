@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -208,5 +210,37 @@ func TestTruth(t *testing.T) {
 	}
 	if _, ok := rt.PodTruth("none"); ok {
 		t.Error("a pod that never was")
+	}
+}
+
+// A server that goes away lets calls under way end on the old connection, and takes new ones on a
+// new connection. After the grace the old one is closed with its stream of events.
+func TestConnectionAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{ConnectionAge: 10 * time.Second, ConnectionGrace: 5 * time.Second})
+		stream := must(w.cri.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{}))(t)
+		synctest.Wait()
+		time.Sleep(12 * time.Second) // the age is right to a tenth
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		if e := must(stream.Recv())(t); e.GetContainerId() != sb {
+			t.Errorf("the old stream told of %s, want %s", e.GetContainerId(), sb)
+		}
+		must(w.cri.Version(t.Context(), &runtimeapi.VersionRequest{}))(t)
+		time.Sleep(5 * time.Second)
+		for { // the events of the sandbox
+			_, err := stream.Recv()
+			if err == nil {
+				continue
+			}
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("after the grace the stream ends with %v, want Unavailable", err)
+			}
+			break
+		}
+		must(w.cri.Version(t.Context(), &runtimeapi.VersionRequest{}))(t)
+		w.end()
+	})
+	if _, err := New(Config{ConnectionGrace: -1}); err == nil || !strings.Contains(err.Error(), "ConnectionGrace is -1ns") {
+		t.Errorf("a grace of -1 ns: %v", err)
 	}
 }

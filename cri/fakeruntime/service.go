@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -35,6 +36,10 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 		grpc.WaitForHandlers(true),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxRecvMsgSize(16<<20),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge:      rt.cfg.ConnectionAge,
+			MaxConnectionAgeGrace: rt.cfg.ConnectionGrace,
+		}),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.streaming),
 	)

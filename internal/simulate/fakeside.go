@@ -77,6 +77,9 @@ func newFakeSide(w *world) (side, error) {
 		Seed:         s.seed,
 		Faults:       f.quiet,
 		HistoryLimit: -1,
+
+		ConnectionAge:   s.age,
+		ConnectionGrace: s.ageGrace,
 	})
 	if err != nil {
 		return nil, err
@@ -490,6 +493,12 @@ const unbroken = math.MaxInt64 / 2
 // breaks reports whether the connection is going to break.
 func (c *breakable) breaks() bool { return c != nil && c.left.Load() < unbroken/2 }
 
+// Close implements net.Conn.
+func (c *breakable) Close() error {
+	c.broken()
+	return c.Conn.Close()
+}
+
 // Read implements net.Conn.
 func (c *breakable) Read(b []byte) (n int, err error) {
 	n, err = c.Conn.Read(b)
@@ -498,7 +507,6 @@ func (c *breakable) Read(b []byte) (n int, err error) {
 		return n, err
 	}
 	_ = c.Close() // the reader sees the end next
-	c.broken()
 	return max(0, n+int(left)), nil
 }
 

@@ -32,6 +32,7 @@ var kinds = []kind{
 	{name: "bundles", on: true, share: 0.15, weave: (*weaver).bundles},
 	{name: "breaks", on: true, weave: (*weaver).breaks}, // of the second tier: the toy has no connection
 	{name: "lacks", on: true, share: 0.5, weave: (*weaver).lacks},
+	{name: "ages", on: true, share: 0.15, weave: (*weaver).ages}, // of the second tier, likewise
 }
 
 // KindNames returns the names of all kinds, and of those that are in every search.
@@ -225,6 +226,13 @@ func (v *weaver) ghosts(h History) History {
 		}
 		return []string{line, "runtime haunt " + id + v.word("", "", " drop", " late=30ms", " nil-statuses")}
 	})
+}
+
+// ages has the server tell clients that it goes away, and close their connections later. What the
+// agent's own connection carries has ended by then.
+func (v *weaver) ages(h History) History {
+	age := "config age " + v.word("2s", "5s", "20s", "90s")
+	return slices.Insert(h, 0, age, "config age-grace "+v.word("5s", "10s", "30s"))
 }
 
 // lacks has statuses lack what could not be read. In the others it stands as a list has shown it.

@@ -27,6 +27,8 @@ type settings struct {
 	processors int           // of the runtime, shared by the calls under way; 0: calls take no work
 	content    bool          // contents are compared in the second tier, too
 	strict     bool          // creations and removals without a word cost trust, too
+	age        time.Duration // when the server tells a connection that it goes away; 0: never
+	ageGrace   time.Duration // and how long after that it closes the connection
 	lacks      bool          // what could not be read is missing in statuses
 	bundles    bool          // statuses bring all that their pod has, also what nobody has asked for
 	reread     time.Duration // each pod's statuses are read once in this time
@@ -66,6 +68,8 @@ func (s *settings) flags() *flag.FlagSet {
 	f.DurationVar(&s.work, "work", 0, "")
 	f.BoolVar(&s.content, "content", false, "")
 	f.BoolVar(&s.strict, "strict", false, "")
+	f.DurationVar(&s.age, "age", 0, "")
+	f.DurationVar(&s.ageGrace, "age-grace", 0, "")
 	f.BoolVar(&s.lacks, "lacks", false, "")
 	f.BoolVar(&s.bundles, "bundles", false, "")
 	f.IntVar(&s.processors, "processors", 0, "")
