@@ -31,6 +31,9 @@ type Summary struct {
 	// Events are the container events received by the generator, Missed the changes found by reads
 	// alone, and MissedUndisturbed those of them in undisturbed scenarios. Zero in stock kubelets.
 	Events, Missed, MissedUndisturbed int
+	// Reads are the reads of single pods in undisturbed scenarios, and Lives the containers started in
+	// these.
+	Reads, Lives int
 	// Undisturbed are the times from a container's end to its first status, in undisturbed
 	// scenarios, of lasting pods. Disturbed are those of the scenarios without the runtime, the
 	// kubelet or the event stream for a while.
@@ -48,7 +51,7 @@ func (s *Summary) Err() error {
 }
 
 // counters are the kubelet's counters, zero in stock kubelets.
-type counters struct{ events, missed, unheard int }
+type counters struct{ events, missed, unheard, reads int }
 
 // counters returns the counters of this kubelet and its predecessors.
 func (w *World) counters() counters {
@@ -57,6 +60,7 @@ func (w *World) counters() counters {
 		events:  w.lives.events + int(m["evented_pleg_notifications_received"]),
 		missed:  w.lives.missed + int(m["kube_pod_missed_events"]),
 		unheard: w.lives.unheard + int(m["evented_pleg_unheard_changes_total"]),
+		reads:   w.lives.reads + int(m[readsName]),
 	}
 }
 
@@ -93,6 +97,8 @@ func (w *World) Play(s Scenario) (worst time.Duration, err error) {
 	sum.Missed = after.missed
 	if !s.Disturbs {
 		sum.MissedUndisturbed += after.missed - before.missed
+		sum.Reads += after.reads - before.reads
+		sum.Lives += w.book.total.starts - sum.Starts
 	}
 	sum.Starts = w.book.total.starts
 	sum.Exits = w.book.total.exits
@@ -166,6 +172,9 @@ func (w *World) Report() *Column {
 		{"rounds that leaked goroutines", s.Leaks},
 	} {
 		c.add(row.name, "%d", row.n)
+	}
+	if s.Lives > 0 {
+		c.add("reads of its pod for each container started, otherwise", "%.1f", float64(s.Reads)/float64(s.Lives))
 	}
 	c.times("exits to status", s.Undisturbed)
 	c.times("the same while something was taken away", s.Disturbed)
