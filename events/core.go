@@ -151,9 +151,10 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 	s := built
 	_, revives := c.table.gone[s.id]
 	_, restarts := r.left[s.id.hint()]
-	key, token := c.limits.choose(e.key, e.note, now)
+	bucket := e.key.bucket(s.pair)
+	key, token := c.limits.choose(e.key, bucket, e.note, now)
 	if key != e.key && !revives && !restarts {
-		s = newSeries(key, r.src, built.content)
+		s = newSeries(&key, hash(key), r.src, &built.content)
 		s.content.note = cut(combinedNote+e.note, maxNote)
 	}
 	prev := c.table.byKey[s.hash] // its time is over, or its key has the same hash by chance
@@ -163,7 +164,7 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 		return
 	}
 	if token && !revives && !restarts {
-		c.limits.tokens.allow(s.key.bucket(), now)
+		c.limits.tokens.allow(bucket, now)
 	}
 	c.count.Unsent++
 	if prev != nil {
@@ -256,11 +257,11 @@ func (c *core) settle(s *series, now time.Time) {
 	if !s.known && (s.st.stored > 0 || s.st.phase == phaseResting || s.st.phase == phaseDone) {
 		s.known = true
 	}
-	t.share(s)
 	if s.st.over(now) && !s.inflight {
 		c.depart(s, now)
 		return
 	}
+	t.share(s)
 	switch {
 	case s.st.end == finished:
 		t.retire(s)
@@ -277,6 +278,7 @@ func (c *core) depart(s *series, now time.Time) {
 	switch {
 	case s.st.phase == phaseResting:
 	case s.st.end == suspended: // stays in aged, for the last roster
+		c.table.share(s)
 		c.queue.remove(&s.ticket)
 		if s.age == nil {
 			c.table.touch(s)

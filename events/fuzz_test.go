@@ -20,6 +20,8 @@ import (
 // flushNow makes the calls owed, without a goroutine.
 func flushNow(t *testing.T, b *Broadcaster) {
 	t.Helper()
+	var limit callLimit
+	defer limit.release()
 	for range 100 {
 		b.mu.Lock()
 		j, wait := b.core.next(time.Now())
@@ -27,7 +29,7 @@ func flushNow(t *testing.T, b *Broadcaster) {
 		if wait > 0 {
 			return
 		}
-		b.perform(t.Context(), j)
+		b.perform(t.Context(), &limit, j, time.Now())
 	}
 	t.Fatal("it does not come to an end")
 }

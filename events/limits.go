@@ -42,11 +42,18 @@ func (l *limits) count(s *series, n int) {
 	if s.key.combined() {
 		l.combined += n
 	}
-	for _, k := range [...]uint64{s.pair, s.notes} {
-		l.series[k] += n
-		if l.series[k] == 0 {
-			delete(l.series, k)
-		}
+	l.add(s.pair, n)
+	if s.key.note != "" {
+		l.add(s.notes, n)
+	}
+}
+
+func (l *limits) add(hash uint64, n int) {
+	sum := l.series[hash] + n
+	if sum == 0 {
+		delete(l.series, hash)
+	} else {
+		l.series[hash] = sum
 	}
 }
 
@@ -59,13 +66,14 @@ type bucketKey struct {
 	reason string
 }
 
-func (k *seriesKey) bucket() uint64 { return hash(bucketKey{k.pair(), k.reason}) }
+// bucket returns the hash of the bucket of a key, and of all combined keys for the same event.
+func (k *seriesKey) bucket(pair uint64) uint64 { return hash(bucketKey{pair, k.reason}) }
 
 // choose returns the key under which an event that continues nothing begins a series: its own while
 // there are tokens and, where notes count, room for another note; or that of a combined series. A
 // combined series without a token is one of a bounded number for the object and reason.
-func (l *limits) choose(k seriesKey, note string, now time.Time) (chosen seriesKey, token bool) {
-	if !l.tokens.has(k.bucket(), now) {
+func (l *limits) choose(k seriesKey, bucket uint64, note string, now time.Time) (chosen seriesKey, token bool) {
+	if !l.tokens.has(bucket, now) {
 		return l.room(k.combinations(note, false)), false
 	}
 	if k.note == "" || l.series[k.notes()] < maxNotes {
@@ -117,15 +125,23 @@ type limiter struct {
 }
 
 func (l *limiter) has(key uint64, now time.Time) bool {
-	return l.burst < 0 || l.full[key].Sub(now)+refill <= time.Duration(l.burst)*refill
+	return l.burst < 0 || l.enough(l.full[key], now)
+}
+
+// enough reports whether a bucket that is full at the given time has a token.
+func (l *limiter) enough(full, now time.Time) bool {
+	return full.Sub(now)+refill <= time.Duration(l.burst)*refill
 }
 
 // allow takes a token, if available.
 func (l *limiter) allow(key uint64, now time.Time) bool {
-	if l.burst < 0 || !l.has(key, now) {
-		return l.burst < 0
+	if l.burst < 0 {
+		return true
 	}
 	at := l.full[key]
+	if !l.enough(at, now) {
+		return false
+	}
 	if at.Before(now) {
 		at = now
 	}

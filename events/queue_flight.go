@@ -10,7 +10,9 @@ import (
 
 // flight is a call under way.
 type flight struct {
-	place  place
+	place place
+	// site holds the scopes of the place: those of a call under way are not forgotten.
+	site   site
 	number int64 // of all calls
 	began  time.Time
 	// tries: the call tries a failing scope.
@@ -69,7 +71,11 @@ func (q *queue) launch(t *ticket, now time.Time, tries bool) *ticket {
 	if in.lane != nil {
 		q.refresh(in.lane)
 	}
-	q.begin(p, now, tries)
+	l := in.lane
+	if l == nil {
+		l = q.lane(p)
+	}
+	q.begin(p, site{l.space, l, q.object(p.object)}, now, tries)
 	if tries {
 		t.tried = q.turn
 	}
@@ -77,18 +83,15 @@ func (q *queue) launch(t *ticket, now time.Time, tries bool) *ticket {
 }
 
 // begin books a call as under way.
-func (q *queue) begin(p place, now time.Time, tries bool) {
-	ns := q.space(p.namespace)
-	ns.flying++
+func (q *queue) begin(p place, at site, now time.Time, tries bool) {
+	at.ns.flying++
 	if tries {
 		q.turn++
-		ns.tried = q.turn
+		at.ns.tried = q.turn
 	}
-	l := q.lane(p)
-	o := q.object(p.object)
-	o.busy = true
+	at.obj.busy = true
 	q.server.becomeTrying()
-	for _, n := range []*node{&ns.node, &l.node, &o.node} {
+	for _, n := range at.nodes() {
 		n.becomeTrying()
 		q.schedule(n)
 	}
@@ -96,6 +99,7 @@ func (q *queue) begin(p place, now time.Time, tries bool) {
 	q.begun++
 	q.flights = append(q.flights, flight{
 		place:  p,
+		site:   at,
 		number: q.begun,
 		began:  now,
 		tries:  tries,
@@ -105,8 +109,8 @@ func (q *queue) begin(p place, now time.Time, tries bool) {
 // admit reports whether a call without a ticket may be made, and books it as under way; otherwise
 // it returns the time until then.
 func (q *queue) admit(p place, now time.Time) (ok bool, wait time.Duration) {
-	ns := q.space(p.namespace)
 	l := q.lane(p)
+	ns := l.space
 	o := q.object(p.object)
 	defer q.settle(o)
 	wait = max(q.server.shut(now), ns.shut(now), l.shut(now), o.shut(now))
@@ -123,7 +127,7 @@ func (q *queue) admit(p place, now time.Time) (ok bool, wait time.Duration) {
 	if wait > 0 {
 		return false, wait
 	}
-	q.begin(p, now, tries)
+	q.begin(p, site{ns, l, o}, now, tries)
 	return true, 0
 }
 
@@ -132,7 +136,7 @@ func (q *queue) land(p place) (f flight) {
 	i := slices.IndexFunc(q.flights, func(f flight) bool { return f.place.object == p.object })
 	f = q.flights[i]
 	q.flights = slices.Delete(q.flights, i, i+1)
-	q.object(p.object).busy = false
-	q.space(p.namespace).flying--
+	f.site.obj.busy = false
+	f.site.ns.flying--
 	return f
 }

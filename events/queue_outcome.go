@@ -19,50 +19,51 @@ type blamed struct {
 
 // succeeded books a successful write: the scopes around it are healthy.
 func (q *queue) succeeded(p place, now time.Time) {
-	q.answered(p)
+	at := q.answered(p)
 	q.server.becomeHealthy()
-	for _, n := range q.around(p) {
+	for _, n := range at.nodes() {
 		n.becomeHealthy()
 		q.schedule(n)
 	}
 	q.prove(now)
-	q.rejoin(p)
+	q.rejoin(at)
 }
 
 // heard books an answer other than a successful write: the server answers, and writes may be tried.
 func (q *queue) heard(p place, now time.Time) {
-	q.answered(p)
-	q.retry(p, now)
+	at := q.answered(p)
+	q.retry(at, now)
 	q.prove(now)
-	q.rejoin(p)
+	q.rejoin(at)
 }
 
 // refused books an answer that refuses this one event.
 func (q *queue) refused(p place, now time.Time) {
-	q.answered(p)
-	q.retry(p, now)
+	at := q.answered(p)
+	q.retry(at, now)
 	q.server.becomeHealthy()
-	o := q.object(p.object)
-	o.becomeHealthy()
-	q.schedule(&o.node)
+	at.obj.becomeHealthy()
+	q.schedule(&at.obj.node)
 	q.prove(now)
-	q.rejoin(p)
+	q.rejoin(at)
 }
 
 // stopped books a call that the recorder itself broke off, or did not make.
 func (q *queue) stopped(p place, now time.Time) {
-	q.land(p)
-	q.retry(p, now)
-	q.rejoin(p)
+	at := q.land(p).site
+	q.retry(at, now)
+	q.rejoin(at)
 }
 
 // failed books a failed call, and returns the scope blamed.
 func (q *queue) failed(p place, f failure) blamed {
-	f.number = q.land(p).number
+	landed := q.land(p)
+	f.number = landed.number
 	f.begun = q.begun
-	ns := q.space(p.namespace)
-	defer q.rejoin(p)
-	q.release(p)
+	at := landed.site
+	ns := at.ns
+	defer q.rejoin(at)
+	q.release(at)
 	switch {
 	case q.server.failing() && f.number <= q.server.closedAt:
 		return blamed{"server", q.server.failures, false} // the call began before that was known
@@ -77,7 +78,7 @@ func (q *queue) failed(p place, f failure) blamed {
 		q.closeScope(&ns.node, f, 1)
 		return blamed{"namespace", ns.failures, false}
 	}
-	return q.failedIn(ns, q.object(p.object), f)
+	return q.failedIn(ns, at.obj, f)
 }
 
 // failedIn books a failed call of an object of a healthy namespace.
@@ -115,10 +116,10 @@ func (q *queue) failedIn(ns *namespace, o *object, f failure) blamed {
 
 // held books an answer that closes a kind of calls in a namespace.
 func (q *queue) held(p place, f failure) {
-	q.answered(p)
-	q.retry(p, f.now)
-	q.closeScope(&q.lane(p).node, f, 1)
-	q.rejoin(p)
+	at := q.answered(p)
+	q.retry(at, f.now)
+	q.closeScope(&at.lane.node, f, 1)
+	q.rejoin(at)
 }
 
 // holding returns since when a kind of calls in a namespace is closed, the zero time for open.
@@ -131,31 +132,31 @@ func (q *queue) unhold(p place) {
 	q.refresh(l)
 }
 
-// answered books the end of a call that got an answer: later calls are no longer hidden by those
-// before.
-func (q *queue) answered(p place) {
+// answered books the end of a call that got an answer, and returns its scopes: later calls are no
+// longer hidden by those before.
+func (q *queue) answered(p place) site {
 	landed := q.land(p)
 	for i := range q.flights {
 		f := &q.flights[i]
 		f.overtaken = f.overtaken || f.number < landed.number
 	}
 	q.answers++
+	return landed.site
 }
 
 // rejoin brings the places of a call in line with their scopes.
-func (q *queue) rejoin(p place) {
-	ns := q.space(p.namespace)
-	for i := range ns.lanes {
-		q.refresh(&ns.lanes[i])
+func (q *queue) rejoin(at site) {
+	for i := range at.ns.lanes {
+		q.refresh(&at.ns.lanes[i])
 	}
-	q.settle(q.object(p.object))
-	q.forget(ns)
+	q.settle(at.obj)
+	q.forget(at.ns)
 }
 
 // retry lets the scopes of a place be tried at once.
-func (q *queue) retry(p place, now time.Time) {
+func (q *queue) retry(at site, now time.Time) {
 	q.server.becomeTriable(now)
-	for _, n := range q.around(p) {
+	for _, n := range at.nodes() {
 		n.becomeTriable(now)
 		q.schedule(n)
 	}
@@ -212,8 +213,8 @@ func (q *queue) closeServer(f failure, failures int) {
 }
 
 // release ends the tries of a call that failed: the scopes not blamed may be tried as before.
-func (q *queue) release(p place) {
-	for _, n := range q.around(p) {
+func (q *queue) release(at site) {
+	for _, n := range at.nodes() {
 		n.trying = false
 		q.schedule(n)
 	}

@@ -99,10 +99,15 @@ func (q *queue) object(key objectKey) *object {
 	return o
 }
 
-// around returns the scopes of a place, the server apart.
-func (q *queue) around(p place) [3]*node {
-	return [...]*node{&q.space(p.namespace).node, &q.lane(p).node, &q.object(p.object).node}
+// site holds the scopes of a place, the server apart. A call looks them up once: a map of structs
+// of strings costs more than all that is booked in them.
+type site struct {
+	ns   *namespace
+	lane *lane
+	obj  *object
 }
+
+func (s site) nodes() [3]*node { return [...]*node{&s.ns.node, &s.lane.node, &s.obj.node} }
 
 // refresh puts a lane among the ready ones, or takes it out.
 func (q *queue) refresh(l *lane) {

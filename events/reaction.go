@@ -91,19 +91,21 @@ func (c *core) hasWritten(j job, a reply) {
 	s := j.series
 	r := c.rosters[s.key.source]
 	before := s.st.stored
-	bucket := hash(objectOf(&s.key.regarding))
+	tokens := false
 	if max(j.call.count, before) > 1 { // tokens for the writes of loops
+		bucket := hash(objectOf(&s.key.regarding))
 		c.limits.tokens.allow(bucket, a.now)
 		if before <= 1 {
 			c.limits.tokens.allow(bucket, a.now) // and the create
 		}
+		tokens = c.limits.tokens.has(bucket, a.now)
 	}
 	c.acknowledge(s.st.done(written{
 		call:    j.call,
 		version: a.stored.ResourceVersion,
 		now:     a.now,
 		jitter:  rand.Float64(),
-		tokens:  c.limits.tokens.has(bucket, a.now),
+		tokens:  tokens,
 	}, c.opts))
 	if s.st.stored > 1 && before <= 1 && !s.left {
 		r.add(s, a.now)

@@ -196,7 +196,7 @@ func (c *reporter) build(e *emission) (s *series, left int64) {
 	e.format()
 	e.annotations, left = cleanAnnotations(e.annotations)
 	e.namespace = cmp.Or(e.key.regarding.Namespace, c.b.opts.ClusterNamespace)
-	return newSeries(e.key, c.from, e.content), left
+	return newSeries(&e.key, e.hash, c.from, &e.content), left
 }
 
 // cleanAnnotations copies the annotations valid for the server and returns the number of the

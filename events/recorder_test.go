@@ -228,7 +228,7 @@ func TestManyGoroutines(t *testing.T) {
 }
 
 func TestCountsBeyondTheAPI(t *testing.T) {
-	s := newSeries(seriesKey{}, source{}, content{})
+	s := newSeries(&seriesKey{}, 0, source{}, &content{})
 	if got := s.event(source{}, call{count: math.MaxInt32 + 5, state: stateOngoing}).Series.Count; got != math.MaxInt32 {
 		t.Errorf("got %d", got)
 	}

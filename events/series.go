@@ -80,6 +80,9 @@ type state struct {
 	writes uint8
 	// loose: a killed process counted part of the occurrences.
 	loose bool
+	// mark: the calls of this series set its state only. The series is of an earlier process, and
+	// its counts stay as that process stored them.
+	mark bool
 	// count is the number of occurrences, those of other processes included.
 	count int64
 	// stored is the number of occurrences in the object, as far as is known.
@@ -99,9 +102,6 @@ type state struct {
 	quietFrom time.Time
 	// due is when the count is written if it has grown; the zero time is at once.
 	due time.Time
-	// mark: the calls of this series set its state only. The series is of an earlier process, and
-	// its counts stay as that process stored them.
-	mark bool
 }
 
 func begin(now time.Time) state { return state{count: 1, begun: now, last: now} }
@@ -236,7 +236,7 @@ type written struct {
 	now     time.Time
 	// jitter, in [0,1), spreads the heartbeats.
 	jitter float64
-	// tokens: the object has tokens for another write.
+	// tokens: the object has tokens for another write of a loop.
 	tokens bool
 }
 

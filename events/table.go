@@ -92,13 +92,15 @@ type content struct {
 	regardingVersion, relatedVersion string
 }
 
-func newSeries(key seriesKey, src source, c content) *series {
+// newSeries returns a series without a name and state. The hash is that of the key: a key has two
+// dozen strings, so a new series hashes each part once.
+func newSeries(key *seriesKey, hash uint64, src source, c *content) *series {
 	s := &series{
-		key:     key,
-		hash:    hash(key),
+		key:     *key,
+		hash:    hash,
 		id:      key.id(src),
 		pair:    key.pair(),
-		content: c,
+		content: *c,
 	}
 	if key.note != "" {
 		s.notes = key.notes()

@@ -72,13 +72,16 @@ func (b *Broadcaster) record(ctx context.Context) {
 func (b *Broadcaster) write(ctx context.Context) {
 	timer := time.NewTimer(time.Hour) // set below
 	defer timer.Stop()
+	var limit callLimit
+	defer limit.release()
+	now := time.Now()
 	for ctx.Err() == nil {
 		b.mu.Lock()
-		j, wait := b.core.next(time.Now())
+		j, wait := b.core.next(now)
 		b.mu.Unlock()
 		switch wait {
 		case 0:
-			b.perform(ctx, j)
+			now = b.perform(ctx, &limit, j, now)
 			continue
 		case over:
 			b.signal() // for the next writer
@@ -90,14 +93,42 @@ func (b *Broadcaster) write(ctx context.Context) {
 		case <-b.wakeup:
 		case <-timer.C:
 		}
+		now = time.Now()
 	}
 }
 
-// perform makes a call, without the lock, and books the answer.
-func (b *Broadcaster) perform(ctx context.Context, j job) {
-	timed, cancel := context.WithTimeout(ctx, j.limit)
-	defer cancel()
-	stored, err := j.send(timed, b.opts.Sink)
+// callLimit is the context of a writer's calls. A context with a timer costs as much as the rest of
+// a call's booking, so the calls of a burst share one: then the time for a call is shorter by up to
+// a thirty-second part.
+type callLimit struct {
+	ctx      context.Context
+	cancel   context.CancelFunc
+	deadline time.Time
+}
+
+// context returns a context that ends after the given time for a call, or a little before.
+func (l *callLimit) context(parent context.Context, now time.Time, limit time.Duration) context.Context {
+	early := now.Add(limit).Sub(l.deadline)
+	if l.ctx != nil && early >= 0 && early <= limit/32 && l.ctx.Err() == nil {
+		return l.ctx
+	}
+	l.release()
+	l.deadline = now.Add(limit)
+	l.ctx, l.cancel = context.WithDeadline(parent, l.deadline)
+	return l.ctx
+}
+
+// release ends the context. The writer has no call under way.
+func (l *callLimit) release() {
+	if l.cancel != nil {
+		l.cancel()
+	}
+}
+
+// perform makes a call at the given time, without the lock, and books the answer. It returns the
+// time of the answer: the writer's next look at the queue needs no other.
+func (b *Broadcaster) perform(ctx context.Context, limit *callLimit, j job, now time.Time) time.Time {
+	stored, err := j.send(limit.context(ctx, now, j.limit), b.opts.Sink)
 	if stored == nil {
 		stored = j.event // a sink without an answer
 	}
@@ -121,6 +152,7 @@ func (b *Broadcaster) perform(ctx context.Context, j job) {
 	for _, log := range notes {
 		log(klog.FromContext(ctx))
 	}
+	return answer.now
 }
 
 // job is a call of a series, or of a roster.
