@@ -36,6 +36,7 @@ type pace struct {
 	shown     map[string]cache.UID // by ID: the pod in which a read has shown the ID last
 	wandered  map[string]bool      // IDs that reads have shown in more than one pod
 	opened    time.Time            // of the stream under way; zero if none
+	reopened  time.Time            // of the last stream
 	connected time.Time            // zero while it is not
 
 	// when a claim was last overruled, after which the period must be the base; zero if a list has
@@ -112,6 +113,7 @@ func (b *ledger) relist() {
 // a while.
 func (p *pace) opening(now time.Time) {
 	p.opened = now
+	p.reopened = now
 	p.connected = time.Time{}
 }
 
