@@ -151,7 +151,7 @@ func (x *podPace) allowed(elapsed time.Duration, lists int, s *settings) int {
 // come to a pod.
 func (b *ledger) rereadDue(x *podPace, now time.Time) bool {
 	s := b.pace.settings
-	round := 10*time.Second + 2*s.load(len(b.pace.pods)) // a list goes before the statuses
+	round := 10*time.Second + 2*s.load(len(b.pace.pods))         // a list goes before the statuses
 	reconnected := now.Sub(b.pace.reopened) < streamSettle+round // also if the stream has ended since
 	return s.reread > 0 && (now.Sub(x.whole) >= s.reread/4 || reconnected)
 }
