@@ -149,21 +149,22 @@ func (c *core) combined(e *emission, now time.Time) *series {
 func (c *core) begin(e *emission, built *series, now time.Time) {
 	r := c.rosters[e.key.source]
 	s := built
-	_, revives := c.table.gone[s.id]
+	g, revived := c.table.gone.get(s.id)
 	_, restarts := r.left[s.id.hint()]
+	continues := revived || restarts
 	bucket := e.key.bucket(s.pair)
 	key, token := c.limits.choose(e.key, bucket, e.note, now)
-	if key != e.key && !revives && !restarts {
+	if key != e.key && !continues {
 		s = newSeries(&key, hash(key), r.src, &built.content)
 		s.content.note = cut(combinedNote+e.note, maxNote)
+		g, revived = c.table.gone.get(s.id)
 	}
 	prev := c.table.byKey[s.hash] // its time is over, or its key has the same hash by chance
-	g, revived := c.table.gone[s.id]
 	if why := c.roomFor(s, prev, now); why != "" {
 		c.count.drop(why, 1)
 		return
 	}
-	if token && !revives && !restarts {
+	if token && !continues {
 		c.limits.tokens.allow(bucket, now)
 	}
 	c.count.Unsent++
@@ -175,7 +176,7 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 		c.table.retire(prev)
 		c.settle(prev, now)
 	}
-	delete(c.table.gone, s.id)
+	c.table.gone.forget(s.id)
 	s.st = begin(now)
 	if revived && now.Sub(g.st.last) < c.opts.FinishAfter {
 		s.st = g.st.revived(now)
@@ -287,7 +288,7 @@ func (c *core) depart(s *series, now time.Time) {
 	case s.st.end == finished && s.st.stored > 1:
 		c.count.Transitions["finished"]++
 	case s.st.end == evicted && s.st.stored > 0:
-		c.table.remember(s, 2*c.opts.MaxSeries)
+		c.table.gone.put(gone{s.id, s.name, s.st}, 2*c.opts.MaxSeries)
 	}
 	c.rosters[s.key.source].remove(s, now)
 	c.forget(s)

@@ -192,13 +192,61 @@ type table struct {
 	leaving *shares            // stored ones that take no occurrence, with a last write to make
 	aged    list.List          // known ones that take occurrences, the longest quiet first
 	hurried list.List          // those that are written by a timer, the earliest first
-	gone    map[seriesID]gone  // evicted series
+	gone    memory             // evicted series
 }
 
 // gone is an evicted series: what its continuation needs.
 type gone struct {
+	id   seriesID
 	name string
 	st   state
+}
+
+// memory holds evicted series, each in a slot: a map of them would allocate each, and be searched
+// for one to leave.
+type memory struct {
+	slots []gone
+	// at is the slot of each series, and free are those without one.
+	at   map[seriesID]int
+	free []int
+	// hand is the slot that is used next if none is free.
+	hand int
+}
+
+// put remembers a series, one of at most limit: another one is forgotten to make room.
+func (m *memory) put(g gone, limit int) {
+	m.forget(g.id)
+	if len(m.free) == 0 && len(m.slots) < limit {
+		m.free = append(m.free, len(m.slots))
+		m.slots = append(m.slots, gone{})
+	}
+	if len(m.free) == 0 {
+		m.forget(m.slots[m.hand].id)
+		m.hand = (m.hand + 1) % limit
+	}
+	last := len(m.free) - 1
+	slot := m.free[last]
+	m.free = m.free[:last]
+	m.slots[slot] = g
+	m.at[g.id] = slot
+}
+
+// get returns a series not forgotten.
+func (m *memory) get(id seriesID) (g gone, ok bool) {
+	slot, ok := m.at[id]
+	if !ok {
+		return g, false
+	}
+	return m.slots[slot], true
+}
+
+func (m *memory) forget(id seriesID) {
+	slot, ok := m.at[id]
+	if ok {
+		delete(m.at, id)
+		m.slots[slot] = gone{}
+		m.free = append(m.free, slot)
+	}
 }
 
 func newTable() table {
@@ -206,7 +254,7 @@ func newTable() table {
 		byKey:   map[uint64]*series{},
 		pending: newShares(),
 		leaving: newShares(),
-		gone:    map[seriesID]gone{},
+		gone:    memory{at: map[seriesID]int{}},
 	}
 }
 
@@ -278,15 +326,4 @@ func (t *table) unhurry(s *series) {
 		t.hurried.Remove(s.soon)
 		s.soon = nil
 	}
-}
-
-// remember keeps an evicted series for its continuation, one of at most limit.
-func (t *table) remember(s *series, limit int) {
-	for id := range t.gone { // any, to make room
-		if len(t.gone) < limit {
-			break
-		}
-		delete(t.gone, id)
-	}
-	t.gone[s.id] = gone{s.name, s.st}
 }
