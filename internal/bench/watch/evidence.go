@@ -50,9 +50,13 @@ const (
 	frozenFor  = time.Second
 )
 
-// run notes that the process runs. The caller holds the mutex.
+// run notes that the process runs. A time from before the last note, such as that of a tick that
+// waited while the process was stopped, says nothing. The caller holds the mutex.
 func (t *tap) run(now time.Time) {
 	last := t.evidence.alive
+	if now.Before(last) {
+		return
+	}
 	t.evidence.alive = now
 	if gap := now.Sub(last); !last.IsZero() && gap >= frozenFor {
 		t.judge.Frozen(last, now)

@@ -107,3 +107,23 @@ func TestFrozenList(t *testing.T) {
 		}
 	})
 }
+
+// TestFrozenOnce checks that a time in which the watch did not run is told once, also if a tick from
+// its begin is taken after it.
+func TestFrozenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tap := newTap(false)
+		tap.beat()
+		time.Sleep(50 * time.Millisecond)
+		tick := time.Now()
+		time.Sleep(6 * time.Second)
+		tap.beat()
+		told := len(tap.take(tick))
+		time.Sleep(50 * time.Millisecond)
+		tap.beat()
+		told += len(tap.take(time.Now()))
+		if told != 1 {
+			t.Errorf("the freeze was told %d times, want once", told)
+		}
+	})
+}
