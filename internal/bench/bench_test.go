@@ -278,7 +278,13 @@ func TestDocument(t *testing.T) {
 func TestStressEnds(t *testing.T) {
 	measured := StressResult{End: EndKnee, Steps: []StressStep{{Rate: 50, Achieved: 49}}, CheckedPods: 1, KneeRate: 49, KneeP99Seconds: 1.2, Events: 200, Late: 3}
 	said := text(t, measured.Document())
-	testkit.Says(t, "the summary", said, "knee: events began to take more than a second", "49 containers/s", "1.20 s", "200 container events, 3 late")
+	testkit.Says(t, "the summary", strings.Join(strings.Fields(said), " "),
+		"knee: events began to take more than a second after the last step,", "49 containers/s", "1.20 s", "200 container events, 3 late", "after them 200 3 0")
+	whole := measured
+	whole.Steps = []StressStep{{Rate: 50, Achieved: 49, Events: 200, Late: 3}}
+	if said := text(t, whole.Document()); strings.Contains(said, "after them") || !strings.Contains(said, "than a second.") {
+		t.Errorf("a step has all late events:\n%s", said)
+	}
 	for _, test := range []struct {
 		set         func(*StressResult)
 		unsupported bool

@@ -113,13 +113,23 @@ func (r *StressResult) Judge(streamUnsupported bool) {
 // why says why the rate was raised no further.
 func (r *StressResult) why() string {
 	return map[string]string{
-		EndKnee:        "events began to take more than a second",
+		EndKnee:        "events began to take more than a second" + r.whenLate(),
 		EndMaxRate:     "the largest rate was reached, and no event took more than a second",
 		EndRuntime:     "the runtime makes containers no faster: its events never were the limit",
 		EndInterrupted: "the user ended the test; the cache was not compared with the runtime",
 		EndNoEvents:    "the runtime offers no events, so that there is nothing to measure",
 		EndNothing:     "no container was completed and told by an event, so that nothing was measured",
 	}[r.End]
+}
+
+// whenLate says that no step had a late event, if so.
+func (r *StressResult) whenLate() string {
+	for _, s := range r.Steps {
+		if s.Late+s.LateOnWatch > 0 {
+			return ""
+		}
+	}
+	return " after the last step, as containers under way came to their end"
 }
 
 // wrong says what the generator did wrong.
@@ -137,6 +147,18 @@ func (r *StressResult) wrong() (list []string) {
 		}
 	}
 	return list
+}
+
+// afterSteps counts the events that no step has, and the late ones of them: those of containers that
+// were under way at the end of the last step.
+func (r *StressResult) afterSteps() (events, late, onWatch uint64) {
+	events, late, onWatch = r.Events, r.Late, r.LateOnWatch
+	for _, s := range r.Steps {
+		events -= min(events, s.Events)
+		late -= min(late, s.Late)
+		onWatch -= min(onWatch, s.LateOnWatch)
+	}
+	return events, late, onWatch
 }
 
 // Document implements [Finding].
@@ -158,6 +180,9 @@ func (r *StressResult) Document() Document {
 		steps.Add(fmt.Sprintf("%.3g/s", s.Rate), "", fmt.Sprintf("%.3g/s", s.Achieved), fmt.Sprint(s.UnderWay), fmt.Sprint(s.Events), fmt.Sprint(s.Late), fmt.Sprint(s.LateOnWatch),
 			Seconds(s.Latency.P50), Seconds(s.Latency.P99), fmt.Sprintf("%.0f %%", 100*s.PLEGCPU))
 		d.Marks = append(d.Marks, Mark{At: s.AtSeconds, Text: fmt.Sprintf("%.3g/s", s.Rate)})
+	}
+	if events, late, onWatch := r.afterSteps(); events > 0 {
+		steps.Add("after them", "", "", "", fmt.Sprint(events), fmt.Sprint(late), fmt.Sprint(onWatch), "", "", "")
 	}
 	d.Tables = []Table{steps}
 	line := func(format string, args ...any) { d.Story = append(d.Story, fmt.Sprintf(format, args...)) }

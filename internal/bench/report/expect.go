@@ -175,7 +175,7 @@ func (e *Expectation) value(result any) (any, error) {
 		case !ok:
 			return nil, e.noNumber()
 		default:
-			return nil, fmt.Errorf("--expect %q: with these options the result has no %s (docs/pleg-bench.md lists its fields)", e.text, e.path)
+			return nil, fmt.Errorf("--expect %q: with these options the result has no %s (docs/json.md lists its fields)", e.text, e.path)
 		}
 	}
 	if empty {
