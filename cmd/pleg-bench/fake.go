@@ -18,6 +18,7 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -170,14 +171,30 @@ A container of another one is refused, as real runtimes do, until it was pulled
 // historyLimit is enough changes for a fast run between two collections of the history.
 const historyLimit = 1_000_000
 
+// writeFaults explains all faults: in a table, or in folded lines where a terminal is too narrow.
 func writeFaults(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	width := cli.LineWidth(w)
+	var lines, rows strings.Builder
+	table := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tKIND\tEXAMPLE\tMEANING")
 	for _, f := range fakeruntime.FaultList() {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Name, f.Kind, f.Example, f.Help)
+		kind := f.Kind
+		if f.Example != "" {
+			kind += ", such as " + f.Example
+		}
+		fmt.Fprintln(&lines, width.Fold(fmt.Sprintf("%s (%s): %s", f.Name, kind, f.Help), 4))
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the faults: %w", err)
+	err := table.Flush()
+	text := rows.String()
+	for line := range strings.Lines(text) {
+		if width > 0 && utf8.RuneCountInString(line) > int(width) {
+			text = lines.String()
+			break
+		}
+	}
+	if _, failed := io.WriteString(w, text); errors.Join(err, failed) != nil {
+		return fmt.Errorf("write the faults: %w", errors.Join(err, failed))
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 	clients, _ := connectionsOf(m.Socket)
 	f.Clients = min(m.clients, clients) // a stalled server may still hold ours
 	if !m.listens {
-		f.Unseen["clients"] = "the socket is not of this network namespace"
+		f.Unseen["clients"] = "nobody listens on the socket in this network namespace"
 	}
 	m.disks(&f, what.Paths)
 	var err error
