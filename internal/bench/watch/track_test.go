@@ -108,8 +108,8 @@ func TestFrozenList(t *testing.T) {
 	})
 }
 
-// TestFrozenOnce checks that a time in which the watch did not run is told once, also if a tick from
-// its begin is taken after it.
+// TestFrozenOnce checks that a time in which the watch did not run is told once, also if a tick
+// from its begin is taken after it.
 func TestFrozenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tap := newTap(false)

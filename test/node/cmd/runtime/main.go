@@ -61,8 +61,8 @@ func main() {
 	}))
 }
 
-// addNetwork adds a network that answers nothing but its version. Pods of pleg-bench have the host's
-// network, but a runtime without one calls itself not ready, and doctor believes it.
+// addNetwork adds a network that answers nothing but its version. Pods of pleg-bench have the
+// host's network, but a runtime without one calls itself not ready, and doctor believes it.
 func addNetwork(dir string) error {
 	err := os.WriteFile(filepath.Join(dir, "bin/none"), []byte(`#!/bin/sh
 [ "$CNI_COMMAND" = VERSION ] && echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}'
