@@ -149,8 +149,8 @@ func (r *StressResult) wrong() (list []string) {
 	return list
 }
 
-// afterSteps counts the events that no step has, and the late ones of them: those of containers that
-// were under way at the end of the last step.
+// afterSteps counts the events that no step has, and the late ones of them: those of containers
+// that were under way at the end of the last step.
 func (r *StressResult) afterSteps() (events, late, onWatch uint64) {
 	events, late, onWatch = r.Events, r.Late, r.LateOnWatch
 	for _, s := range r.Steps {
