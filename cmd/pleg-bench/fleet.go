@@ -40,7 +40,7 @@ chosen nodes as a Kubernetes Job. Install it with
 			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 				return cmd.Help()
 			}
-			return fmt.Errorf("the program %s is neither beside pleg-bench nor in PATH; install it with\n  %s", fleetProgram, installFleet)
+			return fmt.Errorf("the program %s is neither beside pleg-bench nor in PATH; install it with: %s", fleetProgram, installFleet)
 		},
 	}
 	return cmd
