@@ -30,6 +30,7 @@ type event struct {
 	wire     []byte // runtime.v1.ContainerEventResponse
 	pad      int    // padding of an oversized event
 	at       time.Time
+	written  int64 // bytes of this event and of all emitted before it
 	how      Emission
 	change   uint64 // Seq of the reported change, if recorded
 	recorded bool

@@ -18,6 +18,8 @@ type hub struct {
 	waiting []*event
 	subs    []*subscriber
 	emitted uint64
+	written int64 // bytes of all emitted events
+	most    int64 // bytes of a backlog
 	subSeq  uint64
 	served  bool     // somebody has subscribed since the runtime started
 	recent  []*event // the newest, for replays
@@ -78,7 +80,12 @@ func (rt *Runtime) publish(ev *event) Emission {
 	ev.at = time.Now()
 	ev.seq = h.emitted
 	h.emitted++
+	h.written += int64(len(ev.wire))
+	ev.written = h.written
 	h.waiting = append(h.waiting, ev)
+	if p.Delivery == DeliverBroadcast { // the other channels are of a length
+		rt.shorten()
+	}
 	const keep = 256
 	if len(h.recent) >= keep {
 		h.recent = slices.Delete(h.recent, 0, keep/2)
@@ -134,6 +141,21 @@ func (rt *Runtime) expire() {
 		young = len(rt.hub.waiting)
 	}
 	rt.lose(young)
+}
+
+// backlogBytes bounds the waiting events. An event of a crowded pod carries the statuses of all of
+// its containers: a busy load that nobody subscribes to, or whose subscriber reads nothing, would
+// fill gigabytes within minutes.
+const backlogBytes = 256 << 20
+
+// shorten drops the oldest waiting events, if there are too many.
+func (rt *Runtime) shorten() {
+	h := &rt.hub
+	n := 0
+	for h.written-h.waiting[n].written+int64(len(h.waiting[n].wire)) > h.most {
+		n++
+	}
+	rt.lose(n)
 }
 
 // subscribe adds a subscriber. A backlog belongs to the first subscriber.

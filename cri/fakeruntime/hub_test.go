@@ -268,3 +268,40 @@ func TestCrioSlowClientHoldsUpTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// A backlog that nobody takes is bounded by its bytes: the oldest events go, as lost, and the next
+// subscriber gets the others in order.
+func TestBacklogIsBounded(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		const most = 100 << 10
+		w.rt.hub.most = most
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		w.flood(sb, 1000)
+		var bytes int64
+		for _, ev := range w.rt.hub.waiting {
+			bytes += int64(len(ev.wire))
+		}
+		kept := len(w.rt.hub.waiting)
+		if bytes > most || bytes < most/2 {
+			t.Errorf("%d events of %d bytes wait, want at most %d bytes, and not much less", kept, bytes, most)
+		}
+		stream := must(w.cri.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{}))(t)
+		var last string
+		for range kept {
+			last = must(stream.Recv())(t).GetContainerId()
+		}
+		changes, _ := w.rt.History(0)
+		if want := changes[len(changes)-1].ContainerID; last != want {
+			t.Errorf("the last event is of %q, want %q, the last that changed", last, want)
+		}
+		lost := 0
+		for _, c := range changes {
+			if c.Event == Lost {
+				lost++
+			}
+		}
+		if lost == 0 || lost+kept < len(changes) {
+			t.Errorf("of %d changes %d are lost and %d were kept", len(changes), lost, kept)
+		}
+	})
+}

@@ -74,7 +74,8 @@ type Profile struct {
 	Slots int
 	// Queue is the capacity of the shared channel, for DeliverSequential and DeliverCompete.
 	Queue int
-	// BacklogAge is how long an event waits for a first subscriber, for DeliverBroadcast.
+	// BacklogAge is how long an event waits for a first subscriber, for DeliverBroadcast. Of a backlog
+	// of more than 256 MiB the oldest events go sooner.
 	BacklogAge time.Duration
 
 	// SandboxCreated and SandboxDeleted say whether these two events of a sandbox are sent; STARTED

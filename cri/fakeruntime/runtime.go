@@ -118,6 +118,7 @@ func New(cfg Config) (*Runtime, error) {
 		begun:       time.Now(),
 	}
 	rt.store.pods = map[string]*pod{}
+	rt.hub.most = backlogBytes
 	rt.history.limit = cfg.HistoryLimit
 	rt.contents.limit = cfg.HistoryLimit
 	rt.cpu.Set(processorsOf(&cfg.Faults))
