@@ -84,16 +84,21 @@ func saveLedger(path string, r *record) error {
 	if err != nil {
 		return fmt.Errorf("exits: encode the ledger: %w", err)
 	}
-	if err := replace(path, data); err != nil {
+	if err := replace(path, escapeJSON(data)); err != nil {
 		return fmt.Errorf("exits: write the ledger %s: %w", path, err)
 	}
 	return nil
 }
 
-// replace writes a new file beside the old one and renames it. Only one process writes a ledger.
+// replace writes a new file beside the old one and renames it. Only one process writes a ledger:
+// what stands in the new file's place is left from a crash, or a link that somebody has put there,
+// and is removed rather than written through.
 func replace(path string, data []byte) error {
 	next := path + ".new"
-	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

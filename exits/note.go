@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -48,6 +49,29 @@ func printable(text string, limit int) string {
 		text = text[size:]
 	}
 	return b.String()
+}
+
+// escapeJSON escapes what is not printable in an encoded value: JSON lets characters stand that a
+// terminal obeys. They are in strings alone, and mean the same when read.
+func escapeJSON(encoded []byte) []byte {
+	plain := true
+	for _, r := range string(encoded) {
+		plain = plain && unicode.IsPrint(r)
+	}
+	if plain {
+		return encoded
+	}
+	var out []byte
+	for _, r := range string(encoded) {
+		if unicode.IsPrint(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	return out
 }
 
 // signals are the names of the signals that end containers.

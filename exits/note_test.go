@@ -4,6 +4,7 @@
 package exits
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -229,5 +230,47 @@ func TestDelivery(t *testing.T) {
 	d.sent(-1)
 	if len(d.reports) != 0 {
 		t.Errorf("%d reports are left", len(d.reports))
+	}
+}
+
+// TestEscapeJSON checks that the file of what was reported has no character that a terminal obeys,
+// and is read as it was meant.
+func TestEscapeJSON(t *testing.T) {
+	for _, text := range []string{"", "plain ö 世", "\x1b]0;x\a\r\n", "\u009b31m\x7f", "\u202e", "\U000e0001 tag", "\\\"\u2028"} {
+		data, err := json.Marshal(map[string]string{text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		escaped := escapeJSON(data)
+		if i := strings.IndexFunc(string(escaped), func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("%q: %q has a character that is not printable", text, escaped)
+		}
+		var back map[string]string
+		if err := json.Unmarshal(escaped, &back); err != nil || back[text] != text {
+			t.Errorf("%q is %q in the file, and read as %q (%v)", text, escaped, back, err)
+		}
+	}
+}
+
+// TestLedgerFollowsNoLink checks that a link in place of the file that is about to be renamed is
+// not written through.
+func TestLedgerFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	path, victim := filepath.Join(dir, "reported.json"), filepath.Join(dir, "victim")
+	if err := os.WriteFile(victim, []byte("alive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(victim, path+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := saveLedger(path, &record{}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(victim)
+	if err != nil || string(text) != "alive" {
+		t.Errorf("the victim has %q (%v)", text, err)
+	}
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the ledger is %v (%v), want a regular file", info, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	clientevents "k8s.io/client-go/tools/events"
 
 	"github.com/evented-pleg/evented-pleg/exits"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // meter holds the agent's own metrics. Safe for concurrent use.
@@ -75,8 +76,13 @@ func newMeter(registry prometheus.Registerer) (*meter, error) {
 	return m, nil
 }
 
-// label returns the value of the label namespace.
+// longestNamespace is the length of a namespace's name at most, in bytes.
+const longestNamespace = 63
+
+// label returns the value of the label namespace, which the runtime names: whoever prints what is
+// served here is not to be at its mercy.
 func (m *meter) label(namespace string) string {
+	namespace = printable.Cut(namespace, longestNamespace)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
