@@ -177,12 +177,10 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 		c.settle(prev, now)
 	}
 	c.table.gone.forget(s.id)
-	s.st = begin(now)
 	if revived && now.Sub(g.st.last) < c.opts.FinishAfter {
-		s.st = g.st.revived(now)
-		s.name = g.name
+		s.begins(g.st.revived(now), g.name)
 	} else {
-		s.name = c.newName(s, now)
+		s.begins(begin(now), c.newName(s, now))
 		c.claim(r, s, now)
 	}
 	c.enter(s)
@@ -286,7 +284,7 @@ func (c *core) depart(s *series, now time.Time) {
 		}
 		return
 	case s.st.end == finished && s.st.stored > 1:
-		c.count.Transitions["finished"]++
+		c.count.turn("finished")
 	case s.st.end == evicted && s.st.stored > 0:
 		c.table.gone.put(gone{s.id, s.name, s.st}, 2*c.opts.MaxSeries)
 	}
@@ -310,7 +308,7 @@ func (c *core) evict(now time.Time) {
 		c.table.unage(s)
 		c.queue.remove(&s.ticket) // for the front
 		s.st.becomeEvicted()
-		c.count.Transitions["evicted"]++
+		c.count.turn("evicted")
 		c.settle(s, now)
 	}
 }
@@ -431,7 +429,7 @@ func (c *core) suspend(now, deadline time.Time) {
 	c.deadline = deadline
 	c.queue.reset()
 	for _, r := range c.rosters {
-		r.next = now
+		r.due(now)
 	}
 	var all []*series
 	for e := c.table.aged.Front(); e != nil; e = e.Next() {

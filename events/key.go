@@ -251,6 +251,24 @@ const (
 // together.
 const combinedNote = "(combined from similar events): "
 
+// combinations returns the keys of the combined series for an event, the closest first: of its part
+// of the object (a container), or of the whole object. Where notes count, those that begin alike
+// come before all together.
+func (k seriesKey) combinations(note string, part bool) (keys []seriesKey) {
+	byNote := k.note != ""
+	if !part {
+		k.regarding.FieldPath = ""
+		k.related.FieldPath = ""
+		k.action = k.reason
+	}
+	if byNote {
+		k.note = combinedKey(note)
+		keys = append(keys, k)
+	}
+	k.note = combinedMark
+	return append(keys, k)
+}
+
 // combinedKey returns the key for notes with the same text up to the first colon, digit or
 // quotation mark: "Liveness probe failed" is never counted with "Readiness probe failed".
 func combinedKey(note string) string {

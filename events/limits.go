@@ -95,24 +95,6 @@ func (l *limits) room(keys []seriesKey) seriesKey {
 // combined reports whether the series of a key counts different events.
 func (k *seriesKey) combined() bool { return strings.HasPrefix(k.note, combinedMark) }
 
-// combinations returns the keys of the combined series for an event, the closest first: of its part
-// of the object (a container), or of the whole object. Where notes count, those that begin alike
-// come before all together.
-func (k seriesKey) combinations(note string, part bool) (keys []seriesKey) {
-	byNote := k.note != ""
-	if !part {
-		k.regarding.FieldPath = ""
-		k.related.FieldPath = ""
-		k.action = k.reason
-	}
-	if byNote {
-		k.note = combinedKey(note)
-		keys = append(keys, k)
-	}
-	k.note = combinedMark
-	return append(keys, k)
-}
-
 // refill is the time after which a bucket has another token.
 const refill = 5 * time.Minute
 

@@ -240,7 +240,7 @@ func (c *core) missing(s *series, now time.Time) {
 	case s.left, fresh: // named by a roster
 		c.rename(s, now)
 	case before > 0:
-		c.count.Transitions["renewed"]++
+		c.count.turn("renewed")
 	}
 }
 
@@ -251,7 +251,7 @@ func (c *core) rename(s *series, now time.Time) {
 		return
 	}
 	s.st.becomeAbsent()
-	s.name = c.newName(s, now)
+	s.renamed(c.newName(s, now))
 }
 
 // complain logs the server's refusals at default verbosity, for each reason once in a while: a

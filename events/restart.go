@@ -65,8 +65,7 @@ func (c *core) rosterJob(r *roster, now time.Time) job {
 		event:  r.event(c.opts.RosterNamespace, now),
 		call:   call{kind: callPatch},
 	}
-	r.busy = true
-	r.next = time.Time{}
+	r.called()
 	switch r.phase {
 	case rosterUnread:
 		j.call.kind = callRead
@@ -225,7 +224,7 @@ func (c *core) claim(r *roster, s *series, now time.Time) {
 	if known {
 		s.st.adopt(l.found, false, now)
 		s.seen = r.shared
-		c.count.Transitions["adopted"]++
+		c.count.turn("adopted")
 		r.add(s, now)
 	} else {
 		s.st.becomeUnread()
@@ -271,7 +270,7 @@ func (c *core) endOf(r *roster, l leftover, now time.Time) {
 			l.state = stateUnknown
 		} else {
 			l.version = "" // it has counted on
-			c.count.Transitions["abandoned"]++
+			c.count.turn("abandoned")
 		}
 		goOn, _ := l.continues(r.readAt, c.opts)
 		st := l.closed(goOn, !r.exact, now)
@@ -302,7 +301,7 @@ func (c *core) restored(s *series, f found, now time.Time) {
 	r := c.rosters[s.key.source]
 	goOn, killed := f.continues(s.st.begun, c.opts)
 	if killed && (!goOn || s.left) {
-		c.count.Transitions["abandoned"]++
+		c.count.turn("abandoned")
 	}
 	s.seen = r.shared
 	switch {
@@ -310,7 +309,7 @@ func (c *core) restored(s *series, f found, now time.Time) {
 		s.st = f.closed(goOn, killed, now)
 	case goOn:
 		s.st.adopt(f, killed, now)
-		c.count.Transitions["adopted"]++
+		c.count.turn("adopted")
 		if s.st.stored > 1 {
 			r.add(s, now)
 		}

@@ -100,6 +100,15 @@ func (r *roster) becomeAbsent() {
 	r.tag = ""
 }
 
+// due has the next call made at the given time, whatever was asked for.
+func (r *roster) due(at time.Time) { r.next = at }
+
+// called notes that a call is being made, and asks for no other.
+func (r *roster) called() {
+	r.busy = true
+	r.next = time.Time{}
+}
+
 // want asks for a call at the given time, or as soon after as allowed.
 func (r *roster) want(at time.Time) {
 	if at.Before(r.rest) {

@@ -53,6 +53,9 @@ func (c *Stats) drop(reason string, n int64) {
 	}
 }
 
+// turn counts a transition of a series.
+func (c *Stats) turn(to string) { c.Transitions[to]++ }
+
 // Stats returns a consistent snapshot. Safe for concurrent use.
 func (b *Broadcaster) Stats() Stats {
 	b.mu.Lock()

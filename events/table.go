@@ -61,6 +61,15 @@ type series struct {
 	neighbours[series] // in the share of the namespace
 }
 
+// begins gives the series its state, and the name of its object.
+func (s *series) begins(st state, name string) {
+	s.st = st
+	s.name = name
+}
+
+// renamed gives the series another object.
+func (s *series) renamed(name string) { s.name = name }
+
 // trouble is the record of a series' failures in a row.
 type trouble struct {
 	failures int

@@ -68,8 +68,7 @@ func (all watchers) distribute(src source, s *series, now time.Time) (missed int
 		return 0
 	}
 	seen := *s
-	seen.st = begin(now)
-	seen.name = eventName(s.key.regarding.Name, &s.id, now)
+	seen.begins(begin(now), eventName(s.key.regarding.Name, &s.id, now)) // as a series of its own
 	event := seen.event(src, call{})
 	for w := range all {
 		select {

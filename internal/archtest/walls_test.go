@@ -15,65 +15,86 @@ import (
 	"testing"
 )
 
-// mostCoreMethods is the number of methods that the core may have. It routes between rooms, each a
-// value with state and methods of its own; see ARCHITECTURE.md.
-const mostCoreMethods = 30
+// halls are the types that tend to become halls: each routes between rooms, values with state and
+// methods of their own (see ARCHITECTURE.md), and has no more methods than a router needs.
+var halls = []struct {
+	dir, name string
+	most      int // methods
+}{
+	{"pleg", "core", 30},
+	{"events", "Broadcaster", 25},
+}
 
 // mostWriters is the number of files that may assign a field of a struct.
 const mostWriters = 2
 
-// TestWalls fails when the generator's core becomes a hall again: when it has more methods than a
-// router needs, or when a field is assigned in more than two files.
+// TestWalls fails when a type becomes a hall again, or when a field of its package is assigned in
+// more than two files.
 func TestWalls(t *testing.T) {
-	files, info := typed(t, filepath.Join(root, "pleg"))
-	methods := 0
-	writers := make(map[string]map[string]bool)
-	for name, file := range files {
-		writes := func(e ast.Expr) {
-			for {
-				switch x := e.(type) {
-				case *ast.IndexExpr: // an element
-					e = x.X
-					continue
-				case *ast.ParenExpr:
-					e = x.X
-					continue
-				case *ast.SelectorExpr:
-					if field := fieldOf(info, x); field != "" {
-						if writers[field] == nil {
-							writers[field] = make(map[string]bool)
-						}
-						writers[field][name] = true
+	for _, hall := range halls {
+		files, info := typed(t, filepath.Join(root, hall.dir))
+		methods := 0
+		writers := make(map[string]map[string]bool)
+		for name, file := range files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.FuncDecl:
+					if n.Recv != nil && receiver(n) == hall.name {
+						methods++
 					}
+				case *ast.AssignStmt:
+					for _, e := range n.Lhs {
+						note(writers, name, assigned(info, e))
+					}
+				case *ast.IncDecStmt:
+					note(writers, name, assigned(info, n.X))
 				}
-				return
+				return true
+			})
+		}
+		if methods == 0 || len(writers) < 50 {
+			t.Fatalf("%s: %d methods of %s and %d fields are assigned: the test has lost its object", hall.dir, methods, hall.name, len(writers))
+		}
+		if methods > hall.most {
+			t.Errorf("%s: %s has %d methods, of %d: give some to the room whose state they are about", hall.dir, hall.name, methods, hall.most)
+		}
+		for _, field := range slices.Sorted(maps.Keys(writers)) {
+			if in := slices.Sorted(maps.Keys(writers[field])); len(in) > mostWriters {
+				t.Errorf("%s: %s is assigned in %s: give its struct a method", hall.dir, field, strings.Join(in, ", "))
 			}
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				if n.Recv != nil && strings.Contains(types.ExprString(n.Recv.List[0].Type), "core[") {
-					methods++
-				}
-			case *ast.AssignStmt:
-				for _, e := range n.Lhs {
-					writes(e)
-				}
-			case *ast.IncDecStmt:
-				writes(n.X)
-			}
-			return true
-		})
 	}
-	if methods == 0 || len(writers) < 50 {
-		t.Fatalf("%d methods of the core and %d fields are assigned: the test has lost its object", methods, len(writers))
+}
+
+// receiver returns the name of a method's type.
+func receiver(f *ast.FuncDecl) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*"), "[")
+	return name
+}
+
+// note notes that a file assigns a field, unless there is none.
+func note(writers map[string]map[string]bool, file, field string) {
+	if field == "" {
+		return
 	}
-	if methods > mostCoreMethods {
-		t.Errorf("the core has %d methods, of %d: give some to the room whose state they are about", methods, mostCoreMethods)
+	if writers[field] == nil {
+		writers[field] = make(map[string]bool)
 	}
-	for _, field := range slices.Sorted(maps.Keys(writers)) {
-		if in := slices.Sorted(maps.Keys(writers[field])); len(in) > mostWriters {
-			t.Errorf("%s is assigned in %s: give its struct a method", field, strings.Join(in, ", "))
+	writers[field][file] = true
+}
+
+// assigned returns the field to which an expression on the left of an assignment belongs, or "".
+func assigned(info *types.Info, e ast.Expr) string {
+	for {
+		switch x := e.(type) {
+		case *ast.IndexExpr: // an element
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.SelectorExpr:
+			return fieldOf(info, x)
+		default:
+			return ""
 		}
 	}
 }
