@@ -19,6 +19,10 @@ import (
 
 // world is a runtime served over bufconn, with a client. Everything ends with the test.
 type world struct {
+	// dials has one connection made at a time: each sets timers that are due at once, and where two
+	// goroutines of a bubble run such timers together, go1.26's race detector crashes.
+	dials sync.Mutex
+
 	t    *testing.T
 	rt   *Runtime
 	lis  *bufconn.Listener
@@ -85,7 +89,11 @@ func newWorld(t *testing.T, cfg Config) *world {
 func (w *world) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn := must(grpc.NewClient("passthrough:///bufconn", append([]grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.lis.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			w.dials.Lock()
+			defer w.dials.Unlock()
+			return w.lis.DialContext(ctx)
+		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 30)),
 	}, opts...)...))(t)
