@@ -67,9 +67,9 @@ func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, err
 
 func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
 	begun := time.Now()
-	i, err := b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) })
+	i, peek, err := b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) })
 	if err == nil || i.Status != nil && b.truth.spoilt(pod.UID) { // nobody can read the rest
-		b.inspected(pod.UID, begun)
+		b.inspected(pod.UID, begun, peek)
 	}
 	return i, err
 }
@@ -79,19 +79,21 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 	if !ok {
 		return b.Inspect(ctx, pod)
 	}
-	return b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return u.Update(ctx, pod, prev) })
+	i, _, err := b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return u.Update(ctx, pod, prev) })
+	return i, err
 }
 
-// inspect passes a read of statuses through.
-func (b *boundary[S]) inspect(ctx context.Context, pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
+// inspect passes a read of statuses through, and reports whether it was a peek, or may have been.
+func (b *boundary[S]) inspect(ctx context.Context, pod pleg.Pod, read func() (pleg.Inspection[S], error)) (i pleg.Inspection[S], peek bool, err error) {
 	if b.peeks(ctx, pod.UID) {
-		return b.peek(pod, read)
+		i, err = b.peek(pod, read)
+		return i, true, err
 	}
 	begun := b.begin(ctx, pod.UID, true)
-	i, err := read()
+	i, err = read()
 	b.compareStatuses(&pod, &i, begun, err)
-	b.end(ctx, pod.UID, true, i.Pod.Items, begun, err)
-	return i, err
+	peek = b.end(ctx, pod.UID, true, i.Pod.Items, begun, err)
+	return i, peek, err
 }
 
 // compareStatuses compares what a read of statuses shows with the truth, as far as it was read.
@@ -130,12 +132,13 @@ func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) t
 	return begun
 }
 
-func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, items []pleg.Item, begun time.Time, err error) {
+// end notes the end of a read of a pod, and reports whether it may have been a peek.
+func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, items []pleg.Item, begun time.Time, err error) (peek bool) {
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
-	peek := b.peekPace.maybe[uid][ctx.Done()]
+	peek = b.peekPace.maybe[uid][ctx.Done()]
 	if time.Since(b.podPace(uid).started) >= listsHang {
 		b.peekPace.answers = time.Now() // a peek may begin before the generator hears of it
 	}
@@ -173,6 +176,7 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	if err != nil && !cut && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun
 	}
+	return peek
 }
 
 func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {

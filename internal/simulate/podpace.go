@@ -87,12 +87,14 @@ func (b *ledger) reinspected(uid cache.UID) {
 	b.asked[uid] = time.Now()
 }
 
-// inspected records that all statuses of a pod were read.
-func (b *ledger) inspected(uid cache.UID, begun time.Time) {
+// inspected records that all statuses of a pod were read. A peek is no whole look.
+func (b *ledger) inspected(uid cache.UID, begun time.Time, peek bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
-	x.whole = latest(x.whole, begun)
+	if !peek {
+		x.whole = latest(x.whole, begun)
+	}
 	if begun.After(b.asked[uid]) {
 		delete(b.asked, uid)
 	}
