@@ -4,6 +4,7 @@
 package exits
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -54,16 +55,13 @@ func printable(text string, limit int) string {
 // escapeJSON escapes what is not printable in an encoded value: JSON lets characters stand that a
 // terminal obeys. They are in strings alone, and mean the same when read.
 func escapeJSON(encoded []byte) []byte {
-	plain := true
-	for _, r := range string(encoded) {
-		plain = plain && unicode.IsPrint(r)
-	}
-	if plain {
+	special := func(r rune) bool { return !unicode.IsPrint(r) }
+	if bytes.IndexFunc(encoded, special) < 0 {
 		return encoded
 	}
 	var out []byte
 	for _, r := range string(encoded) {
-		if unicode.IsPrint(r) {
+		if !special(r) {
 			out = utf8.AppendRune(out, r)
 			continue
 		}

@@ -35,7 +35,12 @@ func newToySide(w *world) (side, error) {
 	r.work = s.work
 	r.cpu.Set(s.processors)
 	t := &toySide{toy: r, w: w, cache: cache.New(func(uid cache.UID) *Status { return &Status{UID: uid} })}
-	w.store = view[Status]{Cache: t.cache, items: itemsOf, fields: fieldsOf, unread: (*Status).lacking}
+	w.store = view[Status]{
+		Cache:  t.cache,
+		items:  itemsOf,
+		fields: fieldsOf,
+		unread: (*Status).lacking,
+	}
 	w.oracle = newOracle(w.truth, w.store, s)
 	r.upset = w.upset
 	return t, nil

@@ -184,7 +184,7 @@ labels: [{includeSelectors: true, pairs: {app.kubernetes.io/instance: crio}}]
 	list, err := c.CoreV1().Pods(agentsNamespace).List(c.t.Context(), metav1.ListOptions{})
 	c.do("list the agents", err)
 	if len(list.Items) != len(c.nodes) {
-		c.t.Fatalf("there are %d agents, want one on each node", len(list.Items))
+		c.fatalf("there are %d agents, want one on each node", len(list.Items))
 	}
 	c.scrape("pleg-agent", 9465, list.Items)
 	c.step("a ready agent on each node")

@@ -227,7 +227,7 @@ func (l *loading) await() {
 	l.c.await("a load on all nodes", func(context.Context) error {
 		select {
 		case <-l.ended:
-			l.c.t.Fatalf("fleet run has ended with %d:\n%s%s", l.status, l.out, l.complaints)
+			l.c.fatalf("fleet run has ended with %d:\n%s%s", l.status, l.out, l.complaints)
 		default:
 		}
 		if running := l.c.names("pods", "--field-selector=status.phase=Running"); len(running) != len(l.c.nodes) {
@@ -345,7 +345,7 @@ func (c *cluster) watches() []corev1.Pod {
 		on = append(on, p.Spec.NodeName)
 	}
 	if slices.Sort(on); !slices.Equal(on, []string{"n1", "n2", "n3"}) {
-		c.t.Fatalf("watches are on %q, want one on each node", on)
+		c.fatalf("watches are on %q, want one on each node", on)
 	}
 	c.step("a ready watch on each node")
 	return pods
