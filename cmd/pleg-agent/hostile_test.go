@@ -24,6 +24,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/hostile"
+	"github.com/evented-pleg/evented-pleg/internal/hostile/runtime"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
@@ -47,8 +48,8 @@ func hostileRuntime(t *testing.T, ids, asJSON bool) {
 	behind := testkit.Must(grpc.NewClient("passthrough:///fake", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) })))(t)
 	defer behind.Close()
-	runtime := hostile.Runtime{Behind: behind, IDs: ids}
-	server := runtime.Server()
+	h := runtime.Runtime{Behind: behind, IDs: ids}
+	server := h.Server()
 	listener := bufconn.Listen(1 << 16)
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }() // ends with Stop

@@ -14,14 +14,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/evented-pleg/evented-pleg/internal/hostile"
+	"github.com/evented-pleg/evented-pleg/internal/hostile/runtime"
 )
 
 // serveHostile serves a hostile runtime on a socket, before the runtime on another one.
 func serveHostile(ts *testscript.TestScript, _ bool, args []string) {
 	conn, err := grpc.NewClient("unix:"+ts.MkAbs(args[1]), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	ts.Check(err)
-	runtime := hostile.Runtime{Behind: conn, IDs: len(args) > 2}
-	server := runtime.Server()
+	h := runtime.Runtime{Behind: conn, IDs: len(args) > 2}
+	server := h.Server()
 	serve(ts, args[0], server.Serve, func() {
 		server.Stop()
 		_ = conn.Close()
@@ -33,7 +34,7 @@ func call(ts *testscript.TestScript, _ bool, args []string) {
 	conn, err := grpc.NewClient("unix:"+ts.MkAbs(args[0]), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	ts.Check(err)
 	defer conn.Close()
-	ts.Check(hostile.Call(context.Background(), conn))
+	ts.Check(runtime.Call(context.Background(), conn))
 }
 
 // clean checks that the last output, or files below folders, have none of a hostile runtime's
