@@ -97,12 +97,12 @@ func Prepare(root *cobra.Command, commit string) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
 }
 
-// Execute runs a command line and returns the exit status. The hint for an error, if any, is
-// printed below.
+// Execute runs a command line and returns the exit status, with which the program is to end:
+// signals stay handled. The hint for an error, if any, is printed below.
 func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	defer endAtSignals(cancel)()
+	endAtSignals(cancel)
 	root.SetArgs(args)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
@@ -189,8 +189,12 @@ func unwritten(err error) bool {
 
 // endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM
 // kills. A second hangup does not, because shells repeat the terminal's; nor does output without a
-// reader. Pods have to be removed first. The returned function ends the handling.
-func endAtSignals(cancel context.CancelCauseFunc) (stop func()) {
+// reader. Pods have to be removed first.
+//
+// Hangups go to the channel, which nobody reads any more, until the program's end: signal.Ignore in
+// place of that lets one kill that comes in the moment between (1 in 60 that follow at once). So
+// does signal.Stop, and the handling ends with the program only.
+func endAtSignals(cancel context.CancelCauseFunc) {
 	asked := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
 		asked = append(asked, syscall.SIGHUP)
@@ -201,10 +205,8 @@ func endAtSignals(cancel context.CancelCauseFunc) (stop func()) {
 	go func() { // ends with the program
 		s := <-signals
 		cancel(fmt.Errorf("%w (%v)", errInterrupted, s))
-		signal.Ignore(syscall.SIGHUP)
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM)
 	}()
-	return func() { signal.Stop(signals) }
 }
 
 // Version is the module's version, the commit if it is known, and the Go release.
