@@ -26,6 +26,8 @@ const (
 type core struct {
 	opts  *Options
 	stage stage
+	// now is the latest time that came with an occurrence, an answer or a look for a call.
+	now time.Time
 	// deadline is the end of the shutdown, zero for none.
 	deadline time.Time
 	// wake lets a writer look for calls.
@@ -74,6 +76,15 @@ func newCore(o *Options, wake func()) core {
 	}
 }
 
+// clock returns the time of an input, which is the latest so far if the input had to wait for the
+// lock: here no time goes back.
+func (c *core) clock(now time.Time) time.Time {
+	if now.After(c.now) {
+		c.now = now
+	}
+	return c.now
+}
+
 // take books an occurrence. It returns false if it needs the built series.
 func (c *core) take(e *emission, built *series, now time.Time) bool {
 	switch {
@@ -84,6 +95,7 @@ func (c *core) take(e *emission, built *series, now time.Time) bool {
 		c.count.drop(DropNoSink, 1)
 		return true
 	}
+	now = c.clock(now)
 	taken := c.occur(e, now)
 	if !taken && built != nil {
 		c.begin(e, built, now)
@@ -347,6 +359,7 @@ func (c *core) next(now time.Time) (j job, wait time.Duration) {
 	if c.stage == stageStopped || c.stage == stageOver {
 		return j, over
 	}
+	now = c.clock(now)
 	wait = c.sweep(now)
 	// The names left by an earlier process are read before new calls, or a series would get two
 	// objects.
@@ -425,6 +438,7 @@ func (c *core) callOf(s *series, now time.Time) (j job) {
 
 // suspend closes all series for their last writes. A restart may continue them.
 func (c *core) suspend(now, deadline time.Time) {
+	now = c.clock(now)
 	c.stage = stageDraining
 	c.deadline = deadline
 	c.queue.reset()

@@ -34,6 +34,7 @@ type reply struct {
 
 // answered books the answer to the call of a series.
 func (c *core) answered(j job, a reply) {
+	a.now = c.clock(a.now)
 	s := j.series
 	s.inflight = false
 	a.verdict = c.reconsider(j, a)

@@ -112,6 +112,7 @@ func (c *core) renewal(now time.Time) time.Time { return now.Add(c.opts.Heartbea
 // rosterAnswered books the answer to a read or write of a roster.
 func (c *core) rosterAnswered(j job, a reply) {
 	defer c.wake()
+	a.now = c.clock(a.now)
 	r := j.roster
 	r.busy = false
 	r.rest = a.now

@@ -126,7 +126,8 @@ func (l *callLimit) release() {
 }
 
 // perform makes a call at the given time, without the lock, and books the answer. It returns the
-// time of the answer: the writer's next look at the queue needs no other.
+// time of the answer: the writer's next look at the queue needs no other, since the core lets no
+// time go back behind what other writers have booked.
 func (b *Broadcaster) perform(ctx context.Context, limit *callLimit, j job, now time.Time) time.Time {
 	stored, err := j.send(limit.context(ctx, now, j.limit), b.opts.Sink)
 	if stored == nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
 // TestCallLimit: calls of a burst share a context; no call has more than its time, and none less by
@@ -62,4 +64,52 @@ func TestCallLimit(t *testing.T) {
 			t.Error("a released context goes on")
 		}
 	})
+}
+
+// TestTimesOutOfOrder: whoever has waited for the lock comes with a time from before what others
+// have booked meanwhile. Nothing that the core keeps goes back for that.
+func TestTimesOutOfOrder(t *testing.T) {
+	server := eventstest.NewServer()
+	r := idleRig(t, server, func(o *Options) { o.Writers = 2 })
+	start := time.Now()
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	take := func(name string, d time.Duration) {
+		e := emission{regarding: podRef(name), eventType: "Normal", reason: "R"}
+		noError(t, r.rec.identify(&e))
+		built, _ := r.rec.build(&e)
+		r.core.take(&e, built, at(d))
+	}
+	next := func(d time.Duration) job {
+		j, wait := r.core.next(at(d))
+		if j.series == nil {
+			t.Fatalf("no call for %v", wait)
+		}
+		return j
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	take("a", 0)
+	take("a", 2*time.Second)
+	take("a", time.Second)
+	first := next(10 * time.Second)
+	if last := first.call.last; !last.Equal(at(2 * time.Second)) {
+		t.Errorf("the last occurrence is of %v, want 2s", last.Sub(start))
+	}
+	take("b", 3*time.Second)
+	second := next(4 * time.Second)
+	for _, f := range r.core.queue.flights {
+		if f.began.Before(at(10 * time.Second)) {
+			t.Errorf("a call began %v after the start, before one that had begun", f.began.Sub(start))
+		}
+	}
+	if last := r.core.queue.lastStart; last.Before(at(10 * time.Second)) {
+		t.Errorf("the latest call began %v after the start, want 10s", last.Sub(start))
+	}
+	r.core.answered(second, reply{stored: second.event, now: at(20 * time.Second)})
+	r.core.answered(first, reply{stored: first.event, now: at(11 * time.Second)})
+	take("a", 12*time.Second)
+	if due := first.series.st.due; due.Before(at(20 * time.Second)) {
+		t.Errorf("a write is due %v after the start, before the last answer", due.Sub(start))
+	}
 }
