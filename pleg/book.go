@@ -8,10 +8,10 @@ import (
 	"math"
 )
 
-// book is what the core knows: the records of the pods, the reports that no read has confirmed,
-// what the stream has earned, and what a turn brings about. The rooms beside it decide what is
-// read, and when; what a read has shown comes into the book as a reading. Only the book writes the
-// cache, the record and Watch, all three at once: see write and tell.
+// book is the knowledge of the core: the records of the pods, the reports not confirmed by a read,
+// the trust of the stream, and the effects of a turn. The rooms beside the book decide which pods
+// are read, and when; the result of a read comes into the book as a reading. Only the book writes
+// the cache, the record and Watch, all three at once: see write and tell.
 type book[S any] struct {
 	cfg limits
 
@@ -113,7 +113,7 @@ func (k *book[S]) resolve(s settlement) {
 }
 
 // reading is a report that becomes the state of a pod. There are four kinds: a read of the
-// statuses, a read that shows nothing of the pod, a payload that dominates, and a peek.
+// statuses, a read without the pod, a dominating payload, and a peek.
 type reading[S any] struct {
 	// status shows the items; nil if it could not be read, or if nothing of the pod is left.
 	status *S
@@ -238,8 +238,8 @@ func (k *book[S]) tell(p *pod, r *reading[S], last lastLook, now instant) {
 	}
 }
 
-// judgeMove counts a phase that was taken back, and has a change judged that nobody announced.
-// Unread are the IDs of which the reading has no more than the phase in a list.
+// judgeMove counts a phase that was taken back, and has an unannounced change judged. Unread are
+// the IDs of which the reading has no more than the phase in a list.
 func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) {
 	x := m.of
 	d := discovery{
@@ -276,10 +276,10 @@ func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) 
 	}
 }
 
-// blame counts a read that failed, whole or in part, and reports the first about the pod; of those
+// blame counts a read that failed, whole or in part, and reports the first about the pod; of reads
 // that failed in part, the second in a row. On a busy node a status may come later than the others
-// of its pod for once, and the next read, a second later, has it. The entry is as of the given
-// time.
+// of its pod for once, and the next read, a second later, has the status. The entry is as of the
+// given time.
 func (k *book[S]) blame(p *pod, r *look, whole bool, asOf instant) {
 	k.out.add(countInspectErrors, 1)
 	first := !p.failed()
@@ -321,9 +321,9 @@ func (k *book[S]) fail(p *pod, r *look, asOf instant) {
 // old reports whether a list has shown the pod since the look began, and nobody waits for more.
 func (r *look) old(p *pod, asOf instant) bool { return r.began < asOf && p.content == 0 }
 
-// changed takes the news that a status differs from the one before beside its phases: Watch gets a
-// PodSync. Without a reason of the agent's own, the runtime has changed the content without a word.
-// Stream is when the present stream was connected; zero while it is down.
+// changed takes the news that a status differs from the status before beside its phases: Watch gets
+// a PodSync. Without a reason of the agent's own, the runtime has changed the content without an
+// event. Stream is when the present stream was connected; zero while the stream is down.
 func (k *book[S]) changed(in contentChange, stream, now instant) {
 	p := k.pods[in.uid]
 	if p == nil {
@@ -342,8 +342,8 @@ func (k *book[S]) changed(in contentChange, stream, now instant) {
 	}, now)
 }
 
-// settle judges the changes that reads have found, and reports whether the stream is mute and is to
-// be ended. Stream is when the present stream was connected; zero while it is down.
+// settle judges the changes found by reads, and reports whether the stream is mute and is to be
+// ended. Stream is when the present stream was connected; zero while the stream is down.
 func (k *book[S]) settle(stream, now instant) (mute bool) {
 	v := k.trust.settle(stream, now)
 	for _, e := range v.settled {

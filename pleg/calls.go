@@ -9,8 +9,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// calls is the room of the agent's own calls: which are under way, and what they may have made. It
-// knows whether the statuses of known IDs are a complete read of a pod.
+// calls is the room of the agent's own calls: which are under way, and what they may have made. The
+// room knows whether the statuses of known IDs are a complete read of a pod.
 type calls struct {
 	// under are the calls under way, of which the pod is known.
 	under map[uint64]*pod
@@ -21,8 +21,8 @@ type calls struct {
 
 func newCalls() calls { return calls{under: make(map[uint64]*pod)} }
 
-// own is what the agent does to a pod. Only calls writes it, and core.visit what a list shows of
-// others.
+// own is the agent's work on a pod. Only calls writes own, and core.visit the part that a list
+// shows of others.
 type own struct {
 	// calls is the number of calls under way, creating of those among them that make an ID.
 	calls    int32
@@ -31,7 +31,7 @@ type own struct {
 	// called is when a call last ended.
 	called instant
 
-	// unlisted is until when IDs may have been made that no read has shown; it may be in the
+	// unlisted is until when IDs may have been made that no read has shown; the time may be in the
 	// future. A list begun later shows them.
 	unlisted instant
 }
@@ -39,7 +39,7 @@ type own struct {
 // calling reports whether a call is under way.
 func (o *own) calling() bool { return o.calls > 0 }
 
-// mayHave notes that until a moment IDs may have been made that no read has shown.
+// mayHave notes that until a moment IDs may have been made without being shown by a read.
 func (o *own) mayHave(until instant) { o.unlisted = max(o.unlisted, until) }
 
 // excusable reports whether a read of the pod may show changed content for a reason of the agent's
@@ -57,8 +57,8 @@ func (k *calls) begin(p *pod, call *ownCall) {
 	}
 }
 
-// end notes the end of a call about a pod. A call that has failed, or does not say what it has
-// made, may have taken effect, or may yet, within the given time.
+// end notes the end of a call about a pod. A call that has failed, or does not name the ID made,
+// may have taken effect, or may yet, within the given time.
 func (k *calls) end(p *pod, a *ack, late instant) {
 	if k.under[a.call.serial] != nil {
 		delete(k.under, a.call.serial)
@@ -111,7 +111,7 @@ func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
 	return items
 }
 
-// expectation returns what a call reports of an item, and whether it reports anything.
+// expectation returns the report of a call about an item, and whether there is a report.
 func (a *ack) expectation(it Item) (e expectation, ok bool) {
 	ok = it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved
 	return expectation{

@@ -55,12 +55,12 @@ func (r *records) matches(p *pod, items []Item) bool {
 	return n == len(p.items)
 }
 
-// doubt marks the IDs that live, and the IDs that the agent has just made, that a report does not
-// show although nobody has reported their end, and reports whether no earlier look has missed one
-// of them: the report is not to be believed yet. Runtimes forget for a moment what they have,
-// above all after a restart.
+// doubt marks the living IDs, and the IDs just made by the agent, that are missing in a report
+// without a reported end. It returns whether such an ID is missing for the first time: the report
+// is not to be believed yet. Runtimes forget their containers for a moment, above all after a
+// restart.
 //
-// The report ends the doubt about what it shows, the ghosts apart.
+// The report ends the doubt about the IDs shown, apart from ghosts.
 func (r *records) doubt(p *pod, shows []Item, ghosts []string) (first bool) {
 	if p.foreign && !slices.ContainsFunc(shows, Item.valid) {
 		first = !p.missed // whatever the entry shows may be running
@@ -107,8 +107,8 @@ func (r *records) doubtMade(p *pod, shows []Item) (first bool) {
 	return first
 }
 
-// sighted notes that a look has shown some IDs: if the next look does not show one of them, that is
-// the first that does not. Ghosts are IDs whose doubt does not end.
+// sighted notes that a look has shown some IDs: a next look without such an ID is the first without
+// the ID. Ghosts are IDs whose doubt does not end.
 func (r *records) sighted(p *pod, shows []Item, ghosts []string) {
 	if !p.doubted() {
 		return
@@ -205,8 +205,8 @@ func (p *pod) alive() bool {
 	})
 }
 
-// lives reports whether no look and no report has shown that the ID has ended. What was created may
-// run by now, and a call that failed reports nothing.
+// lives reports whether no look and no report has shown the end of the ID. A created container may
+// run by now, and a failed call reports nothing.
 func (x *item) lives() bool {
 	if max(x.phase, x.claimed) <= PhaseRunning {
 		return true

@@ -14,10 +14,10 @@ import (
 )
 
 // core is the generator without goroutines, locks, RPCs or a clock: inputs and their times in,
-// actions out. It is made of rooms, each with its own state and methods, and it routes between
-// them: an input is taken apart, each part goes to the room that it is for, and what the room
-// answers to the next. A pod is known by its last stored status: see book.enter. Everything else
-// (claims, acks, lists, waiters) is about which pods to read, and when.
+// actions out. The core is made of rooms, each with its own state and methods, and routes between
+// them: an input is taken apart, each part goes to its room, and the room's answer to the next
+// room. A pod is known by its last stored status: see book.enter. Everything else (claims, acks,
+// lists, waiters) is about which pods to read, and when.
 type core[S any] struct {
 	book[S]
 
@@ -309,7 +309,7 @@ type invariantObserver interface {
 	InvariantBroken(err error)
 }
 
-// checker takes an invariant, and says what is wrong if it does not hold.
+// checker takes an invariant, and says what is wrong if the invariant does not hold.
 type checker func(ok bool, format string, args ...any)
 
 // checkInvariants returns an error for each violated invariant, at the time of a tick before it.

@@ -5,8 +5,8 @@ package pleg
 
 import "time"
 
-// demand is why a pod is read, when, and what puts a read off. Its methods alone write it, and no
-// other room decides when a pod is read.
+// demand is why a pod is read, when, and what puts a read off. Only the methods of demand write its
+// fields, and no other room decides when a pod is read.
 //
 // Instants of a demand are those that a read must begin after, if nothing else is said. Zero is
 // none.
@@ -22,8 +22,8 @@ type demand struct {
 	// due is of the core itself. Such a read waits for hold.
 	due instant
 
-	// hold is until when the agent's own calls put off the reads that nobody waits for, and burst
-	// when the first report came of the burst of calls that hold is for: see holdFor.
+	// hold is until when the agent's own calls put off the reads without a waiter, and burst when
+	// the first report came of the burst of calls behind hold: see holdFor.
 	hold  instant
 	burst instant
 
@@ -70,8 +70,8 @@ func (d *demand) lookAfter(at instant) { d.due = max(d.due, at) }
 // lookFrom wants a read that begins at a moment, or after.
 func (d *demand) lookFrom(at instant) { d.due = max(d.due, at-1) }
 
-// met ends the demands that the cache meets, whose entry is as of a moment, and whose statuses were
-// all read at another.
+// met ends the demands met by the cache, whose entry is as of a moment, and whose statuses were all
+// read at another moment.
 func (d *demand) met(asOf, readAt instant) {
 	if asOf > d.want {
 		d.want = 0
@@ -94,8 +94,8 @@ func (d *demand) answer(began instant) {
 	}
 }
 
-// answered ends a request for statuses, if there was one from before a read that began at the given
-// time, and reports whether there was.
+// answered ends a request for statuses from before a read that began at the given time, and reports
+// whether there was a request.
 func (d *demand) answered(began instant) bool {
 	if d.force == 0 || began <= d.force {
 		return false
@@ -174,14 +174,14 @@ func (d *demand) endBackOff() { d.notBefore = 0 }
 // resetBackOff ends the growth of the delays between reads.
 func (d *demand) resetBackOff() { d.retry = ladder{} }
 
-// backOff delays the next read after one that left something reported open.
+// backOff delays the next read after a read that left a report open.
 func (d *demand) backOff(cfg *limits, began, now instant) {
 	d.notBefore = d.retry.climb(began, now, cfg.RereadBase, cfg.RelistMax)
 }
 
-// believe has the pod read again, after a read that showed less than an event which is believed
-// until the given time: no later than that. The read to come answers who waits, and is the look
-// after an end, too; a new waiter has a read at once.
+// believe has the pod read again, after a read that showed less than an event believed until the
+// given time: by then at the latest. The read to come answers who waits, and is the look after an
+// end, too; a new waiter has a read at once.
 func (d *demand) believe(cfg *limits, began, until, now instant) {
 	d.backOff(cfg, began, now)
 	d.notBefore = min(d.notBefore, until)
@@ -208,9 +208,8 @@ func (p *pod) delay(cfg *limits, began, now instant) {
 // retryHung is the least time after which a read that fails has hung.
 const retryHung = time.Second
 
-// delayFailed delays the next read after a read that failed, whole or in part. A read
-// that fails at once is tried again soon, as often as polling would; one that hung, more and more
-// rarely.
+// delayFailed delays the next read after a read that failed, whole or in part. A read that fails at
+// once is tried again soon, as often as polling would; a read that hung, more and more rarely.
 func (d *demand) delayFailed(cfg *limits, began instant, took time.Duration, now instant) {
 	most := cfg.RetryMax
 	if took < retryHung {
@@ -248,9 +247,9 @@ func (d *demand) nothingLate() {
 	d.owes = false
 }
 
-// unsettles ends the wait for the look after an end if what a read has stored shows no ended
-// container any more: no reason is left that may come late. A payload is still to be followed by a
-// read of all statuses.
+// unsettles ends the wait for the look after an end if the stored status shows no ended container
+// any more: no reason is left that may come late. A payload is still to be followed by a read of
+// all statuses.
 func (d *demand) unsettles(cfg *limits, ended bool) {
 	if d.settling == 0 || d.owes || ended {
 		return

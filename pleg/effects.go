@@ -5,9 +5,9 @@ package pleg
 
 import "time"
 
-// effects are what a turn of the core brings about: actions for the executor, counts for metrics,
-// and reports about the node, at their pace. The core writes them, and the book, which is the only
-// way to cache and Watch: the other rooms return what is to be done. Nothing decides by an effect.
+// effects are the outcome of a turn of the core: actions for the executor, counts for metrics, and
+// reports about the node, at their pace. The core writes them, and the book, which is the only way
+// to cache and Watch: the other rooms return actions. Nothing decides by an effect.
 type effects[S any] struct {
 	todo[S]
 

@@ -31,7 +31,7 @@ type expectation struct {
 	// stored reports whether a payload has been stored with this phase: no read is due.
 	stored bool
 
-	// failed reports whether the phase is what a call that failed may have done all the same.
+	// failed reports whether a failed call may have brought about the phase all the same.
 	failed bool
 
 	// doubted reports whether the last look did not show the ID although the agent has made it,
@@ -77,8 +77,8 @@ func (l *expectations) unmet() bool {
 	return slices.ContainsFunc(l.all, func(e expectation) bool { return !e.stored })
 }
 
-// unmetBeside reports whether an expectation calls for another read, after one begun at the given
-// time that could not read the given IDs: of those only what was reported since does.
+// unmetBeside reports whether an expectation calls for another read, after a read begun at the
+// given time without the given unread IDs: about unread IDs only later reports call for a read.
 func (l *expectations) unmetBeside(unread *idSet, began instant) bool {
 	return slices.ContainsFunc(l.all, func(e expectation) bool {
 		return !e.stored && (e.at > began || !unread.has(e.id))
@@ -154,8 +154,8 @@ type evidence struct {
 	// that no read has shown.
 	most int
 
-	// early are the reports of IDs that no pod is known to have: removals, and events that name
-	// no pod. A read or a list that shows the ID names the pod.
+	// early are the reports of IDs without a known pod: removals, and events that name no pod. A
+	// read or a list that shows the ID names the pod.
 	early map[reportKey]expectation
 
 	// expected is the number of expectations of all pods.
@@ -323,8 +323,8 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	return true, true
 }
 
-// disputed reports whether a look begun at the given time would refute a claim by what the pod was
-// last shown as. Lists may show for ever what is gone, so that it takes a status to refute a claim.
+// disputed reports whether a look begun at the given time would refute a claim by the last shown
+// phases of the pod. Lists may show gone IDs for ever, so that only a status can refute a claim.
 func (v *evidence) disputed(r *records, p *pod, began instant) bool {
 	for i := range p.expected.all {
 		e := &p.expected.all[i]

@@ -137,7 +137,7 @@ type executor[S any] struct {
 	mistakes        int // writes wrongly refused by the cache, since the start
 }
 
-// contentChange is a status stored that differs from the one before beside its phases.
+// contentChange is a stored status that differs from the status before beside its phases.
 type contentChange struct {
 	uid     cache.UID
 	since   instant // begin of the read without the change
@@ -328,7 +328,7 @@ func (e *executor[S]) check(c *core[S]) error {
 }
 
 // outbox feeds Watch without ever blocking. An event that finds the channel full is not lost: its
-// pod is owed one PodSync, which replaces all events of that pod until delivered. The loop owns the
+// pod is owed a PodSync, which replaces all events of the pod until delivered. The loop owns the
 // outbox.
 type outbox struct {
 	ch    chan Event

@@ -5,8 +5,8 @@ package pleg
 
 import "slices"
 
-// idSet are IDs that a report names. A report may name any number: up to manyIDs are compared one
-// by one, more are indexed. The zero idSet has none, and so has a nil one.
+// idSet holds the IDs named by a report. A report may name any number: up to manyIDs are compared
+// in turn, more are indexed. The zero and the nil idSet are empty.
 type idSet struct {
 	ids   []string
 	items []Item

@@ -157,8 +157,8 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 	p.delay(&c.cfg, r.began, now)
 }
 
-// applyPart makes what a read could get of a pod the state of the pod, beside the error of the
-// rest. The IDs that could not be read stand as a list has shown them.
+// applyPart makes the part of a pod that could be read the state of the pod, beside the error of
+// the rest. Unread IDs stand as a list has shown them.
 func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
 	c.blame(p, &r.look, false, c.lists.asOf(p))
 	p.read = max(p.read, r.began)

@@ -14,7 +14,7 @@ type item struct {
 	id, name string
 	kind     Kind
 
-	// pod is the pod that shows the ID. An ID that reads show in two pods has an item in each.
+	// pod is the pod that shows the ID. An ID shown in two pods has an item in each.
 	pod *pod
 
 	// shown is the phase in the pod's status: PhaseUnknown if the runtime did not know.
@@ -43,8 +43,8 @@ type item struct {
 	// mark is the last comparison of records that met the ID.
 	mark uint64
 
-	// claimed is the furthest phase that an event or an own call has reported. A read that
-	// refutes the report takes it back.
+	// claimed is the furthest phase reported by an event or an own call. A read that refutes the
+	// report takes the phase back.
 	claimed Phase
 
 	// cause is of the claimed phase: CauseRead until anything was reported.
@@ -63,10 +63,10 @@ func (x *item) announce(e *expectation) {
 	}
 }
 
-// retract notes that a read has refuted what was reported beyond the present phase.
+// retract notes that a read has refuted the reports beyond the present phase.
 func (x *item) retract() { x.claimed = x.phase }
 
-// disown notes that the agent's own call did not do what it reported: see pod.teardown.
+// disown notes that the agent's own call has reported something without effect: see pod.teardown.
 func (x *item) disown() { x.cause = CauseRead }
 
 // announced returns the furthest phase that an event or an own call has reported.

@@ -21,8 +21,9 @@ import (
 // A limiter knows times and numbers, and no pods. The zero limiter has no workers.
 type limiter struct {
 	workers int // reads at once, beside those that hang
-	// fewer is by how much less than workers are allowed. It grows when reads time out and nothing
-	// begun since has ended well, at fewerAt last, and shrinks with each read that ends well.
+	// fewer is by how much less than workers are allowed. The number grows when reads time out and
+	// no read begun since has ended well, at fewerAt last, and shrinks with each read that ends
+	// well.
 	fewer   int
 	fewerAt instant
 
@@ -199,7 +200,8 @@ func (l *limiter) end(began instant, well bool, now instant) {
 	l.probes = 0
 }
 
-// shorter returns the shorter of a duration of late and a new one. The old one rises by an eighth.
+// shorter returns the shorter of a recent duration and a new duration. The recent duration rises by
+// an eighth.
 func shorter(old, took time.Duration) time.Duration {
 	if old == 0 {
 		return took
@@ -253,9 +255,9 @@ func (l *lane[P]) next(after instant) instant {
 	return l.limiter.next(l.newest(), after)
 }
 
-// take removes the pod that is read next. There must be one. As long as workers are free, that is
-// the oldest. Beside reads that hang, the oldest may be behind others that hang, and every other
-// one, and each probe, is the newest.
+// take removes the pod that is read next. A pod must be waiting. As long as workers are free, the
+// oldest pod is taken. Beside reads that hang, the oldest may be behind others that hang, so that
+// every second read, and each probe, takes the newest pod.
 func (l *lane[P]) take(now instant) P {
 	l.last = !l.room(now) || len(l.begins) >= l.workers && !l.last
 	at := &l.waiting[0]

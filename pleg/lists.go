@@ -11,9 +11,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// lists is the room of the lists of everything: the list under way, what the last one has shown
-// otherwise than the records, and the global time. Its methods write it, but for the time of the
-// start and the report of a hang.
+// lists is the room of the lists of everything: the list under way, the differences of the last
+// list from the records, and the global time. Only the room's methods write lists, apart from the
+// time of the start and the report of a hang.
 type lists struct {
 	inflight bool
 	hung     bool     // the list under way has been reported as hung
@@ -50,7 +50,7 @@ type difference struct {
 
 func newLists() lists { return lists{differ: make(map[*pod]struct{})} }
 
-// begin notes that a list begins, and returns the begin of the one before.
+// begin notes that a list begins, and returns the begin of the list before.
 func (l *lists) begin(now instant) (before instant) {
 	before = l.began
 	l.inflight = true
@@ -75,7 +75,7 @@ func (l *lists) apply(r *listedAll, now instant) {
 	l.doubted = false
 }
 
-// doubt notes that a list is made again, because it has lost more than it kept.
+// doubt notes that a list is made again because the list has lost more than it kept.
 func (l *lists) doubt(now instant) {
 	l.finished = now
 	l.doubted = true
@@ -133,8 +133,7 @@ func (l *lists) compare(p *pod, items []Item, began instant, same bool) {
 	l.differ[p] = struct{}{}
 }
 
-// last returns what the last list has shown of a pod, and the begin of that list; zero before the
-// first.
+// last returns the pod as shown by the last list, and the begin of the list; zero before the first.
 func (l *lists) last(p *pod) (items []Item, at instant) {
 	if p.differs() {
 		return p.diff.items, p.diff.at
@@ -143,7 +142,7 @@ func (l *lists) last(p *pod) (items []Item, at instant) {
 }
 
 // agrees returns the time of a look, begun at the given time, that shows the items of a pod: the
-// begin of a list begun later that has shown the same, though not what the cache shows.
+// begin of a later list that has shown the same, though not the entry of the cache.
 func (l *lists) agrees(p *pod, items []Item, at instant) instant {
 	if diff := p.diff; diff != nil && diff.at > at && sameItems(diff.items, items) {
 		return diff.at
@@ -152,10 +151,9 @@ func (l *lists) agrees(p *pod, items []Item, at instant) instant {
 }
 
 // standsIn returns the items of a pod if a list of everything stands in for a list of the pod, and
-// the begin of the list: the list is newer than all that is wanted, and than the last read. A list
-// that does not show an ID in doubt is one look, and the read of the pod is to be another. Full
-// reports whether statuses are read even of a pod as listed; before floor the cache may refuse
-// what a read brings.
+// the begin of the list: the list is newer than all demands, and than the last read. A list without
+// an ID in doubt is a look, and the read of the pod is to be another. Full reports whether statuses
+// are read even of a pod as listed; before floor the cache may refuse the result of a read.
 func (l *lists) standsIn(p *pod, full bool, floor instant) (items []Item, at instant) {
 	if p.expected.len() > 0 || p.doubted() {
 		return nil, 0
@@ -234,8 +232,8 @@ type listedAll struct {
 	err     error
 }
 
-// loses reports whether a list has lost more running pods than it has kept, and none before it. A
-// runtime that has just been restarted answers so, without an error.
+// loses reports whether a list has lost more running pods than it has kept, and no list before has.
+// A runtime that has just been restarted answers so, without an error.
 func (l *lists) loses(listing *Listing, pods map[cache.UID]*pod) bool {
 	if l.doubted || listing.Delta && len(listing.Gone) == 0 || !listing.Delta && 2*len(listing.Pods) > len(pods) {
 		return false
@@ -275,7 +273,7 @@ func (c *core[S]) list(now instant) {
 }
 
 // reportHanging returns the report that a list under way hangs: its timeout may be minutes away,
-// and nothing else reports the hang until then. Up reports whether the stream tells what changes.
+// and nothing else reports the hang until then. Up reports whether a stream reports changes.
 func reportHanging(hung time.Duration, up bool) Report {
 	return Report{
 		Reason:  ReasonRelistHangs,
@@ -319,7 +317,8 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 		}, now)
 	}
 	if c.lists.loses(&r.listing, c.pods) {
-		// It is made again. Nothing of it is applied, and neither it nor the next one earns trust.
+		// The list is made again. Nothing of the list is applied, and neither this list nor the
+		// next earns trust.
 		c.lists.doubt(now)
 		c.trust.refute("a list of everything shows less than half of the running pods")
 		c.trust.sched.askAtOnce(now)

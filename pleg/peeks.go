@@ -12,12 +12,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// peeks are the looks at pods while lists do not answer. One hung container can hang every list of
-// a runtime, of everything and of a single pod, which still answers for the status of any other ID.
-// So the IDs that are known, and those that events and own calls name, are read one by one.
+// peeks are the looks at pods while lists do not answer. A hung container can hang every list of a
+// runtime, of everything and of a single pod, although the runtime still answers for the status of
+// any other ID. So known IDs, and IDs named by events and own calls, are read one at a time.
 //
-// A peek is like the payload of an event: what it shows of an ID is true, and it cannot show an ID
-// that nobody has named. So it moves phases forward, and makes nothing fresh: the entry keeps its
+// A peek is like the payload of an event: its phases are true, and a peek cannot show an ID that
+// nobody has named. So a peek moves phases forward, and makes nothing fresh: the entry keeps its
 // time and its error, and waiters wait. Lists and reads of pods go on beside the peeks, and decide
 // once they answer.
 type peeks struct {
@@ -70,25 +70,24 @@ type peeking struct {
 	// begun earlier may have looked earlier.
 	stored instant
 
-	// left are IDs that events have named and whose status could not be read: they are left out,
-	// until something else is told of the pod. Beside one that no list has shown, the others could
-	// not be stored.
+	// left are IDs named by events whose status could not be read: they are left out until there is
+	// other news of the pod. Beside an ID that no list has shown, the others could not be stored.
 	left map[string]bool
 
-	// retry delays the peeks of a pod that does not show what was reported.
+	// retry delays the peeks of a pod that does not show the reported phases.
 	retry ladder
 }
 
 const (
-	// peekAfter is the least age of a list that does not answer. One that is slow is not hung: see
+	// peekAfter is the least age of a list that does not answer. A slow list is not hung: see
 	// peeks.patience.
 	peekAfter = 2 * time.Second
 
-	// peekFactor is how many times as old as the longest of the recent lists, and reads, one is
-	// that does not answer.
+	// peekFactor is the age of a list or read that does not answer, as a multiple of the longest
+	// recent one.
 	peekFactor = 4
 
-	// peekPoll is the time from one peek of a pod to the next while no stream tells what changes.
+	// peekPoll is the time between two peeks of a pod while no stream reports changes.
 	peekPoll = 10 * time.Second
 )
 
@@ -103,8 +102,8 @@ func (k *peeks) patience(reads *limiter, began instant) time.Duration {
 	return max(peekAfter, peekFactor*max(k.lasted.asOf(began), reads.longest(began)))
 }
 
-// listed notes how long a list that succeeded has lasted, until now. One that was taken not to
-// answer may have been slow, or may have hung: it doubles the patience at the most.
+// listed notes how long a list that succeeded has lasted, until now. A list that was taken not to
+// answer may have been slow, or may have hung: such a list doubles the patience at the most.
 func (k *peeks) listed(took, patience time.Duration, now instant) {
 	k.lasted.add(min(took, 2*patience/peekFactor), now)
 }
@@ -222,7 +221,7 @@ func (k *peeks) consider(p *pod, now instant) {
 	}
 }
 
-// poll gives each pod a peek, spread over the time to the next ones, if it is time for that.
+// poll gives each pod a peek, if the peeks are due, spread over the time to the next peeks.
 func (k *peeks) poll(all map[cache.UID]*pod, now instant) {
 	if now < k.polled.add(peekPoll) {
 		return
@@ -273,8 +272,8 @@ func (k *peeks) again(x *peeking, began instant, cfg *limits, now instant) {
 	x.at = min(x.at, x.retry.climb(began, now, cfg.RereadBase, peekPoll))
 }
 
-// forget drops the records of pods that need no peek: lists answer again, and have confirmed what
-// the peeks have shown.
+// forget drops the records of pods that need no peek: lists answer again, and have confirmed the
+// peeks.
 func (k *peeks) forget(confirmed func(*peeking) bool) {
 	for uid, x := range k.of {
 		if !x.queued && x.began == 0 && confirmed(x) {
@@ -292,9 +291,8 @@ const (
 	peekStands                     // it becomes the state of the pod
 )
 
-// judge decides what becomes of a peek that has brought a status of a pod, whose entry is as of the
-// given time. One that shows less than is known came too early, or too late: nothing is taken back
-// on its word.
+// judge decides the use of a peek with a status of a pod, whose entry is as of the given time. A
+// peek that shows less than is known came too early, or too late: no peek takes anything back.
 func (x *peeking) judge(known *records, p *pod, r *look, asOf instant) peekVerdict {
 	confirmed := !p.failed() && r.began < asOf // by a look that began later
 	if p.foreign || confirmed {
@@ -441,7 +439,7 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 }
 
 // withoutLists says, for a report, what is known of the runtime while lists do not answer. Up
-// reports whether the stream tells what changes.
+// reports whether a stream reports changes.
 func withoutLists(up bool) string {
 	if up {
 		return "until one is, containers that events name are read one by one, and nothing else is seen"

@@ -44,13 +44,13 @@ type pod struct {
 	// expected are the phases reported of the pod and confirmed by no read yet: see evidence.
 	expected expectations
 
-	// ghosts are the IDs that a list had shown and of which the last read did not get the status; nil
-	// if there are none. Of a runtime that lists for ever what it does not have, the second such read
-	// is believed, whatever lists show meanwhile.
+	// ghosts are the IDs shown by a list without a status in the last read; nil if there are none.
+	// If a runtime lists gone IDs for ever, the second such read is believed, whatever lists show
+	// meanwhile.
 	ghosts []string
 
-	// diff is what the last list showed otherwise than the cache does; nil while they agree. Only
-	// lists writes it.
+	// diff is the difference of the last list from the cache; nil while they agree. Only lists
+	// writes diff.
 	diff *difference
 
 	// visited is the begin of the last list that named the pod.
@@ -115,7 +115,8 @@ func (p *pod) partial() bool { return p.entry == partEntry }
 // failed reports whether the last read failed, or could not get some items.
 func (p *pod) failed() bool { return p.entry == failedEntry || p.entry == partEntry }
 
-// empty reports whether nothing is left to remember of the pod, the reads apart that it may need.
+// empty reports whether nothing is left to remember of the pod, apart from reads that the pod may
+// need.
 func (p *pod) empty() bool {
 	return len(p.items) == 0 && p.expected.len() == 0 && p.entry == noEntry &&
 		!p.reading && !p.queued && p.calls == 0 && !p.differs()
@@ -218,8 +219,8 @@ func (p *pod) ended() bool {
 	})
 }
 
-// teardown reports whether the pod has a sandbox that is not ready and whose removal may never be
-// announced. A sandbox stopped by the agent itself is removed by a call of the agent, too.
+// teardown reports whether the pod has a sandbox that is not ready and may be removed without an
+// event. A sandbox stopped by the agent itself is removed by a call of the agent, too.
 func (p *pod) teardown() bool {
 	return slices.ContainsFunc(p.items, func(x *item) bool {
 		return x.kind == Sandbox && x.phase == PhaseExited && x.cause != CauseAck

@@ -11,8 +11,8 @@ import (
 )
 
 // reads is the room of the reads of single pods: which pods need one, which of them is next, and
-// which reads are under way. It decides how many there are at once, and when many are replaced by
-// a list of everything; why and when a pod needs a read is the pod's demand.
+// which reads are under way. The room decides how many reads run at once, and when many are
+// replaced by a list of everything; why and when a pod needs a read is the pod's demand.
 type reads struct {
 	// dirty are the pods in need of a read; all others are as listed.
 	dirty map[*pod]struct{}
@@ -68,7 +68,7 @@ type flight struct {
 	sight   sight   // what lists that have ended during the read have shown
 }
 
-// sight is what lists that have ended during a read have shown of the IDs that live.
+// sight is the sight of the living IDs by the lists that have ended during a read.
 type sight uint8
 
 const (
@@ -77,9 +77,9 @@ const (
 	sightWavering              // and after it one has not
 )
 
-// lap notes that a list has ended during the read, and whether it has missed an ID that lives. If
-// one list has shown all and a later one has not, the read may have looked before both: what
-// neither the read nor the last list shows was not missed twice in a row.
+// lap notes that a list has ended during the read, and whether the list has missed a living ID. If
+// a list has shown all and a later list has not, the read may have looked before both: an ID shown
+// by neither the read nor the last list was not missed twice in a row.
 func (f *flight) lap(missed bool) {
 	switch {
 	case f.sight == sightNone && !missed:

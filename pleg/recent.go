@@ -5,9 +5,10 @@ package pleg
 
 import "time"
 
-// recent is how long the longest of the recent reads, or lists, lasted. It fades by an eighth with
-// each that is shorter, and by half with each recentHalf without any: what a runtime did when its
-// node started says little of what it does an hour later. The zero recent knows nothing.
+// recent is how long the longest of the recent reads, or lists, lasted. The duration fades by an
+// eighth with each shorter call, and by half with each recentHalf without any: the speed of a
+// runtime at the start of its node says little of its speed an hour later. The zero recent knows
+// nothing.
 type recent struct {
 	longest time.Duration
 
@@ -18,7 +19,7 @@ type recent struct {
 // recentHalf is the time in which what is known fades by half.
 const recentHalf = time.Minute
 
-// add notes how long one has lasted that ends now.
+// add notes how long a call that ends now has lasted.
 func (r *recent) add(took time.Duration, now instant) {
 	longest := r.asOf(now)
 	r.longest = max(took, longest-(longest-took)/8)

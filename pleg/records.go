@@ -20,13 +20,13 @@ func inOrder(pods map[*pod]struct{}) []*pod {
 	return slices.SortedFunc(maps.Keys(pods), func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) })
 }
 
-// records holds what is known of the pods, and finds IDs in them. It is the only writer of items.
+// records holds the pods, and finds IDs in them. Records are the only writer of items.
 type records struct {
 	// pods are the pods of which anything is known.
 	pods map[cache.UID]*pod
 
-	// index finds an item by its ID. Of an ID that reads show in several pods it has one of the
-	// items.
+	// index finds an item by its ID. If reads show an ID in several pods, the index has any item of
+	// the ID.
 	index map[string]*item
 
 	// gone are removed IDs, which may return: for a grace if the removal was announced, else for
@@ -39,8 +39,8 @@ type records struct {
 	// running is the number of pods with a ready sandbox.
 	running int
 
-	// unreadPods is the number of pods whose last read failed, whole or in part, unreadItems that
-	// of the items that those reads could not get.
+	// unreadPods is the number of pods whose last read failed, whole or in part; unreadItems is the
+	// number of items missing in those reads.
 	unreadPods, unreadItems int
 
 	// marks is the number of comparisons made: see item.mark.
@@ -50,8 +50,8 @@ type records struct {
 	moves []move
 }
 
-// returnsWithin is how long an ID that vanished without a word is remembered. A runtime that has
-// been restarted finds what it has within seconds.
+// returnsWithin is how long an ID that vanished without an event is remembered. A restarted runtime
+// finds its containers again within seconds.
 const returnsWithin = time.Minute
 
 // removal is an ID that was removed without a word.
@@ -115,7 +115,7 @@ func (r *records) ensure(uid cache.UID) *pod {
 func (r *records) known(p *pod) bool { return r.pods[p.uid] == p }
 
 // podOf returns the pod of a call, or nil if nothing names the pod. Dirty are the pods in need of a
-// read: the ID that the agent has just made is of one of these.
+// read: an ID just made by the agent is of a dirty pod.
 func (r *records) podOf(call *ownCall, dirty map[*pod]struct{}) *pod {
 	if call.Pod.UID != "" {
 		p := r.ensure(call.Pod.UID)

@@ -98,8 +98,8 @@ type Stats struct {
 	Inspections, InspectionErrors int
 	// Peeks counts looks at the known IDs of a pod while lists do not answer.
 	Peeks int
-	// Connects counts streams that connected, Reconnects all but the first of them, ConnectErrors
-	// streams that failed or ended.
+	// Connects counts connected streams, Reconnects all but the first of them, ConnectErrors failed
+	// and ended streams.
 	Connects, Reconnects, ConnectErrors int
 	// Claims counts the stream's messages; Stale those without news; Replayed those stamped
 	// before the stream was opened, or in the future; Discarded those without room: the mailbox
@@ -126,8 +126,8 @@ type Stats struct {
 	// Unheard counts changes to Running or Exited that only a read reported while the stream was
 	// down, or claims were discarded. An event of a later phase does not stand for the change.
 	Unheard int
-	// Overruled counts claims that a read has refuted, Regressions phases of one read that
-	// another read took back.
+	// Overruled counts claims refuted by a read, Regressions phases of a read taken back by another
+	// read.
 	Overruled, Regressions int
 	// Events counts events handed to Watch or owed, Owed events that became a PodSync owed,
 	// Discarded PodSyncs dropped while owed.
@@ -352,10 +352,10 @@ type snapshot struct {
 	fell     instant // when the relist period last fell
 }
 
-// Health returns nil while the generator works, and otherwise the reason why not: it is not
-// running, or no list of the runtime has finished for RelistThreshold since one was due. A lost
-// stream is no failure, since polling replaces it, and neither is an unread Watch: nothing here
-// depends on how full it is. Safe for concurrent use.
+// Health returns nil while the generator works, and otherwise the reason why not: the generator is
+// not running, or no list of the runtime has finished for RelistThreshold since a list was due. A
+// lost stream is no failure, since polling replaces the stream, and neither is an unread Watch:
+// nothing here depends on how full the channel is. Safe for concurrent use.
 func (g *Generator[S]) Health() error {
 	g.mu.Lock()
 	s := g.snapshot

@@ -72,15 +72,15 @@ type conn struct {
 	state StreamState
 
 	// attempts is the number of openings since the last connection that lasted StableAfter, or
-	// since a list succeeded after a failure. The reconnect delay grows with it.
+	// since a list succeeded after a failure. The reconnect delay grows with the attempts.
 	attempts int
 
 	// deadline is when a tick has work to do: a silent stream counts as connected, or a wait is
 	// over; never if no time changes the state.
 	deadline instant
 
-	// connected is when the present connection was made, or the last one; zero before the first.
-	// Reads begun later saw changes that the stream should have announced.
+	// connected is when the present connection was made, or the last; zero before the first. Reads
+	// begun later saw changes that the stream should have announced.
 	connected instant
 
 	// everConnected reports whether a stream was connected before.
@@ -247,7 +247,7 @@ func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
 	return sum(d, time.Duration(min(cfg.jitter*random*float64(d), math.MaxInt64/2)))
 }
 
-// stream is the event stream: its state machine, with the delays and the chance that it needs.
+// stream is the event stream: its state machine, with the necessary delays and chance.
 type stream struct {
 	conn
 	cfg    connConfig

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// trust is the judgement of the event stream, and the relist period that follows from it. It
-// knows no pods: reads report changes to it, and it asks an ID whether an event has come since.
+// trust is the judgement of the event stream, and the relist period that follows from the
+// judgement. The room knows no pods: reads report changes here, and trust asks an ID whether an
+// event has come since.
 //
-// Trust is earned by lists that find nothing unannounced. It is lost by a change that no event
-// announced, by an event that a read refutes, by a phase that a read takes back, and with the
-// stream.
+// Trust is earned by lists without an unannounced change. Trust is lost by an unannounced change,
+// by an event refuted by a read, by a phase taken back by a read, and with the stream.
 type trust struct {
 	sched schedule
 
@@ -65,8 +65,8 @@ type subject interface {
 	title() string
 }
 
-// change is a change of an ID that a read found and no claim had announced. A claim within the
-// grace announces the change; else the stream has missed it, or nobody could listen.
+// change is a change of an ID found by a read without a claim before. A claim within the grace
+// announces the change; else the stream has missed the change, or nobody could listen.
 type change struct {
 	// of is the changed ID; nil for the credit of a list, which is given once all changes in
 	// front have been settled and none was missed.
@@ -115,8 +115,8 @@ type discovery struct {
 // opening notes that a stream is being opened.
 func (t *trust) opening() { t.mute = muteStream{} }
 
-// connected notes that a stream is connected, at a moment that reads begun later are compared
-// with. A relist follows at once, so that no earlier change is missing.
+// connected notes that a stream is connected, at a moment with which later reads are compared. A
+// relist follows at once, so that no earlier change is missing.
 func (t *trust) connected(at, now instant) {
 	if t.eventsSince == 0 {
 		t.eventsSince = at
@@ -167,7 +167,7 @@ func (t *trust) revoke(now instant) {
 	t.sched.reset(now)
 }
 
-// refute notes that a read has refuted a claim, or taken back what another read had shown. settle
+// refute notes that a read has refuted a claim, or taken back a phase of another read. settle
 // follows in the same turn.
 func (t *trust) refute(what string) { t.refuted.add(what) }
 
@@ -189,11 +189,10 @@ type verdict struct {
 	mute bool
 }
 
-// settle judges the changes whose grace has passed, and the claims that reads have refuted in
-// this turn. Stream is when the stream was connected; zero while it is down. A missed change
-// costs trust: a creation or a removal only if the runtime announces such, because runtimes
-// differ in the events that they send for them. These are counted apart (KEP-3386:
-// kube_pod_missed_events).
+// settle judges the changes whose grace has passed, and the claims refuted by reads in this turn.
+// Stream is when the stream was connected; zero while the stream is down. A missed change costs
+// trust: a creation or a removal only if the runtime announces such, because runtimes differ in the
+// events that they send for them. These are counted apart (KEP-3386: kube_pod_missed_events).
 func (t *trust) settle(stream, now instant) (v verdict) {
 	if t.refuted.n > 0 {
 		t.refutedAt = now
@@ -274,9 +273,9 @@ const (
 	changeUnheard                        // nobody could listen all the while
 )
 
-// judge returns the verdict on a change whose grace has passed. An event of a later phase
-// announces a creation. It announces a start or an end only if it came after the change was
-// found, on the same stream: otherwise the event of that start or end is missing.
+// judge returns the verdict on a change whose grace has passed. An event of a later phase announces
+// a creation. Such an event announces a start or an end only if the event came after the change was
+// found, on the same stream: otherwise the event of the start or end is missing.
 func (t *trust) judge(e *change, stream instant) changeVerdict {
 	heard := e.stream != 0 && e.stream == stream && e.found > t.lastDiscard
 	ofLife := !e.unknown && !e.content && (e.phase == PhaseRunning || e.phase == PhaseExited)
@@ -350,7 +349,7 @@ type habit struct {
 	silent int
 }
 
-// miss notes one that no event has announced, and reports whether it costs trust.
+// miss notes a change without an event, and reports whether the change costs trust.
 func (h *habit) miss() bool {
 	if h.told {
 		return true
@@ -393,7 +392,7 @@ func (t *trust) report(reason Reason, note string, what findings) Report {
 	}
 }
 
-// muteStream tells a stream that loses events from a stream that hangs open and carries none.
+// muteStream tells a stream with lost events from a stream that hangs open without events.
 type muteStream struct {
 	// missed is since when events are missing, on the present stream; zero if none is.
 	missed instant
