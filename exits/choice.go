@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Choice selects the ends to report. The zero value chooses all ends of the default kinds. Ends
-// that are not chosen are counted, and never reported later.
+// Choice selects the ends to report. The zero value chooses all ends of the default kinds. Other
+// ends are counted, and never reported later.
 type Choice struct {
 	// Kinds are the kinds to report. Default [DefaultKinds].
 	Kinds []Kind

@@ -13,9 +13,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// core decides which ends to report, and which statuses to read again. It calls nothing but
-// exit, and holds no clock: an input comes with its time, and the effects are data. Its inputs
-// are see (a status, from the cache or from a read) and due (the time has come).
+// core decides which ends to report, and which statuses to read again. The core calls nothing but
+// exit, and holds no clock: an input comes with its time, and the effects are data. The inputs are
+// see (a status, from the cache or from a read) and due (the time has come).
 type core struct {
 	settle time.Duration
 	giveUp time.Duration
@@ -29,16 +29,17 @@ type core struct {
 	// earlier are the IDs of the ends reported by earlier processes, by their time, until the runtime
 	// shows them.
 	earlier map[string]time.Time
-	// dropped are told IDs that the runtime has removed: their events may be waiting in Watch.
+	// dropped are the IDs of told containers after their removal from the runtime: their events may be
+	// waiting in Watch.
 	dropped memory
 
 	pods  map[cache.UID]*pod
 	looks lookQueue // the pods with a read wanted, the earliest first
-	// containers is the number of records, settling that of ends waiting for their read.
+	// containers is the number of records, settling the number of ends waiting for their read.
 	containers, settling int
 }
 
-// settings are the parts of Config that the core needs.
+// settings are the parts of Config for the core.
 type settings struct {
 	settle, giveUp time.Duration
 	exit           func(id string) (code int32, reason string, ok bool)
@@ -47,7 +48,7 @@ type settings struct {
 // retryAfter is the pause before a failed read is made again.
 const retryAfter = time.Second
 
-// newCore returns a core that knows what earlier processes have reported.
+// newCore returns a core that knows the reports of earlier processes.
 func newCore(s settings, since time.Time, earlier map[string]time.Time) *core {
 	return &core{
 		settle:  s.settle,
@@ -59,11 +60,11 @@ func newCore(s settings, since time.Time, earlier map[string]time.Time) *core {
 	}
 }
 
-// effects are what to do after an input.
+// effects are the consequences of an input, for the loop to carry out.
 type effects struct {
 	// ends are to be reported, in this order.
 	ends []End
-	// restarted are the pods of containers that were started again, one for each container.
+	// restarted has, for each container started again, its pod.
 	restarted []Ref
 }
 
@@ -77,7 +78,7 @@ func (c *core) see(now time.Time, s sighting) effects {
 	p.name(&s.pod)
 	if !s.readAfter.IsZero() {
 		p.look.underway = false
-		p.look.due = time.Time{} // what is still wanted is wanted anew below
+		p.look.due = time.Time{} // schedule wants it anew, if still needed
 	}
 	var out effects
 	shown := make(map[string]bool, len(s.pod.Containers))
@@ -122,7 +123,7 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 	case pleg.PhaseRunning:
 		x.ran = true
 		if s.read() {
-			c.become(x, stageAlive, now) // a claim of an end that is not so
+			c.become(x, stageAlive, now) // the end was a false claim
 		}
 	case pleg.PhaseExited:
 		if x.stage == stageAlive && !x.ran && c.old(shown) {
@@ -136,8 +137,8 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 	}
 }
 
-// known reports whether an earlier process has reported the end of a container that is shown for
-// the first time.
+// known reports whether an earlier process has reported the end of a container on its first
+// appearance.
 func (c *core) known(shown *Container) bool {
 	_, told := c.earlier[shown.ID]
 	delete(c.earlier, shown.ID)
@@ -175,7 +176,7 @@ func (c *core) become(x *container, next stage, now time.Time) {
 	x.stage = next
 }
 
-// ended begins the settling of an end that is seen for the first time.
+// ended begins the settling of an end at its first sight.
 func (c *core) ended(x *container, now time.Time) {
 	if x.stage == stageAlive {
 		c.become(x, stageSettling, now)
@@ -202,8 +203,7 @@ func (c *core) announced(now time.Time, p *pod, s *sighting) {
 	}
 }
 
-// absent takes a known container that a status does not show. Only a proof of its removal ends its
-// record.
+// absent takes a known container missing in a status. Only a proof of the removal ends the record.
 func (c *core) absent(now time.Time, p *pod, id string, s *sighting, out *effects) {
 	x := p.containers[id]
 	if !s.gone(id) {
@@ -225,8 +225,8 @@ func (c *core) absent(now time.Time, p *pod, id string, s *sighting, out *effect
 	p.drop(id)
 }
 
-// overdue tells, after a read, the ends that have waited too long for a read that shows them: the
-// status of the container, or of its pod, cannot be read.
+// overdue reports, after a read, the ends without a read of their status for too long: the runtime
+// does not answer for the container, or for its pod.
 func (c *core) overdue(now time.Time, p *pod, out *effects) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		x := p.containers[id]
@@ -254,12 +254,12 @@ func (c *core) tell(now time.Time, p *pod, x *container, settled bool, out *effe
 	out.ends = append(out.ends, e)
 }
 
-// loopPause is the pause between two ends of a container from which on they are no loop: that of
-// the series recorder.
+// loopPause is the pause between two ends of a container from which on they are no loop. The series
+// recorder has the same pause.
 const loopPause = 6 * time.Minute
 
-// note returns the note of an end: in a loop of equal ends that of the first, because some
-// recorders take ends with different notes for different.
+// note returns the note of an end. A loop of equal ends keeps the note of its first end, because
+// some recorders take ends with different notes for different.
 func (c *core) note(now time.Time, p *pod, e *End) string {
 	last, ok := p.loops[e.Container]
 	note := last.note
@@ -275,8 +275,8 @@ func (c *core) note(now time.Time, p *pod, e *End) string {
 	return note
 }
 
-// sandboxes takes the sandboxes of a status: one that was ready and is not, while its containers
-// run, is suspected, and a read decides.
+// sandboxes takes the sandboxes of a status. A sandbox is suspected if it was ready, is not any
+// more, and has running containers. A later read decides.
 func (c *core) sandboxes(now time.Time, p *pod, s *sighting, out *effects) {
 	if s.unreadable {
 		return
@@ -304,7 +304,8 @@ func (c *core) sandboxes(now time.Time, p *pod, s *sighting, out *effects) {
 	})
 }
 
-// suspect notes the containers that run in a dead sandbox. Without any its end is ordinary.
+// suspect notes the running containers of a dead sandbox. Without any, the end of the sandbox is
+// ordinary.
 func (x *sandbox) suspect(now time.Time, id string, shown *Pod) {
 	x.suspectedAt = now
 	x.suspects = nil
@@ -316,8 +317,9 @@ func (x *sandbox) suspect(now time.Time, id string, shown *Pod) {
 	x.told = len(x.suspects) == 0
 }
 
-// judge decides on a suspected sandbox by a later read: it died if a suspect runs on, or is lost by
-// now. Suspects with an ordinary end were about to be shown as ended.
+// judge decides on a suspected sandbox by a later read: the sandbox died if a suspect runs on, or
+// is lost by now. Suspects with an ordinary end had ended before, and the runtime showed their end
+// late.
 func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects) {
 	x := p.sandboxes[id]
 	x.told = true
@@ -347,9 +349,9 @@ func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects)
 	out.ends = append(out.ends, e)
 }
 
-// schedule plans the next read of a pod, and forgets a pod of which nothing is shown. Began is when
-// the read behind the status began, zero without one. A read that has not settled an end is made
-// again after a pause. An end that came due during the read is read at once.
+// schedule plans the next read of a pod, and forgets an empty pod. Began is when the read behind
+// the status began, zero without a read. If a read has not settled an end, schedule plans another
+// read after a pause. If the settle time of an end passed during the read, the next read is due now.
 func (c *core) schedule(now time.Time, p *pod, began time.Time) {
 	afterRead := !began.IsZero()
 	soon := now
@@ -394,8 +396,8 @@ func (c *core) queue(p *pod) {
 	}
 }
 
-// due returns the pod whose read is due, and starts the read: its status must be read after now. It
-// returns false if none is.
+// due returns the pod with a due read, and starts the read: the status must be read after now.
+// Without a due read, due returns false.
 func (c *core) due(now time.Time) (cache.UID, bool) {
 	if len(c.looks) == 0 || c.looks[0].look.due.After(now) {
 		return "", false
@@ -414,8 +416,8 @@ func (c *core) next() time.Time {
 	return c.looks[0].look.due
 }
 
-// reported returns the IDs of all told containers that the runtime may still show, by the time of
-// their end.
+// reported returns the IDs of the told containers still in the runtime, by the time of their end,
+// and the IDs of the ledger without an appearance so far.
 func (c *core) reported() map[string]time.Time {
 	all := maps.Clone(c.earlier)
 	if all == nil {

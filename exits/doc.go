@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package exits reports the ends of containers as Kubernetes Events about their pods: exit code,
-// signal, reason, duration and attempt, as the container runtime knows them.
+// signal, reason, duration and attempt, from the container runtime's statuses.
 //
 //	reporter, err := exits.New(exits.Config[cri.PodStatus]{
 //		Generator: generator, // a *pleg.Generator[cri.PodStatus]
@@ -17,19 +17,19 @@
 //
 // # Model
 //
-// An end is a container that has exited, or a sandbox that is no longer ready while its containers
-// run. Each end has a [Kind], which is the reason of its Event. An end is reported once, from a
-// status that was read [Config.Settle] after the end was first seen: runtimes set the reason
-// OOMKilled, and correct exit codes, a moment after the exit. A container that is removed before is
-// reported as last seen.
+// An end is the exit of a container, or the loss of a sandbox while its containers run. Each end
+// has a [Kind], which is the reason of its Event. An end is reported once, from a status read
+// [Config.Settle] after the first sight of the end: runtimes set the reason OOMKilled, and correct
+// exit codes, a moment after the exit. A container removed before the read is reported as last
+// seen.
 //
 // An Event is about the container of the pod (fieldPath spec.containers{name}), as the Events of a
-// kubelet are. Its identity is the container, the kind and the exit code. So the ends of a
-// container that restarts in a loop are one series of a series recorder, with an exact count; the
-// note and the annotations are those of the first end.
+// kubelet are. Its identity is the container, the kind and the exit code. So a series recorder
+// makes a single series of the ends of a container in a restart loop, with an exact count. The
+// series has the note and the annotations of the first end.
 //
 // [Choice] selects ends by kind, namespace and label. [Config.NamespaceRate] and [Config.NodeRate]
-// bound the Events about single containers. Ends above a rate are counted in one Event a kind about
+// bound the Events about single containers. Ends above a rate are counted in an Event a kind about
 // their namespace: no end is lost uncounted.
 //
 // # Restarts
@@ -37,15 +37,15 @@
 // The ledger, a file, remembers which ended containers are reported, by ID, and when the reporter
 // first started. Ends from before the first start are not news. Ends from between two runs of the
 // reporter are reported once, with the time of the end in the note. The ledger is written before
-// the report of an end is handed over. A report that the API server has not been sent a second
-// later ([Config.Unsent]) is kept in the ledger, and handed over again by the next run. So a killed
+// the report of an end is handed over. If the API server has not got a report after a second
+// ([Config.Unsent]), the ledger keeps the report, and the next run hands it over again. So a killed
 // process loses at most the reports of its last second, and repeats none, unless the kill comes
 // within a second after the API server has answered again.
 //
 // # Concurrency
 //
 // One goroutine, inside [Reporter.Run], owns all state. Reads of statuses run in at most
-// [Config.Readers] children, the ledger is written by one more. Run returns when all have ended.
+// [Config.Readers] children, a further child writes the ledger. Run returns when all have ended.
 // The other methods may be called from any goroutine at any time. Run is the only reader of the
 // generator's Watch.
 //
@@ -53,9 +53,9 @@
 //
 // # Errors
 //
-// [New] names every unworkable field. A ledger that cannot be read is put aside, and the reporter
-// starts as if for the first time; a ledger that cannot be written is tried again. Both are logged,
-// and counted in [Stats].
+// [New] names every unworkable field. An unreadable ledger is put aside, and the reporter starts as
+// if for the first time. A failed write of the ledger is tried again. Both are logged, and counted
+// in [Stats].
 //
 // # Where to read
 //

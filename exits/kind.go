@@ -28,14 +28,15 @@ const (
 	SandboxDied Kind = "SandboxDied"
 	// Completed: the container exited with code 0.
 	Completed Kind = "ContainerCompleted"
-	// Stopped: SIGTERM ended the container. A kubelet that stops a container says so itself (Killing).
+	// Stopped: SIGTERM ended the container. A kubelet reports its own stop of a container (Killing).
 	Stopped Kind = "ContainerStopped"
-	// NotStarted: the container could not be started. A kubelet says so itself (Failed).
+	// NotStarted: the container could not be started. A kubelet reports a failed start (Failed).
 	NotStarted Kind = "ContainerNotStarted"
 )
 
-// kinds holds, of each kind, its short name in configurations, whether it is a Warning, and whether
-// it is reported by default: by default nothing is that the kubelet reports itself.
+// kinds holds the properties of each kind: its short name in configurations, whether the Event is a
+// Warning, and whether the kind is reported by default. The defaults leave out the kinds of the
+// kubelet's own reports.
 var kinds = []struct {
 	kind    Kind
 	short   string
@@ -61,8 +62,8 @@ func Kinds() []Kind {
 	return all
 }
 
-// DefaultKinds returns the kinds of a [Choice] without kinds: all that a kubelet does not report
-// itself.
+// DefaultKinds returns the kinds of a [Choice] without kinds: all kinds without a report by the
+// kubelet.
 func DefaultKinds() []Kind {
 	var chosen []Kind
 	for _, k := range kinds {
@@ -73,8 +74,8 @@ func DefaultKinds() []Kind {
 	return chosen
 }
 
-// ParseKind returns the kind of a short name (oom, failed, killed, lost, sandbox, completed,
-// stopped, not-started) or of a full one.
+// ParseKind returns the kind with a short name (oom, failed, killed, lost, sandbox, completed,
+// stopped, not-started) or a full name.
 func ParseKind(name string) (Kind, error) {
 	var short []string
 	for _, k := range kinds {
@@ -120,7 +121,7 @@ type End struct {
 	// ExitCode holds if CodeKnown.
 	ExitCode  int32 `json:"exitCode,omitempty"`
 	CodeKnown bool  `json:"codeKnown,omitempty"`
-	// Reason and Message are the runtime's, without what is not printable.
+	// Reason and Message are the runtime's, with unprintable characters escaped.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// StartedAt and FinishedAt are the runtime's stamps; zero if unknown.
@@ -130,8 +131,8 @@ type End struct {
 	MemoryLimit int64 `json:"memoryLimit,omitempty"`
 	// Running are the names of the containers that ran, for SandboxDied.
 	Running []string `json:"running,omitempty"`
-	// Settled reports whether the status was read Config.Settle after the end, as it should be.
-	// Otherwise the container was removed before, or could not be read.
+	// Settled reports whether the status was read Config.Settle after the end. Otherwise the container
+	// was removed before, or could not be read.
 	Settled bool `json:"settled,omitempty"`
 	// Unread reports whether the container is still there, and its status could not be read.
 	Unread bool `json:"unread,omitempty"`
@@ -141,9 +142,9 @@ type End struct {
 	Note string `json:"note"`
 }
 
-// Exit codes with a meaning that all runtimes share.
+// Exit codes with the same meaning in all runtimes.
 const (
-	codeStart   = 128 // the start failed, with a reason that says so
+	codeStart   = 128 // the start failed; the reason reports the failure
 	codeSignal  = 128 // and the signal's number
 	codeUnknown = 255 // with the reason "Unknown"
 	sigKill     = 9
@@ -168,8 +169,7 @@ func (e *End) Ran() time.Duration {
 	return max(0, e.FinishedAt.Sub(e.StartedAt))
 }
 
-// startReasons are the reasons of containers that could not be started: containerd's, CRI-O's and
-// dockershim's.
+// startReasons are the reasons of failed starts: containerd's, CRI-O's and dockershim's.
 var startReasons = []string{"StartError", "ContainerCannotRun", "RunContainerError"}
 
 // classify returns the kind of the end of a container.

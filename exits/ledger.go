@@ -27,13 +27,13 @@ type record struct {
 
 const (
 	ledgerVersion = 1
-	// maxLedger bounds the file that is read, in bytes: far more than a node's containers need.
+	// maxLedger bounds the size of the file, in bytes: far more than a node's containers need.
 	maxLedger = 64 << 20
 )
 
-// loadLedger reads the file. Without a file it returns a new record that begins now. A file that
-// cannot be used is renamed, and its error returned beside a new record; nothing is lost but the
-// memory of what was reported before.
+// loadLedger reads the file. Without a file it returns a new record that begins now. An unusable
+// file is renamed, and its error returned beside a new record: only the memory of earlier reports
+// is lost.
 func loadLedger(path string, now time.Time) (record, error) {
 	fresh := record{Version: ledgerVersion, Since: now}
 	if path == "" {
@@ -54,7 +54,7 @@ func loadLedger(path string, now time.Time) (record, error) {
 	case r.Since.IsZero():
 		err = errors.New("it has no field since")
 	case r.Since.After(now):
-		r.Since = now // the clock was set back: what ends from now on is news
+		r.Since = now // the clock was set back: ends from now on are news
 	}
 	if err == nil {
 		return r, nil
@@ -75,7 +75,7 @@ func readBounded(path string) ([]byte, error) {
 }
 
 // saveLedger replaces the file as a whole: a reader, or a process after a crash, finds the old
-// content or the new one.
+// content or the new content.
 func saveLedger(path string, r *record) error {
 	if path == "" {
 		return nil
@@ -90,9 +90,9 @@ func saveLedger(path string, r *record) error {
 	return nil
 }
 
-// replace writes a new file beside the old one and renames it. Only one process writes a ledger:
-// what stands in the new file's place is left from a crash, or a link that somebody has put there,
-// and is removed rather than written through.
+// replace writes a new file beside the old file and renames the new file. Only one process writes a
+// ledger: a file in the new file's place is left from a crash, or is a planted link. replace
+// removes such a file rather than writing through a link.
 func replace(path string, data []byte) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {

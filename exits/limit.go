@@ -17,7 +17,7 @@ type bucket struct {
 	at     time.Time // when tokens was true
 }
 
-// fill adds the tokens that have come since.
+// fill adds the tokens since the last call.
 func (b *bucket) fill(now time.Time, r Rate) {
 	b.tokens = min(float64(r.Burst), b.tokens+now.Sub(b.at).Seconds()*r.PerSecond)
 	b.at = now
@@ -28,7 +28,7 @@ func (b *bucket) fill(now time.Time, r Rate) {
 type limiter struct {
 	namespace, node Rate
 	whole           bucket
-	namespaces      map[string]*bucket // without those that are full again, but for a few
+	namespaces      map[string]*bucket // full buckets are left out, but for a few
 }
 
 func newLimiter(now time.Time, namespace, node Rate) *limiter {

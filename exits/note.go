@@ -24,8 +24,8 @@ const (
 	maxListed  = 5 // containers named in a note
 )
 
-// printable returns untrusted text in one line, at most limit bytes long: what is not printable,
-// and invalid UTF-8, becomes an escape.
+// printable returns untrusted text in one line, at most limit bytes long. Unprintable characters
+// and invalid UTF-8 become escapes.
 func printable(text string, limit int) string {
 	plain := len(text) <= limit
 	for _, r := range text {
@@ -52,8 +52,8 @@ func printable(text string, limit int) string {
 	return b.String()
 }
 
-// escapeJSON escapes what is not printable in an encoded value: JSON lets characters stand that a
-// terminal obeys. They are in strings alone, and mean the same when read.
+// escapeJSON escapes unprintable characters in an encoded value: JSON permits characters with an
+// effect on terminals. They stand in strings alone, and an escape means the same to a reader.
 func escapeJSON(encoded []byte) []byte {
 	special := func(r rune) bool { return !unicode.IsPrint(r) }
 	if bytes.IndexFunc(encoded, special) < 0 {
@@ -120,7 +120,7 @@ func noteOf(e *End, now time.Time) string {
 	return b.String()
 }
 
-// deed says what happened to the container.
+// deed returns the words for the end of the container.
 func deed(e *End) string {
 	code := fmt.Sprintf("exit code %d", e.ExitCode)
 	if s := e.Signal(); s != 0 {
@@ -151,7 +151,7 @@ func deed(e *End) string {
 	return fmt.Sprintf("failed (%s)", withReason(code, e.Reason))
 }
 
-// withReason adds the runtime's reason to an exit code, unless it says nothing.
+// withReason adds the runtime's reason to an exit code, unless the reason adds nothing.
 func withReason(code, reason string) string {
 	if reason == "" || reason == "Error" || reason == "Completed" {
 		return code
@@ -189,8 +189,8 @@ func roughly(d time.Duration) string {
 	return max(d.Round(time.Millisecond), time.Millisecond).String()
 }
 
-// bytesText returns a number of bytes in the largest binary unit that divides it, as Kubernetes
-// writes it.
+// bytesText returns a number of bytes in the largest binary unit without a remainder, as Kubernetes
+// writes sizes.
 func bytesText(n int64) string {
 	unit := 0
 	for unit < 4 && n >= 1024 && n%1024 == 0 {
@@ -236,8 +236,8 @@ func prefixed(all map[string]string) map[string]string {
 	return full
 }
 
-// actionOf returns the action of the Event of an end: with the container and the kind the identity
-// of a series, so that a count is one of equal exit codes.
+// actionOf returns the action of the Event of an end. Action, container and kind are the identity
+// of a series, so a count has only equal exit codes.
 func actionOf(e *End) string {
 	if !e.CodeKnown {
 		return "End"

@@ -32,11 +32,11 @@ type container struct {
 	stage stage
 	// seenAt is when the end was first seen. It holds from stageSettling on.
 	seenAt time.Time
-	unread bool // the end is told without a status that shows it, which could not be read
+	unread bool // the end is told without a read of its status, which failed
 }
 
-// stage is how far the report of a container's end has come. A read that shows a settling container
-// running makes it alive again; otherwise the stage only advances.
+// stage is how far the report of a container's end has come. If a read shows a settling container
+// running, the container is alive again; otherwise the stage only advances.
 type stage uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 
 // sandbox is the record of a sandbox.
 type sandbox struct {
-	ready bool // it was seen ready
+	ready bool // shown ready before
 	told  bool // its death is reported, or was ordinary
 	// suspectedAt is when the sandbox was first shown dead under the running containers suspects;
 	// zero: not so.
@@ -63,7 +63,7 @@ type loop struct {
 	at   time.Time
 }
 
-// look is a read of a pod's status: none is wanted, or one at due, or one is under way.
+// look is the next read of a pod's status: not wanted, due at a time, or under way.
 type look struct {
 	due      time.Time // zero: none
 	underway bool
@@ -73,21 +73,21 @@ type look struct {
 // sighting is a status as an input of the core.
 type sighting struct {
 	pod Pod
-	// unreadable: the last read failed, and the status is an older one. A status with unread IDs is
-	// not unreadable: what it shows was read.
+	// unreadable: the last read failed, and the status is older. A status with unread IDs is not
+	// unreadable: the read has shown the rest.
 	unreadable bool
 	// event is the event of Watch that caused the look into the cache; zero for a read.
 	event pleg.Event
 	// readAfter is the time after which the read behind the status began; zero: unknown, the status is
-	// from the cache. A read that failed has a time, too.
+	// from the cache. A failed read has a time, too.
 	readAfter time.Time
 }
 
 // read reports whether the status was read for this sighting, with success.
 func (s *sighting) read() bool { return !s.readAfter.IsZero() && !s.unreadable }
 
-// gone reports whether the absence of a container from the status proves that the runtime has
-// removed it.
+// gone reports whether the absence of a container from the status proves its removal from the
+// runtime.
 func (s *sighting) gone(id string) bool {
 	named := s.event.Type == pleg.ContainerRemoved && s.event.ID == id
 	absent := s.pod.empty() || s.read() && !slices.Contains(s.pod.Unread, id)

@@ -17,7 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Generator is the part of a *pleg.Generator that a reporter needs.
+// Generator is the part of a *pleg.Generator for a reporter.
 type Generator interface {
 	// Watch returns the events; the reporter is their only reader.
 	Watch() <-chan pleg.Event
@@ -39,16 +39,16 @@ type Config[S any] struct {
 	Generator Generator
 	// Statuses is the generator's cache.
 	Statuses *cache.Cache[S]
-	// View returns the content of a status, such as [FromCRI]. It is called from one goroutine, with
-	// statuses that are never nil.
+	// View returns the content of a status, such as [FromCRI]. The reporter calls View from one
+	// goroutine, and never with a nil status.
 	View     func(*S) Pod
 	Recorder Recorder
 
-	// Exit returns the exit code of a container that is removed, and the runtime's reason for its end,
-	// such as the method of a *cri.Client. It must not block.
+	// Exit returns the exit code of a removed container, and the runtime's reason for its end, such as
+	// the method of a *cri.Client. It must not block.
 	Exit func(id string) (code int32, reason string, ok bool)
-	// Unsent returns the number of Events that the API server does not know yet, 0 if no call waits:
-	// of a Broadcaster, Stats().Unsent while Stats().Queue is not 0. Nil: every Event counts as sent.
+	// Unsent returns the number of Events not yet known to the API server, 0 if no call waits: of a
+	// Broadcaster, Stats().Unsent while Stats().Queue is not 0. Nil: every Event counts as sent.
 	Unsent func() int64
 	// Path is the file of the ledger, in a folder that exists. Empty: the reporter remembers nothing
 	// over restarts, and ends from before its start are not news.
@@ -58,33 +58,33 @@ type Config[S any] struct {
 	// Settle is the time from the first sight of an end to the read that settles its reason and code.
 	// Default 500ms.
 	Settle time.Duration
-	// GiveUp is how long that read may take or fail before the end is reported as last seen. Default
-	// 10s.
+	// GiveUp is how long the settling read may take or fail before the end is reported as last seen.
+	// Default 10s.
 	GiveUp time.Duration
 	// Readers bounds the pods whose statuses are awaited at once. Default 64.
 	Readers int
-	// NamespaceRate bounds the Events about single containers of each namespace, NodeRate those of
-	// all. Defaults: one a second and 100 at once; five a second and 500 at once.
+	// NamespaceRate bounds the Events about single containers of each namespace, NodeRate those of all.
+	// Defaults: 1 a second and 100 at once; 5 a second and 500 at once.
 	NamespaceRate, NodeRate Rate
-	// Observe, when set, is called with every end and what became of it, in their order, from the
-	// goroutine of Run. It must not block.
+	// Observe, when set, is called with every end and its outcome, in their order, from the goroutine
+	// of Run. It must not block.
 	Observe func(e End, outcome Outcome)
-	// Restarted, when set, is called for every container made after another one of the same name,
+	// Restarted, when set, is called for every container after the first of its name in a pod,
 	// likewise.
 	Restarted func(pod Ref)
 }
 
-// Outcome is what became of an end.
+// Outcome is the result of the reporting of an end.
 type Outcome string
 
 const (
-	// Reported: it is an Event about the container, or counted in one.
+	// Reported: the end has an Event about the container, or is counted in such an Event.
 	Reported Outcome = "reported"
-	// Combined: it is counted in the Event about its namespace, because of a rate.
+	// Combined: because of a rate, the end is counted in the Event about its namespace.
 	Combined Outcome = "combined"
-	// NotChosen: Choice leaves it out.
+	// NotChosen: Choice leaves the end out.
 	NotChosen Outcome = "not_chosen"
-	// Unnamed: the pod has no name or namespace, as pods that no kubelet made.
+	// Unnamed: the pod has no name or namespace, as pods without a kubelet.
 	Unnamed Outcome = "unnamed"
 )
 
@@ -92,17 +92,17 @@ const (
 type Stats struct {
 	Ends         map[Kind]uint64    // by kind
 	Outcomes     map[Outcome]uint64 // the same ends by outcome
-	Unsettled    uint64             // of them, reported as last seen, without the read that settles them
+	Unsettled    uint64             // of them, reported as last seen, without the settling read
 	Repeated     uint64             // reports of the process before, made again
 	LedgerErrors uint64             // failed reads and writes of the ledger
 	Containers   int                // followed now
-	Settling     int                // ends that wait for their read now
+	Settling     int                // ends waiting for their read now
 }
 
 // ErrAlreadyRun is returned by every Run but the first.
 var ErrAlreadyRun = errors.New("exits: the reporter has run already: make a new one")
 
-// Reporter reports the ends of containers. Make one with New.
+// Reporter reports the ends of containers. New makes a Reporter.
 type Reporter[S any] struct {
 	config Config[S]
 	choice chooser
@@ -174,8 +174,8 @@ func (r *Reporter[S]) Run(ctx context.Context) error {
 }
 
 // Save writes the ledger once more, after Run has returned and the recorder was shut down: unsent
-// is the number of Events that the shutdown could not send, of an *events.UnsentError its
-// Occurrences. The next process makes them again. Before the end of Run, Save does nothing.
+// is the number of Events left unsent by the shutdown, of an *events.UnsentError its Occurrences.
+// The next process makes them again. Before the end of Run, Save does nothing.
 func (r *Reporter[S]) Save(unsent int64) error {
 	r.mu.Lock()
 	run := r.ended

@@ -16,7 +16,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// run is the loop of a reporter: it carries out the effects of the core. The goroutine in loop owns
+// run is the loop of a reporter and carries out the effects of the core. The goroutine in loop owns
 // all fields; children send their results.
 type run[S any] struct {
 	*Reporter[S]
@@ -58,12 +58,12 @@ type result[S any] struct {
 	began  time.Time
 	status *S
 	err    error
-	late   bool // the status is not newer: the wait for one has ended
+	late   bool // the status is not newer: the wait for a newer status has ended
 }
 
 const (
-	// tick is the pause between two looks at what the API server knows, and at HasSynced. A report
-	// unsent for so long is kept in the ledger.
+	// tick is the pause between two looks at Unsent and at HasSynced. A report unsent for so long is
+	// kept in the ledger.
 	tick = time.Second
 	// ledgerRetry is the pause before a failed write of the ledger is made again.
 	ledgerRetry = 5 * time.Second
@@ -207,8 +207,8 @@ func (w *run[S]) startReads(now time.Time) {
 	}
 }
 
-// read returns a status read from now on. The request makes the read one of statuses, where the
-// wait alone could end with a look at phases.
+// read returns a status read from now on. The request causes a read of statuses; the wait alone
+// could end with a look at phases.
 func (w *run[S]) read(uid cache.UID) result[S] {
 	ctx, cancel := context.WithTimeout(w.ctx, w.config.GiveUp)
 	defer cancel()
@@ -224,8 +224,8 @@ func (w *run[S]) read(uid cache.UID) result[S] {
 	}
 }
 
-// startWrite starts a write of the ledger if something has to be remembered and no write is under
-// way. The ends of the batch are in it, and handed to the recorder afterwards.
+// startWrite starts a write of the ledger if there is news for the ledger and no write is under
+// way. The write includes the ends of the batch, which are handed to the recorder afterwards.
 func (w *run[S]) startWrite(now time.Time) {
 	due := !w.retryAt.IsZero() && !now.Before(w.retryAt)
 	if w.writing || len(w.batch) == 0 && !due {
@@ -253,7 +253,7 @@ func (w *run[S]) record(now time.Time) *record {
 	return r
 }
 
-// wrote takes the result of a write, and hands the ends in it to the recorder.
+// wrote takes the result of a write, and hands the written ends to the recorder.
 func (w *run[S]) wrote(now time.Time, err error) {
 	w.writing = false
 	if err != nil {
@@ -267,7 +267,7 @@ func (w *run[S]) wrote(now time.Time, err error) {
 	w.saving = nil
 }
 
-// tick looks, once in a while, at what the API server knows by now.
+// tick, once in a while, asks for the number of unsent Events, and looks at HasSynced.
 func (w *run[S]) tick(now time.Time) {
 	if now.Sub(w.tickedAt) < tick {
 		return
@@ -283,7 +283,7 @@ func (w *run[S]) tick(now time.Time) {
 }
 
 // sync notes the first time at which the cache holds the whole runtime, and forgets IDs of the
-// ledger that the runtime has not shown for long.
+// ledger without an appearance in the runtime for long.
 func (w *run[S]) sync(now time.Time) {
 	switch {
 	case w.core.syncedAt.IsZero() && w.config.Generator.HasSynced():
@@ -293,7 +293,7 @@ func (w *run[S]) sync(now time.Time) {
 	}
 }
 
-// deliver reports an end, or counts it.
+// deliver reports an end, or only counts the end.
 func (w *run[S]) deliver(now time.Time, e *End) {
 	outcome := Reported
 	switch {
@@ -359,8 +359,8 @@ func eventType(kind Kind) string {
 	return corev1.EventTypeNormal
 }
 
-// finish ends the run: the children end with the context, and ends that are told but not handed
-// over are handed over after a last write.
+// finish ends the run. The children end with the context. A last write precedes the handing over of
+// the remaining told ends.
 func (w *run[S]) finish() {
 	w.cancel()
 	w.children.Wait()

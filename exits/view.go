@@ -11,15 +11,14 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Pod is what a status shows of a pod, for [Config.View].
+// Pod is the content of a pod's status, for [Config.View].
 type Pod struct {
 	Ref
 	// Labels are the pod's labels, for [Choice]. The kubelet hands them to the runtime.
 	Labels     map[string]string
 	Sandboxes  []Sandbox
 	Containers []Container
-	// Unread are the IDs that the runtime has and whose status could not be read: they are missing
-	// above.
+	// Unread are the IDs of the runtime whose status could not be read: they are missing above.
 	Unread []string
 }
 
@@ -51,7 +50,7 @@ type Container struct {
 	FinishedAt time.Time
 	// ExitCode holds in PhaseExited.
 	ExitCode int32
-	// Reason and Message are the runtime's, as sent: text that nobody has checked.
+	// Reason and Message are the runtime's, as sent: unchecked text.
 	Reason  string
 	Message string
 	// MemoryLimit is in bytes; 0: none, or unknown.
