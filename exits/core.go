@@ -351,7 +351,8 @@ func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects)
 
 // schedule plans the next read of a pod, and forgets an empty pod. Began is when the read behind
 // the status began, zero without a read. If a read has not settled an end, schedule plans another
-// read after a pause. If the settle time of an end passed during the read, the next read is due now.
+// read after a pause. If the settle time of an end passed during the read, the next read is due at
+// once.
 func (c *core) schedule(now time.Time, p *pod, began time.Time) {
 	afterRead := !began.IsZero()
 	soon := now
