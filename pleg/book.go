@@ -13,20 +13,20 @@ import (
 // are read, and when; the result of a read comes into the book as a reading. Only the book writes
 // the cache, the record and Watch, all three at once: see write and tell.
 type book[S any] struct {
-	cfg limits
+	cfg limits `prove:"-"`
 
 	records
 	evidence evidence
 	trust    trust
-	out      effects[S]
+	out      effects[S] `prove:"-"`
 
 	// uncertain is until when IDs of unknown pods may have been made: by a call that found no room,
 	// or told by a claim of no pod. A list begun later shows them.
-	uncertain instant
+	uncertain instant `prove:"timers"`
 
 	// floor is the time before which the cache may refuse writes of a pod without a record, and
 	// deleted whether the cache holds tombstones.
-	floor   instant
+	floor   instant `prove:"marks"`
 	deleted bool
 }
 

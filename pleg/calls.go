@@ -29,11 +29,11 @@ type own struct {
 	creating int32
 
 	// called is when a call last ended.
-	called instant
+	called instant `prove:"-"`
 
 	// unlisted is until when IDs may have been made that no read has shown; the time may be in the
 	// future. A list begun later shows them.
-	unlisted instant
+	unlisted instant `prove:"timers"`
 }
 
 // calling reports whether a call is under way.

@@ -25,14 +25,14 @@ type core[S any] struct {
 	calls  calls
 	lists  lists
 	reads  reads
-	peeks  peeks
-	rota   rota
+	peeks  peeks `prove:"-"`
+	rota   rota  `prove:"-"`
 
-	ticked instant // the last tick
-	pruned instant // the last time that the memory of gone pods was bounded
+	ticked instant `prove:"-"` // the last tick
+	pruned instant `prove:"-"` // the last time that the memory of gone pods was bounded
 
-	cache    *cache.Cache[S] // read only: the status that a payload builds on
-	snapshot Stats           // the memory of stats
+	cache    *cache.Cache[S] `prove:"-"` // read only: the status that a payload builds on
+	snapshot Stats           `prove:"-"` // the memory of stats
 }
 
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {

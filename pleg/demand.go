@@ -12,32 +12,32 @@ import "time"
 // none.
 type demand struct {
 	// want is of waiters for the phases, content of waiters for all statuses.
-	want    instant
-	content instant
+	want    instant `prove:"demands"`
+	content instant `prove:"-"`
 
 	// force is of RequestReinspect. Forced is when the last read for such a request began.
-	force  instant
-	forced instant
+	force  instant `prove:"demands"`
+	forced instant `prove:"dated"`
 
 	// due is of the core itself. Such a read waits for hold.
-	due instant
+	due instant `prove:"demands"`
 
 	// hold is until when the agent's own calls put off the reads without a waiter, and burst when
 	// the first report came of the burst of calls behind hold: see holdFor.
-	hold  instant
+	hold  instant `prove:"timers"`
 	burst instant
 
 	// notBefore is the end of a delay of the reads that expectations, failures and a teardown call
 	// for. Retry is the ladder of such delays.
-	notBefore instant
+	notBefore instant `prove:"timers"`
 	retry     ladder
 
 	// late is when a read of all statuses is due that nobody waits for.
-	late instant
+	late instant `prove:"timers"`
 
 	// settling is when a container last ended, or a payload was stored, until the late look at
 	// that.
-	settling instant
+	settling instant `prove:"-"`
 
 	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
 	owes bool

@@ -40,10 +40,10 @@ type expectation struct {
 
 	// at is when the report of that phase came. A read begun later decides about a call's report,
 	// a read begun a grace later about an event's.
-	at instant
+	at instant `prove:"dated"`
 
 	// stamp is the runtime's time of the event, in Unix nanoseconds; zero if none.
-	stamp int64
+	stamp int64 `prove:"-"`
 }
 
 // item returns the ID as it was reported.
@@ -67,7 +67,7 @@ type expectations struct {
 	all []expectation
 
 	// at has the places of all; nil up to manyIDs.
-	at map[reportKey]int
+	at map[reportKey]int `prove:"-"`
 }
 
 func (l *expectations) len() int { return len(l.all) }
@@ -148,11 +148,11 @@ func (l *expectations) reindex() {
 // drops expectations, and knows no queue: the core has the pods read.
 type evidence struct {
 	// grace is Config.Grace: a read begun that long after an event decides about the event.
-	grace time.Duration
+	grace time.Duration `prove:"-"`
 
 	// most is Config.UnconfirmedMax: the bound on early, and on expectations by events of IDs
 	// that no read has shown.
-	most int
+	most int `prove:"-"`
 
 	// early are the reports of IDs without a known pod: removals, and events that name no pod. A
 	// read or a list that shows the ID names the pod.

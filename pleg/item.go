@@ -10,9 +10,12 @@ const phaseNone = Phase(0xff)
 // items. What events and own calls report of an ID is written by announce and retract; no status
 // and no freshness depends on it.
 type item struct {
-	// id and kind are the ID; name is for events and people, and empty until a read has the name.
-	id, name string
-	kind     Kind
+	// id and kind are the ID.
+	id   string
+	kind Kind
+
+	// name is for events and people, and empty until a read has the name.
+	name string `prove:"-"`
 
 	// pod is the pod that shows the ID. An ID shown in two pods has an item in each.
 	pod *pod
@@ -41,7 +44,7 @@ type item struct {
 	back bool
 
 	// mark is the last comparison of records that met the ID.
-	mark uint64
+	mark uint64 `prove:"-"`
 
 	// claimed is the furthest phase reported by an event or an own call. A read that refutes the
 	// report takes the phase back.
@@ -51,7 +54,7 @@ type item struct {
 	cause Cause
 
 	// stamp is the runtime's time of that event, in Unix nanoseconds; zero if none.
-	stamp int64
+	stamp int64 `prove:"-"`
 }
 
 // announce notes that an event or an own call has reported a phase of the ID.

@@ -8,7 +8,7 @@ import "time"
 // ladder is a doubling delay: each step is as long as all before. The zero ladder delays nothing.
 type ladder struct {
 	step time.Duration // the last delay; 0 at the foot
-	end  instant       // when the delay is over
+	end  instant       `prove:"timers"` // when the delay is over
 }
 
 // climb begins a delay after a read begun at the given time, and returns the end of the delay. The

@@ -19,9 +19,9 @@ type lists struct {
 	hung     bool     // the list under way has been reported as hung
 	began    instant  // begin of the list under way, or of the last
 	revision Revision // of the last applied list
-	applied  instant  // begin of the last applied list
-	global   instant  // the cache's global time; it moves in advance only
-	finished instant  // when the last successful list was applied, or the start
+	applied  instant  `prove:"marks,knows:ordered,judged:begins"` // begin of the last applied list
+	global   instant  `prove:"marks,nameless:begins"`             // the cache's global time; it moves in advance only
+	finished instant  `prove:"-"`                                 // when the last successful list was applied, or the start
 	err      error    // of the last list, nil after success
 	doubted  bool     // the last list has lost more pods than it kept, and is being made again
 
@@ -34,7 +34,7 @@ type lists struct {
 
 // round is a list with changed pods still to be read; without one the global time moves to began.
 type round struct {
-	began   instant
+	began   instant `prove:"ordered,nameless:begins"`
 	pending map[*pod]struct{}
 }
 
@@ -45,7 +45,7 @@ type difference struct {
 	at    instant
 
 	// agreed is the begin of the last list without a difference.
-	agreed instant
+	agreed instant `prove:"marks,judged:begins"`
 }
 
 func newLists() lists { return lists{differ: make(map[*pod]struct{})} }

@@ -12,7 +12,7 @@ import (
 // pod is the record of a pod.
 type pod struct {
 	uid             cache.UID
-	name, namespace string
+	name, namespace string `prove:"-"`
 
 	// items are the IDs of the last stored status, each once, in the order in which they were
 	// first shown. Only records.show writes them.
@@ -32,7 +32,7 @@ type pod struct {
 	missed bool
 
 	// asOf is the begin of the last look behind the cache entry, unless the global time is later.
-	asOf instant
+	asOf instant `prove:"marks,payloads:ordered,judged:begins"`
 
 	// unread is the number of items whose status the last read could not get.
 	unread int32
@@ -54,13 +54,13 @@ type pod struct {
 	diff *difference
 
 	// visited is the begin of the last list that named the pod.
-	visited instant
+	visited instant `prove:"marks"`
 
 	// demand is why and when the pod is read.
 	demand
 
 	// read is the begin of the last read of all statuses behind the entry, or of the failed read.
-	read instant
+	read instant `prove:"-"`
 
 	// place is where the pod stands among the reads.
 	place
@@ -69,7 +69,7 @@ type pod struct {
 	accused bool
 
 	// onRota reports whether the pod is on the rota.
-	onRota bool
+	onRota bool `prove:"-"`
 
 	// own is what the agent does to the pod.
 	own

@@ -21,7 +21,7 @@ import (
 type proveCodec struct {
 	core, world *coder
 	coders      map[coderKey]*coder
-	classes     map[string]instantClass
+	kinds       map[string]bool // of the scope
 }
 
 type coderKey struct {
@@ -58,7 +58,7 @@ func (d *decoder) byte() byte {
 
 // newProveCodec returns the codec of the states of a scope.
 func newProveCodec(sc *proveScope) *proveCodec {
-	k := &proveCodec{coders: make(map[coderKey]*coder), classes: sc.classes()}
+	k := &proveCodec{coders: make(map[coderKey]*coder), kinds: sc.kinds()}
 	k.core = k.coder(reflect.TypeFor[core[proveStatus]](), begins)
 	k.world = k.coder(reflect.TypeFor[proveWorld](), begins)
 	return k
@@ -165,7 +165,7 @@ func (k *proveCodec) kindCoder(c *coder, t reflect.Type, class instantClass) {
 			}
 		}
 	default:
-		panic(fmt.Sprintf("%v cannot be part of a state: teach kindCoder, or name its field in proveConstant", t))
+		panic(fmt.Sprintf("%v cannot be part of a state: teach kindCoder, or give its field the tag \"-\"", t))
 	}
 }
 
@@ -189,12 +189,6 @@ func wordNumber(s string) byte {
 	return byte(i)
 }
 
-// fieldName returns the name by which the tables of the search know a field.
-func fieldName(t reflect.Type, f reflect.StructField) string {
-	name, _, _ := strings.Cut(t.Name(), "[")
-	return name + "." + f.Name
-}
-
 func (k *proveCodec) structCoder(c *coder, t reflect.Type, class instantClass) {
 	type part struct {
 		*coder
@@ -203,15 +197,10 @@ func (k *proveCodec) structCoder(c *coder, t reflect.Type, class instantClass) {
 	var parts []part
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name := fieldName(t, f)
-		if proveConstant[name] {
-			continue
+		in, ok := classOf(f, class, k.kinds)
+		if ok {
+			parts = append(parts, part{k.coder(f.Type, in), f.Offset})
 		}
-		in := class
-		if own, ok := k.classes[name]; ok {
-			in = own
-		}
-		parts = append(parts, part{k.coder(f.Type, in), f.Offset})
 	}
 	c.enc = func(e *encoder, p unsafe.Pointer) {
 		for i := range parts {

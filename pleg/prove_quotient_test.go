@@ -5,7 +5,9 @@ package pleg
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -30,50 +32,64 @@ const (
 	demands
 )
 
-// classes returns the classes of fields that are not begins.
-func (sc *proveScope) classes() map[string]instantClass {
-	classes := map[string]instantClass{
-		"difference.agreed": marks, "pod.visited": marks, "place.readEnd": marks, "demand.force": demands, "demand.forced": dated,
-		"demand.want": demands, "demand.due": demands, "demand.notBefore": timers, "demand.late": timers, "place.later": timers, "demand.hold": timers, "own.unlisted": timers,
-		"ladder.end": timers, "laterEntry.at": timers, "conn.deadline": timers, "change.deadline": timers, "book.uncertain": timers,
-		"expectation.at": dated, "flight.started": ordered, "proveRead.started": dated, "schedule.ended": dated, "schedule.asked": marks,
-		"place.since": marks, "pod.asOf": marks, "proveEntry.at": marks, "lists.applied": marks, "lists.global": marks, "proveWorld.global": marks,
-		"round.began": ordered, "proveLook.at": ordered, "book.floor": marks, "proveTomb.at": marks, "proveWorld.floor": marks,
-		"proveWorld.since": demands, "proveCall.began": marks, "trust.lastClaim": marks,
-	}
-	if sc.payloads { // payloads are as of asOf
-		classes["pod.asOf"], classes["proveEntry.at"] = ordered, ordered
-	}
-	if sc.knows { // see calls.known
-		classes["lists.applied"] = ordered
-	}
-	if sc.nameless { // see core.housekeep
-		classes["lists.global"], classes["proveWorld.global"], classes["round.began"] = begins, begins, begins
-	}
-	if sc.scarce { // the order in which pods come up, and how long workers have been busy
-		classes["place.later"], classes["laterEntry.at"], classes["flight.started"], classes["place.since"] = begins, begins, begins, begins
-	}
-	for _, name := range []string{"pod.asOf", "proveEntry.at", "difference.agreed", "lists.applied"} {
-		if sc.judged() { // see trust.note and trust.settle
-			delete(classes, name)
-		}
-	}
-	if !sc.judged() {
-		classes["conn.connected"], classes["trust.eventsSince"] = marks, marks
-	}
-	return classes
+// proveTag is the key of the tag by which a field of the core, or of the world, declares its part
+// in the search: "-" for a field that a search never changes, or on which nothing depends; else the
+// class of its instants, followed by the classes for kinds of scopes:
+//
+//	applied instant `prove:"marks,knows:ordered,judged:begins"`
+//
+// Counts, reports and marks that are used up within an input are "-": no part of a state. So are
+// the peeks, which begin seconds after a list: the histories of internal/simulate have them. A
+// field without a tag is a part of the states, and its instants have the class of the struct.
+const proveTag = "prove"
+
+// proveClasses are the classes by the names in tags.
+var proveClasses = map[string]instantClass{
+	"begins":  begins,
+	"ordered": ordered,
+	"dated":   dated,
+	"marks":   marks,
+	"timers":  timers,
+	"demands": demands,
 }
 
-// proveConstant are the fields that a search never changes, or on which nothing depends: counts,
-// reports, and marks that are used up within one input. They are no part of a state. The search has
-// no peeks: they begin seconds after a list, and the histories of internal/simulate have them.
-var proveConstant = map[string]bool{
-	"book.cfg": true, "stream.cfg": true, "stream.random": true, "book.out": true,
-	"core.ticked": true, "core.pruned": true, "removal.until": true, "trust.creations": true, "trust.removals": true, "trust.refuted": true, "trust.refutedAt": true, "trust.grace": true,
-	"lists.finished": true, "core.peeks": true, "reads.lanes": true, "pod.read": true, "demand.content": true, "demand.settling": true, "own.called": true, "pod.onRota": true,
-	"flight.excused": true, "flight.before": true, "core.rota": true, "core.snapshot": true, "core.cache": true, "change.content": true, "expectations.at": true,
-	"item.mark": true, "records.marks": true, "records.moves": true, "evidence.grace": true, "evidence.most": true, "item.name": true, "item.stamp": true, "expectation.stamp": true, "pod.name": true, "pod.namespace": true,
-	"schedule.raised": true, "proveCall.began": true,
+// kinds returns the kinds of a scope that tags name.
+func (sc *proveScope) kinds() map[string]bool {
+	return map[string]bool{
+		"payloads": sc.payloads, // are as of asOf
+		"knows":    sc.knows,    // see calls.known
+		"nameless": sc.nameless, // see core.housekeep
+		"scarce":   sc.scarce,   // the order in which pods come up, and how long workers have been busy
+		"judged":   sc.judged(), // see trust.note and trust.settle
+		"unjudged": !sc.judged(),
+	}
+}
+
+// classOf returns the class of a field's instants, which is the class around if the field has no
+// tag, and whether the field is a part of states. The last of several kinds of the scope counts.
+func classOf(f reflect.StructField, around instantClass, kinds map[string]bool) (class instantClass, part bool) {
+	tag, ok := f.Tag.Lookup(proveTag)
+	if !ok {
+		return around, true
+	}
+	if tag == "-" {
+		return around, false
+	}
+	for i, word := range strings.Split(tag, ",") {
+		kind, name, of := strings.Cut(word, ":")
+		if !of {
+			name = kind
+		}
+		c, known := proveClasses[name]
+		in, is := kinds[kind]
+		if !known || of != is || of == (i == 0) {
+			panic(fmt.Sprintf("%s of field %s is no tag of the search", f.Tag, f.Name))
+		}
+		if !of || in {
+			class = c
+		}
+	}
+	return class, true
 }
 
 // save writes the present state down in canonical form: states that decide the same are the same.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"flag"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -106,4 +107,46 @@ func (v *prover) copyTo(scratch *prover) []byte {
 	v.write()
 	scratch.load(v.join(v.form.encoder.at))
 	return scratch.save()
+}
+
+// TestProveTags checks the tags by which fields declare their part in the search.
+func TestProveTags(t *testing.T) {
+	const scoped = `prove:"marks,knows:ordered,judged:begins"`
+	none := proveOptions{}
+	judged := proveOptions{streams: true}
+	knows := proveOptions{knows: true}
+	both := proveOptions{
+		streams: true,
+		knows:   true,
+	}
+	for _, tc := range []struct {
+		tag   reflect.StructTag
+		of    proveOptions
+		class instantClass
+		part  bool
+	}{
+		{"", judged, dated, true},
+		{`prove:"-"`, judged, dated, false},
+		{`prove:"timers"`, judged, timers, true},
+		{scoped, none, marks, true},
+		{scoped, knows, ordered, true},
+		{scoped, judged, begins, true},
+		{scoped, both, begins, true},
+	} {
+		sc := &proveScope{proveOptions: tc.of}
+		class, part := classOf(reflect.StructField{Tag: tc.tag}, dated, sc.kinds())
+		if part != tc.part || part && class != tc.class {
+			t.Errorf("%s in %+v: class %v, part %v", tc.tag, tc.of, class, part)
+		}
+	}
+	for _, tag := range []string{`prove:""`, `prove:"mark"`, `prove:"marks,ordered"`, `prove:"knows:marks"`, `prove:"marks,known:ordered"`} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("the tag %s is taken", tag)
+				}
+			}()
+			classOf(reflect.StructField{Tag: reflect.StructTag(tag)}, begins, (&proveScope{}).kinds())
+		}()
+	}
 }

@@ -128,11 +128,11 @@ type proveWorld struct {
 	looks   []proveLook  // ghosts: the stages when the reads began that entries may be as of
 	entries []proveEntry
 	gone    []proveTomb
-	global  instant
-	floor   instant // the cache was pruned before
+	global  instant `prove:"marks,nameless:begins"`
+	floor   instant `prove:"marks"` // the cache was pruned before
 
-	waiting bool // GetNewerThan of pod p waits for a read begun after since
-	since   instant
+	waiting bool    // GetNewerThan of pod p waits for a read begun after since
+	since   instant `prove:"demands"`
 
 	call    proveCall // under way
 	late    proveCall // failed, and may work yet
@@ -153,7 +153,8 @@ type proveID struct {
 // proveRead is a read under way.
 type proveRead struct {
 	uid            cache.UID // empty: everything
-	began, started instant
+	began          instant
+	started        instant         `prove:"dated"`
 	low            [proveIDs]uint8 // the stages when the read was started
 	since          Revision
 	listed, builds bool
@@ -161,7 +162,7 @@ type proveRead struct {
 }
 
 type proveLook struct {
-	at  instant
+	at  instant `prove:"ordered"`
 	low [proveIDs]uint8
 }
 
@@ -170,12 +171,12 @@ type proveEntry struct {
 	uid            cache.UID
 	items          []Item
 	status, failed bool
-	at             instant
+	at             instant `prove:"marks,payloads:ordered,judged:begins"`
 }
 
 type proveTomb struct {
 	uid cache.UID
-	at  instant
+	at  instant `prove:"marks"`
 }
 
 // proveCall is a call of the agent's own that brings an ID to a phase.
@@ -183,7 +184,7 @@ type proveCall struct {
 	is, works, lost bool
 	id              uint8
 	verb            Phase
-	began           instant
+	began           instant `prove:"-"`
 }
 
 type proveStatus []Item

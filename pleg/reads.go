@@ -18,7 +18,7 @@ type reads struct {
 	dirty map[*pod]struct{}
 
 	// lanes are the pods to be read now.
-	lanes [lanes]lane[*pod]
+	lanes [lanes]lane[*pod] `prove:"-"`
 
 	// later are the pods to be read, or to be looked at again, at a time.
 	later laterHeap
@@ -34,14 +34,14 @@ type place struct {
 	reading bool
 
 	// later is the pod's earliest entry in reads.later; zero if none is there.
-	later instant
+	later instant `prove:"timers,scarce:begins"`
 
 	// since is since when the pod waits in a lane; zero if the pod needs no read, or is being
 	// read.
-	since instant
+	since instant `prove:"marks,scarce:begins"`
 
 	// readEnd is when the last read of the pod ended.
-	readEnd instant
+	readEnd instant `prove:"marks"`
 }
 
 func newReads(workers int) reads {
@@ -58,11 +58,11 @@ func newReads(workers int) reads {
 // flight is a read of a pod under way.
 type flight struct {
 	began   instant // time of the result: begin of the list that the read builds on, or started
-	started instant
+	started instant `prove:"ordered,scarce:begins"`
 	lane    int
 	full    bool    // all statuses are read
-	before  instant // begin of the last read of all statuses before this one
-	excused bool    // the read may show changed content for a reason of the agent's own: see pod.excusable
+	before  instant `prove:"-"` // begin of the last read of all statuses before this one
+	excused bool    `prove:"-"` // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item  // by the list that the read builds on; nil if it builds on none
 	lapped  bool    // a list has ended during the read
 	sight   sight   // what lists that have ended during the read have shown
@@ -280,7 +280,7 @@ func (r *reads) check(check checker, pods map[cache.UID]*pod, due func(*pod) ins
 
 // laterEntry is a pod to review at a time. An entry not at pod.later is stale.
 type laterEntry struct {
-	at  instant
+	at  instant `prove:"timers,scarce:begins"`
 	pod *pod
 }
 

@@ -44,10 +44,10 @@ type records struct {
 	unreadPods, unreadItems int
 
 	// marks is the number of comparisons made: see item.mark.
-	marks uint64
+	marks uint64 `prove:"-"`
 
 	// moves is the memory of show, used again.
-	moves []move
+	moves []move `prove:"-"`
 }
 
 // returnsWithin is how long an ID that vanished without an event is remembered. A restarted runtime
@@ -59,7 +59,7 @@ type removal struct {
 	of *item
 
 	// until is how long the ID is remembered.
-	until instant
+	until instant `prove:"-"`
 
 	// open reports whether trust has yet to judge the removal.
 	open bool

@@ -77,11 +77,11 @@ type conn struct {
 
 	// deadline is when a tick has work to do: a silent stream counts as connected, or a wait is
 	// over; never if no time changes the state.
-	deadline instant
+	deadline instant `prove:"timers"`
 
 	// connected is when the present connection was made, or the last; zero before the first. Reads
 	// begun later saw changes that the stream should have announced.
-	connected instant
+	connected instant `prove:"begins,unjudged:marks"`
 
 	// everConnected reports whether a stream was connected before.
 	everConnected bool
@@ -250,8 +250,8 @@ func (cfg *connConfig) lengthen(d time.Duration, random float64) time.Duration {
 // stream is the event stream: its state machine, with the necessary delays and chance.
 type stream struct {
 	conn
-	cfg    connConfig
-	random rand.PCG
+	cfg    connConfig `prove:"-"`
+	random rand.PCG   `prove:"-"`
 }
 
 // take steps the machine by an input, and returns what follows. A tick before the deadline changes

@@ -18,14 +18,14 @@ type trust struct {
 	sched schedule
 
 	// grace is Config.Grace: how long a change found by a read waits for its event.
-	grace time.Duration
+	grace time.Duration `prove:"-"`
 
 	// eventsSince is when the runtime first had an event stream; zero while the runtime is known
 	// to have none. Changes from before are not judged.
-	eventsSince instant
+	eventsSince instant `prove:"begins,unjudged:marks"`
 
 	// lastClaim is when a claim last came; zero before the first.
-	lastClaim instant
+	lastClaim instant `prove:"marks"`
 
 	// lastDiscard is when a claim was last discarded for want of room; zero before the first. The
 	// stream is not to blame for changes around that time.
@@ -37,16 +37,16 @@ type trust struct {
 
 	// refuted are the claims refuted and the phases taken back by reads in the present turn.
 	// settle empties it: between turns it is empty.
-	refuted findings
+	refuted findings `prove:"-"`
 
 	// refutedAt is when refuted was last emptied; zero before the first. A list begun before
 	// earns nothing.
-	refutedAt instant
+	refutedAt instant `prove:"-"`
 
 	mute muteStream
 
 	// creations and removals are the runtime's habits.
-	creations, removals habit
+	creations, removals habit `prove:"-"`
 }
 
 func newTrust(cfg *limits) trust {
@@ -84,7 +84,7 @@ type change struct {
 
 	// content reports whether the status of a pod has changed beside its phases: no event announces
 	// such a change.
-	content bool
+	content bool `prove:"-"`
 
 	// found is when the read was applied.
 	found instant
@@ -94,7 +94,7 @@ type change struct {
 	stream instant
 
 	// deadline is the end of the grace. It moves on while an own call is under way.
-	deadline instant
+	deadline instant `prove:"timers"`
 }
 
 // discovery is a change as a read finds it.
@@ -436,14 +436,14 @@ type schedule struct {
 	period time.Duration
 
 	// ended is when the last relist ended, well or not; zero before the first.
-	ended instant
+	ended instant `prove:"dated"`
 
 	// raised is when the period last changed.
-	raised instant
+	raised instant `prove:"-"`
 
 	// asked is when a relist was requested before its time; never if none was since the last
 	// began.
-	asked instant
+	asked instant `prove:"marks"`
 
 	// askedNow reports whether the requested relist need not wait for the base period.
 	askedNow bool
