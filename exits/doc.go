@@ -4,6 +4,9 @@
 // Package exits reports the ends of containers as Kubernetes Events about their pods: exit code,
 // signal, reason, duration and attempt, from the container runtime's statuses.
 //
+//	sink := exits.NewSink(events.NewClientSink(client))
+//	broadcaster, err := events.New(events.Options{Sink: sink})
+//	...
 //	reporter, err := exits.New(exits.Config[cri.PodStatus]{
 //		Generator: generator, // a *pleg.Generator[cri.PodStatus]
 //		Statuses:  statuses,  // its cache
@@ -11,6 +14,8 @@
 //		Exit:      client.Exit,
 //		Recorder:  broadcaster.NewSeriesRecorder(nil, "pleg-agent"),
 //		Path:      "/var/lib/pleg-agent/reported.json",
+//		Sink:      sink,
+//		Unsent:    func() int64 { return broadcaster.Stats().Unsent },
 //	})
 //	...
 //	err = reporter.Run(ctx)
@@ -37,17 +42,18 @@
 // The ledger, a file, remembers which ended containers are reported, by ID, and when the reporter
 // first started. Ends from before the first start are not news. Ends from between two runs of the
 // reporter are reported once, with the time of the end in the note. The ledger is written before
-// the report of an end is handed over. If the API server has not got a report after a second
-// ([Config.Unsent]), the ledger keeps the report, and the next run hands it over again. So a killed
-// process loses at most the reports of its last second, and repeats none, unless the kill comes
-// within a second after the API server has answered again.
+// the report of an end is handed over. If the API server has not taken a report after a second
+// ([Config.Sink]), the ledger keeps the report, and the next run hands it over again: the report
+// may be of a namespace in trouble while others are well, or of a loop with a later turn. So a
+// killed process loses at most the reports of its last second, and repeats none, unless the kill
+// comes within a second after the API server has taken a report so late.
 //
 // # Concurrency
 //
 // One goroutine, inside [Reporter.Run], owns all state. Reads of statuses run in at most
 // [Config.Readers] children, a further child writes the ledger. Run returns when all have ended.
 // The other methods may be called from any goroutine at any time. Run is the only reader of the
-// generator's Watch.
+// generator's Watch. A [Sink] has a lock of its own.
 //
 // Memory is bounded by the containers in the runtime.
 //
@@ -60,5 +66,5 @@
 // # Where to read
 //
 // core.go decides (pure), pod.go is its record of a pod, reporter.go is the loop around it. An end
-// passes pod.go, kind.go, note.go, limit.go and ledger.go in this order.
+// passes pod.go, kind.go, note.go, limit.go, ledger.go and sink.go in this order.
 package exits

@@ -239,7 +239,10 @@ func prefixed(all map[string]string) map[string]string {
 // actionOf returns the action of the Event of an end. Action, container and kind are the identity
 // of a series, so a count has only equal exit codes.
 func actionOf(e *End) string {
-	if !e.CodeKnown {
+	switch {
+	case e.Kind == SandboxDied:
+		return "LoseSandbox"
+	case !e.CodeKnown:
 		return "End"
 	}
 	return "ExitWithCode" + strconv.Itoa(int(e.ExitCode))

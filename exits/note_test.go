@@ -210,29 +210,6 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-func TestDelivery(t *testing.T) {
-	var d delivery
-	for i := range maxUnsent + 10 {
-		d.add(start.Add(time.Duration(i)*time.Millisecond), &End{Attempt: uint32(i)})
-	}
-	d.sent(1 << 40)
-	if len(d.reports) != maxUnsent || d.first != 10 {
-		t.Errorf("%d reports from %d", len(d.reports), d.first)
-	}
-	d.sent(3)
-	left := d.unsent(start.Add(time.Hour))
-	if len(left) != 3 || left[0].Attempt != maxUnsent+7 {
-		t.Errorf("left %+v, want the last three", left)
-	}
-	if early := d.unsent(start); len(early) != 0 {
-		t.Errorf("reports of less than a tick ago are kept: %+v", early)
-	}
-	d.sent(-1)
-	if len(d.reports) != 0 {
-		t.Errorf("%d reports are left", len(d.reports))
-	}
-}
-
 // TestEscapeJSON checks that the file of what was reported has no character that a terminal obeys,
 // and is read as it was meant.
 func TestEscapeJSON(t *testing.T) {

@@ -47,8 +47,10 @@ type Config[S any] struct {
 	// Exit returns the exit code of a removed container, and the runtime's reason for its end, such as
 	// the method of a *cri.Client. It must not block.
 	Exit func(id string) (code int32, reason string, ok bool)
-	// Unsent returns the number of Events not yet known to the API server, 0 if no call waits: of a
-	// Broadcaster, Stats().Unsent while Stats().Queue is not 0. Nil: every Event counts as sent.
+	// Sink is the recorder's way to the API server: see [NewSink]. Unsent returns the number of Events
+	// not yet known to the API server, of a Broadcaster Stats().Unsent. Without both every Event counts
+	// as sent.
+	Sink   *Sink
 	Unsent func() int64
 	// Path is the file of the ledger, in a folder that exists. Empty: the reporter remembers nothing
 	// over restarts, and ends from before its start are not news.
@@ -125,6 +127,7 @@ func New[S any](config Config[S]) (*Reporter[S], error) {
 	bad(config.Statuses == nil, "Statuses is nil: pass the generator's cache")
 	bad(config.View == nil, "View is nil: pass a function that reads a status, such as FromCRI")
 	bad(config.Recorder == nil, "Recorder is nil: pass a recorder of Events")
+	bad((config.Sink == nil) != (config.Unsent == nil), "Sink and Unsent go together: set both or none")
 	bad(config.Settle < 0, "Settle is %v: use a time that is not negative", config.Settle)
 	bad(config.GiveUp < 0, "GiveUp is %v: use a time that is not negative", config.GiveUp)
 	bad(config.Readers < 0, "Readers is %d: use a number that is not negative", config.Readers)

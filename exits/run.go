@@ -24,10 +24,10 @@ type run[S any] struct {
 	cancel context.CancelFunc
 	logger klog.Logger
 
-	core    *core
-	limit   *limiter
-	sending delivery
-	since   time.Time
+	core  *core
+	limit *limiter
+	sink  *Sink // nil: every Event counts as sent
+	since time.Time
 
 	// reading is the number of reads under way, at most Config.Readers; results has room for all.
 	reading int
@@ -48,9 +48,6 @@ type run[S any] struct {
 
 	children sync.WaitGroup
 }
-
-// unsentKey identifies a list of unsent reports: the number of its first, and its length.
-type unsentKey struct{ first, length int }
 
 // result is the answer to a read.
 type result[S any] struct {
@@ -89,6 +86,7 @@ func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
 		logger:   logger,
 		core:     newCore(config, record.Since, record.Reported),
 		limit:    newLimiter(now, r.config.NamespaceRate, r.config.NodeRate),
+		sink:     r.config.Sink,
 		since:    record.Since,
 		results:  make(chan result[S], r.config.Readers),
 		written:  make(chan error, 1),
@@ -104,7 +102,7 @@ func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
 func (w *run[S]) repeat(now time.Time, e *End) {
 	e.SeenAt = now
 	e.Note = noteOf(e, now)
-	w.hand(now, e)
+	w.hand(e, true)
 	w.count(func(s *Stats) { s.Repeated++ })
 }
 
@@ -150,7 +148,7 @@ func (w *run[S]) timer(now time.Time) <-chan time.Time {
 	if !w.writing {
 		plan(w.retryAt)
 	}
-	if w.core.syncedAt.IsZero() || len(w.sending.reports)+w.inFile.length > 0 {
+	if w.core.syncedAt.IsZero() || w.waiting()+w.inFile.length > 0 {
 		plan(later(now, w.tickedAt.Add(tick)))
 	}
 	if next.IsZero() {
@@ -241,16 +239,28 @@ func (w *run[S]) startWrite(now time.Time) {
 
 // record returns the content of the ledger. Reports handed over less than a tick ago count as sent.
 func (w *run[S]) record(now time.Time) *record {
-	r := &record{
-		Version: ledgerVersion,
-		Since:   w.since,
-		Unsent:  w.sending.unsent(now.Add(-tick)),
-	}
+	r := &record{Version: ledgerVersion, Since: w.since}
+	r.Unsent, w.inFile = w.unsent(now)
 	if w.config.Path != "" { // in a storm, most of the work
 		r.Reported = w.core.reported()
 	}
-	w.inFile = unsentKey{w.sending.first, len(r.Unsent)}
 	return r
+}
+
+// unsent returns the reports for the ledger to keep.
+func (w *run[S]) unsent(now time.Time) (all []End, key unsentKey) {
+	if w.sink == nil {
+		return nil, key
+	}
+	return w.sink.unsent(now.Add(-tick))
+}
+
+// waiting returns the number of reports not known to be taken by the API server.
+func (w *run[S]) waiting() int {
+	if w.sink == nil {
+		return 0
+	}
+	return w.sink.waiting()
 }
 
 // wrote takes the result of a write, and hands the written ends to the recorder.
@@ -274,10 +284,10 @@ func (w *run[S]) tick(now time.Time) {
 	}
 	w.tickedAt = now
 	w.sync(now)
-	if w.config.Unsent != nil {
-		w.sending.sent(w.config.Unsent())
+	if w.sink != nil {
+		w.sink.bound(w.config.Unsent())
 	}
-	if w.inFile != (unsentKey{w.sending.first, len(w.sending.unsent(now.Add(-tick)))}) {
+	if _, key := w.unsent(now); w.inFile != key {
 		w.retryAt = now
 	}
 }
@@ -305,7 +315,7 @@ func (w *run[S]) deliver(now time.Time, e *End) {
 		outcome = Combined
 		w.combine(e)
 	default:
-		w.hand(now, e)
+		w.hand(e, false)
 	}
 	w.count(func(s *Stats) {
 		s.Ends[e.Kind]++
@@ -319,24 +329,28 @@ func (w *run[S]) deliver(now time.Time, e *End) {
 	}
 }
 
-// hand makes the Event about a container, or about its pod.
-func (w *run[S]) hand(now time.Time, e *End) {
+// hand makes the Event about a container, or about its pod. again: the ledger holds the report.
+func (w *run[S]) hand(e *End, again bool) {
+	if w.sink != nil {
+		w.sink.add(e, again)
+	}
 	about := &corev1.ObjectReference{
 		Kind:       "Pod",
 		APIVersion: "v1",
 		Namespace:  e.Pod.Namespace,
 		Name:       e.Pod.Name,
 		UID:        types.UID(e.Pod.UID),
+		FieldPath:  fieldPathOf(e),
 	}
-	action := "LoseSandbox"
-	if e.Kind != SandboxDied {
-		about.FieldPath = "spec.containers{" + e.Container + "}"
-		action = actionOf(e)
+	w.config.Recorder.AnnotatedEventf(about, nil, annotationsOf(e), eventType(e.Kind), string(e.Kind), actionOf(e), "%s", e.Note)
+}
+
+// fieldPathOf returns the part of the pod that the Event of an end is about.
+func fieldPathOf(e *End) string {
+	if e.Kind == SandboxDied {
+		return ""
 	}
-	w.config.Recorder.AnnotatedEventf(about, nil, annotationsOf(e), eventType(e.Kind), string(e.Kind), action, "%s", e.Note)
-	if w.config.Unsent != nil {
-		w.sending.add(now, e)
-	}
+	return "spec.containers{" + e.Container + "}"
 }
 
 // combine counts an end in the Event about its namespace.
@@ -377,7 +391,9 @@ func (w *run[S]) finish() {
 // saveFinally writes the ledger after the recorder's shutdown. All unsent reports are kept, the
 // latest included.
 func (w *run[S]) saveFinally(unsent int64) error {
-	w.sending.sent(unsent)
+	if w.sink != nil {
+		w.sink.bound(unsent)
+	}
 	return saveLedger(w.config.Path, w.record(time.Now().Add(2*tick)))
 }
 

@@ -53,7 +53,8 @@ type world struct {
 	runtime *fakeruntime.Runtime
 	listen  *bufconn.Listener
 	server  *eventstest.Server
-	away    atomic.Bool // the API server
+	away    atomic.Bool  // the API server
+	sick    atomic.Value // the namespace, a string, of which it takes no Event
 	ledger  string
 }
 
@@ -105,22 +106,22 @@ type sink struct {
 	a *agent
 }
 
-func (s *sink) gate() error {
-	if s.a.dead.Load() || s.a.w.away.Load() {
+func (s *sink) gate(e *eventsv1.Event) error {
+	if s.a.dead.Load() || s.a.w.away.Load() || s.a.w.sick.Load() == e.Namespace {
 		return errAway
 	}
 	return nil
 }
 
 func (s *sink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	if err := s.gate(); err != nil {
+	if err := s.gate(e); err != nil {
 		return nil, err
 	}
 	return s.Sink.Create(ctx, e)
 }
 
 func (s *sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
-	if err := s.gate(); err != nil {
+	if err := s.gate(e); err != nil {
 		return nil, err
 	}
 	return s.Sink.Patch(ctx, e, data)
@@ -140,22 +141,16 @@ func (w *world) start(change func(*Config[cri.PodStatus])) *agent {
 	a.generator = must(pleg.New(pleg.Config[cri.PodStatus]{
 		Source: a.client, Stream: a.client, Cache: statuses, Merge: cri.KeepIPs, Seed: 1,
 	}))(t)
-	a.broadcaster = must(events.New(events.Options{
-		Sink: &sink{w.server.Sink(), a}, Instance: "node", Burst: -1, MaxPerObject: -1,
-	}))(t)
+	noting := NewSink(&sink{w.server.Sink(), a})
+	a.broadcaster = must(events.New(events.Options{Sink: noting, Instance: "node", Burst: -1, MaxPerObject: -1}))(t)
 	config := Config[cri.PodStatus]{
-		Generator: a.generator,
-		Statuses:  statuses,
-		View:      FromCRI,
-		Exit:      a.client.Exit,
-		Recorder:  a.broadcaster.NewSeriesRecorder(nil, "pleg-agent"),
-		Unsent: func() int64 {
-			stats := a.broadcaster.Stats()
-			if stats.Queue == 0 {
-				return 0
-			}
-			return stats.Unsent
-		},
+		Generator:     a.generator,
+		Statuses:      statuses,
+		View:          FromCRI,
+		Exit:          a.client.Exit,
+		Recorder:      a.broadcaster.NewSeriesRecorder(nil, "pleg-agent"),
+		Sink:          noting,
+		Unsent:        func() int64 { return a.broadcaster.Stats().Unsent },
 		Path:          w.ledger,
 		Choice:        Choice{Kinds: Kinds()},
 		NamespaceRate: Rate{1000, 100000},
@@ -205,9 +200,10 @@ func (a *agent) reporterEnded() bool {
 }
 
 // kill ends an agent as kill -9 does: nothing that it does from now on has an effect. It returns
-// the reports, and the number of occurrences that the server had not been sent.
+// the reports, and the number of those of its last second that the server had not been sent.
 func (a *agent) kill() (reports []report, unsent int64) {
-	unsent = a.broadcaster.Stats().Unsent
+	killed := time.Now()
+	waiting := a.broadcaster.Stats().Unsent
 	content, err := os.ReadFile(a.w.ledger)
 	a.dead.Store(true)
 	a.cancel()
@@ -215,6 +211,12 @@ func (a *agent) kill() (reports []report, unsent int64) {
 	cancel()
 	_ = a.broadcaster.ShutdownWithContext(ctx)
 	a.running.Wait()
+	for _, r := range a.reports {
+		if killed.Sub(r.at) <= tick {
+			unsent++
+		}
+	}
+	unsent = min(unsent, waiting)
 	check(a.w.t, a.client.Close())
 	if err == nil {
 		check(a.w.t, os.WriteFile(a.w.ledger, content, 0o600))

@@ -67,8 +67,9 @@ func newAgent(o *options, with parts) (a *agent, err error) {
 	if err != nil {
 		return nil, err
 	}
+	sink := exits.NewSink(&timedSink{with.sink, own.stored})
 	a.broadcaster, err = events.New(events.Options{
-		Sink:     &timedSink{with.sink, own.stored},
+		Sink:     sink,
 		Instance: instance(o.node),
 		NoRoster: with.noRoster,
 	})
@@ -110,6 +111,7 @@ func newAgent(o *options, with parts) (a *agent, err error) {
 		View:          exits.FromCRI,
 		Exit:          a.client.Exit,
 		Recorder:      recorder,
+		Sink:          sink,
 		Unsent:        a.unsent,
 		Path:          o.state,
 		Choice:        choice,
@@ -125,14 +127,8 @@ func newAgent(o *options, with parts) (a *agent, err error) {
 	return a, reporterStats(a.registry, a.reporter.Stats)
 }
 
-// unsent returns the number of Events that wait for a call, and of those behind them.
-func (a *agent) unsent() int64 {
-	stats := a.broadcaster.Stats()
-	if stats.Queue == 0 {
-		return 0
-	}
-	return stats.Unsent
-}
+// unsent returns the number of occurrences that the API server does not know.
+func (a *agent) unsent() int64 { return a.broadcaster.Stats().Unsent }
 
 // instance returns the reporting instance of a node: the same after a restart, 128 bytes at most.
 func instance(node string) string {

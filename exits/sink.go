@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+// EventSink stores Events, as client-go's interface of that name does.
+type EventSink interface {
+	Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error)
+	Update(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error)
+	Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error)
+}
+
+// Sink notes, before another sink, the reports taken by the API server. The recorder does not write
+// in the order of the reports: a namespace or an object may be in trouble for hours, and the count
+// of a loop waits for its turn. Safe for concurrent use.
+type Sink struct {
+	EventSink
+
+	mu sync.Mutex // owns the fields below
+	// reports are with the recorder, and not known to be taken, the earliest first.
+	reports []handed
+	handed  uint64 // number of reports so far
+}
+
+// handed is a report with the recorder.
+type handed struct {
+	end    End
+	number uint64
+	key    eventKey
+	// at is when it was handed over: the Event is later, by a moment.
+	at time.Time
+	// again: the report is in the ledger already.
+	again bool
+	// refused: the API server refused its Event. The recorder has dropped it, or tries again.
+	refused bool
+}
+
+// eventKey identifies the Events of equal ends.
+type eventKey struct {
+	namespace string
+	pod       cache.UID
+	fieldPath string
+	reason    string
+	action    string
+}
+
+// NewSink returns a sink before another, for the recorder's broadcaster and for [Config.Sink] of
+// one reporter.
+func NewSink(before EventSink) *Sink { return &Sink{EventSink: before} }
+
+// maxUnsent bounds the followed reports: an outage of the API server in a storm.
+const maxUnsent = 4096
+
+// add follows a report, before the recorder gets it.
+func (s *Sink) add(e *End, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.reports) >= maxUnsent {
+		s.reports = slices.Delete(s.reports, 0, 1)
+	}
+	s.handed++
+	s.reports = append(s.reports, handed{
+		end:    *e,
+		number: s.handed,
+		key:    keyOf(e),
+		at:     time.Now(),
+		again:  again,
+	})
+}
+
+// keyOf returns the key of the Event of an end.
+func keyOf(e *End) eventKey {
+	return eventKey{
+		namespace: e.Pod.Namespace,
+		pod:       e.Pod.UID,
+		fieldPath: fieldPathOf(e),
+		reason:    string(e.Kind),
+		action:    actionOf(e),
+	}
+}
+
+// Create stores a new event.
+func (s *Sink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	stored, err := s.EventSink.Create(ctx, e)
+	s.answered(e, lastOf(e), err)
+	return stored, err
+}
+
+// Patch changes an event. A patch without a series is a read of the stored event: its times are in
+// whole microseconds.
+func (s *Sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	stored, err := s.EventSink.Patch(ctx, e, data)
+	switch {
+	case e.Series != nil || err != nil:
+		s.answered(e, lastOf(e), err)
+	case stored != nil:
+		s.answered(e, lastOf(stored).Add(time.Microsecond), nil)
+	}
+	return stored, err
+}
+
+// lastOf returns the time of the last occurrence in an event.
+func lastOf(e *eventsv1.Event) time.Time {
+	if e.Series != nil {
+		return e.Series.LastObservedTime.Time
+	}
+	return e.EventTime.Time
+}
+
+// answered books the answer to a call. The event counts the equal ends handed over until a time.
+func (s *Sink) answered(e *eventsv1.Event, until time.Time, err error) {
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsNotFound(err)
+	if err != nil && !refused {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.reports {
+		if r := &s.reports[i]; r.key.countedIn(e) {
+			r.refused = refused
+		}
+	}
+	if err == nil {
+		s.reports = slices.DeleteFunc(s.reports, func(r handed) bool {
+			return r.key.countedIn(e) && !r.at.After(until)
+		})
+	}
+}
+
+// countedIn reports whether an event counts equal ends. Above the recorder's limits an event counts
+// them together with others of the pod: then the action is the reason.
+func (k eventKey) countedIn(e *eventsv1.Event) bool {
+	about := &e.Regarding
+	if k.pod != cache.UID(about.UID) || k.namespace != about.Namespace || k.reason != e.Reason {
+		return false
+	}
+	return e.Action == e.Reason || k.action == e.Action && k.fieldPath == about.FieldPath
+}
+
+// bound drops the reports given up by the recorder: only the given number waits there. The recorder
+// gives up refused reports first.
+func (s *Sink) bound(unsent int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	excess := len(s.reports) - int(min(max(unsent, 0), maxUnsent))
+	for _, refused := range []bool{true, false} {
+		s.reports = slices.DeleteFunc(s.reports, func(r handed) bool {
+			drop := excess > 0 && r.refused == refused
+			if drop {
+				excess--
+			}
+			return drop
+		})
+	}
+}
+
+// unsentKey identifies a list of unsent reports: their number, and the sum of their numbers. A
+// later report has a larger number.
+type unsentKey struct {
+	length int
+	sum    uint64
+}
+
+// unsent returns the reports handed over before a time, or by an earlier process, for the next
+// process to make again.
+func (s *Sink) unsent(before time.Time) (all []End, key unsentKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.reports {
+		if r.again || r.at.Before(before) {
+			all = append(all, r.end)
+			key.length++
+			key.sum += r.number
+		}
+	}
+	return all, key
+}
+
+// waiting returns the number of reports not known to be taken.
+func (s *Sink) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.reports)
+}

@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/events"
+)
+
+// TestASickNamespaceAndARestart: where the API server takes no Event of one namespace, a restart
+// repeats the reports of that namespace, and none of the others.
+func TestASickNamespaceAndARestart(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprint("killed ", killed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, fakeruntime.Config{Seed: 46})
+				w.sick.Store("sick")
+				a := w.start(nil)
+				time.Sleep(time.Second)
+				end := func(namespace string) {
+					pod := must(w.runtime.AddPod(fakeruntime.PodSpec{Name: "p", Namespace: namespace}))(t)
+					id := must(w.runtime.AddContainer(pod, fakeruntime.ContainerSpec{Name: "app"}))(t)
+					check(t, w.runtime.Start(id))
+					time.Sleep(5 * time.Second)
+					check(t, w.runtime.Exit(id, 1))
+					time.Sleep(5 * time.Second)
+				}
+				end("sick")
+				for _, namespace := range []string{"a", "b", "c"} {
+					end(namespace)
+				}
+				if killed {
+					a.kill()
+				} else {
+					a.stop()
+				}
+				w.sick.Store("")
+				a = w.start(nil)
+				time.Sleep(time.Minute)
+				a.stop()
+				got := known(w)
+				for _, namespace := range []string{"sick", "a", "b", "c"} {
+					if got[namespace] != 1 {
+						t.Errorf("%d ends of %s at the server, want 1", got[namespace], namespace)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestALoopAndAKill: the ends of a fast loop that wait for the next write of their count are in the
+// ledger, so that a killed agent loses none of them.
+func TestALoopAndAKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeruntime.Config{Seed: 46})
+		a := w.start(nil)
+		time.Sleep(time.Second)
+		pod := must(w.runtime.AddPod(fakeruntime.PodSpec{Name: "p", Namespace: "ns"}))(t)
+		const ends = 60
+		for range ends {
+			id := must(w.runtime.AddContainer(pod, fakeruntime.ContainerSpec{Name: "app"}))(t)
+			check(t, w.runtime.Start(id))
+			time.Sleep(3 * time.Second)
+			check(t, w.runtime.Exit(id, 1))
+		}
+		time.Sleep(3 * time.Second)
+		_, recent := a.kill()
+		unsent := a.broadcaster.Stats().Dropped[events.DropShutdown]
+		if recent != 0 || unsent == 0 {
+			t.Fatalf("%d ends unsent, %d of the last second: no count waits", unsent, recent)
+		}
+		a = w.start(nil)
+		time.Sleep(10 * time.Minute)
+		a.stop()
+		if got := known(w)["ns"]; got != ends {
+			t.Errorf("%d ends at the server, want %d", got, ends)
+		}
+	})
+}
+
+// known returns the ends that the API server knows of, by namespace.
+func known(w *world) map[string]int32 {
+	got := make(map[string]int32)
+	for _, e := range w.server.Events() {
+		switch {
+		case e.Regarding.Kind != "Pod":
+		case e.Series != nil:
+			got[e.Regarding.Namespace] += e.Series.Count
+		default:
+			got[e.Regarding.Namespace]++
+		}
+	}
+	return got
+}
+
+// scripted is a sink with the next answer.
+type scripted struct {
+	stored *eventsv1.Event
+	err    error
+}
+
+func (s *scripted) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	return e, s.err
+}
+
+func (s *scripted) Update(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	return e, s.err
+}
+
+func (s *scripted) Patch(context.Context, *eventsv1.Event, []byte) (*eventsv1.Event, error) {
+	return s.stored, s.err
+}
+
+// left returns the attempts of the reports that are not known to be taken.
+func left(s *Sink) (attempts []uint32) {
+	for _, r := range s.reports {
+		attempts = append(attempts, r.end.Attempt)
+	}
+	return attempts
+}
+
+// TestSink checks which reports each answer of the API server is about.
+func TestSink(t *testing.T) {
+	forbidden := apierrors.NewForbidden(eventsv1.Resource("events"), "x", errors.New("no"))
+	end := func(attempt uint32, namespace, container string, code int32) *End {
+		return &End{
+			Kind:      Failed,
+			Pod:       Ref{UID: "u", Namespace: namespace, Name: "p"},
+			Container: container,
+			Attempt:   attempt,
+			ExitCode:  code,
+			CodeKnown: true,
+		}
+	}
+	event := func(e *End, at time.Time) *eventsv1.Event {
+		return &eventsv1.Event{
+			EventTime: metav1.NewMicroTime(at),
+			Reason:    string(e.Kind),
+			Action:    actionOf(e),
+			Regarding: corev1.ObjectReference{Namespace: e.Pod.Namespace, UID: "u", FieldPath: fieldPathOf(e)},
+		}
+	}
+	series := func(e *eventsv1.Event, last time.Time) *eventsv1.Event {
+		e.Series = &eventsv1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(last)}
+		return e
+	}
+	second := func(n int) time.Time { return time.Now().Add(time.Duration(n) * time.Second) }
+	app := end(0, "a", "app", 1)
+	for _, test := range []struct {
+		name string
+		call func(sink *Sink, inner *scripted)
+		want []uint32
+	}{
+		{"nothing", func(*Sink, *scripted) {}, []uint32{0, 1, 2, 3, 4}},
+		{"an event of one end", func(sink *Sink, _ *scripted) {
+			_, _ = sink.Create(t.Context(), event(app, second(-4)))
+		}, []uint32{1, 2, 3, 4}},
+		{"a series", func(sink *Sink, _ *scripted) {
+			_, _ = sink.Patch(t.Context(), series(event(app, second(-4)), second(-1)), nil)
+		}, []uint32{1, 2, 3}},
+		{"a series without its last end", func(sink *Sink, _ *scripted) {
+			_, _ = sink.Patch(t.Context(), series(event(app, second(-4)), second(-3)), nil)
+		}, []uint32{1, 2, 3, 4}},
+		{"a call that fails", func(sink *Sink, inner *scripted) {
+			inner.err = errAway
+			_, _ = sink.Create(t.Context(), event(app, second(0)))
+			_, _ = sink.Patch(t.Context(), series(event(app, second(-4)), second(0)), nil)
+		}, []uint32{0, 1, 2, 3, 4}},
+		{"a read", func(sink *Sink, inner *scripted) {
+			inner.stored = series(event(app, second(-4)), second(-3))
+			_, _ = sink.Patch(t.Context(), event(app, second(-4)), nil)
+		}, []uint32{1, 2, 3, 4}},
+		{"an event of what has no token", func(sink *Sink, _ *scripted) {
+			combined := series(event(app, second(-4)), second(0))
+			combined.Action = combined.Reason
+			combined.Regarding.FieldPath = ""
+			_, _ = sink.Patch(t.Context(), combined, nil)
+		}, []uint32{3}},
+		{"given up, the refused first", func(sink *Sink, inner *scripted) {
+			inner.err = forbidden
+			_, _ = sink.Create(t.Context(), event(end(0, "b", "app", 1), second(0)))
+			sink.bound(4)
+		}, []uint32{0, 1, 2, 4}},
+		{"refused, and tried again", func(sink *Sink, inner *scripted) {
+			inner.err = forbidden
+			_, _ = sink.Create(t.Context(), event(end(0, "b", "app", 1), second(0)))
+			sink.bound(5)
+		}, []uint32{0, 1, 2, 3, 4}},
+		{"given up", func(sink *Sink, _ *scripted) { sink.bound(-1) }, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := &scripted{}
+				sink := NewSink(inner)
+				for i, e := range []*End{app, end(1, "a", "other", 1), end(2, "a", "app", 2), end(3, "b", "app", 1), end(4, "a", "app", 1)} {
+					sink.add(e, false)
+					time.Sleep(time.Second)
+					if i == 0 {
+						e.Attempt = 9 // a copy is kept
+					}
+				}
+				app.Attempt = 0
+				test.call(sink, inner)
+				if got := left(sink); !slices.Equal(got, test.want) {
+					t.Errorf("left %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestSinkIsBounded: the oldest reports are forgotten, those of the last tick are not in the
+// ledger, and what is in the ledger has another key after each change.
+func TestSinkIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := NewSink(nil)
+		for i := range maxUnsent + 10 {
+			sink.add(&End{Attempt: uint32(i)}, false)
+		}
+		if sink.waiting() != maxUnsent || sink.reports[0].end.Attempt != 10 {
+			t.Errorf("%d reports from %d", sink.waiting(), sink.reports[0].end.Attempt)
+		}
+		sink.bound(3)
+		if got := left(sink); !slices.Equal(got, []uint32{maxUnsent + 7, maxUnsent + 8, maxUnsent + 9}) {
+			t.Errorf("left %v, want the last three", got)
+		}
+		keys := make(map[unsentKey]bool)
+		for step, want := range []int{0, 1, 4, 3} {
+			switch step {
+			case 1:
+				sink.add(&End{}, true)
+			case 2:
+				time.Sleep(tick)
+			case 3:
+				sink.bound(3)
+			}
+			all, key := sink.unsent(time.Now().Add(1 - tick))
+			if len(all) != want || keys[key] {
+				t.Errorf("step %d: %d reports, want %d; the key is new: %v", step, len(all), want, !keys[key])
+			}
+			keys[key] = true
+		}
+	})
+}
