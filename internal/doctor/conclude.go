@@ -17,17 +17,18 @@ import (
 
 // Thresholds.
 const (
-	// slowBy and slowFrom: a call is slow if it took that many times the usual, and at least as long.
+	// slowBy and slowFrom: a slow call takes so many times the usual time, and at least so many
+	// seconds.
 	slowBy   = 10
 	slowFrom = 0.5
-	// lagBy: nor is a call slow unless it took that many times the wait of this program for the CPU.
+	// lagBy: a slow call also takes so many times the wait of this program for the CPU.
 	lagBy = 10
-	// lagging is from when on that wait is worth a note.
+	// lagging is the wait for the CPU, in seconds, from which on the report has a note.
 	lagging = 0.2
-	// lateError: an item whose call fails after so many seconds hangs. containerd itself gives up on a
-	// shim after two.
+	// lateError: if the call of an item fails after so many seconds, the item hangs. containerd itself
+	// gives up on a shim after two.
 	lateError = 1.0
-	// manyExited: a kubelet keeps one exited container for each that it runs.
+	// manyExited: a kubelet keeps an exited container for each running container.
 	manyExited = 300
 	// diskFree and inodesFree are the least free shares.
 	diskFree, inodesFree = 0.05, 0.05
@@ -91,8 +92,8 @@ func (f Facts) service() string {
 	return "containerd"
 }
 
-// log is where to look for why the runtime does not do what it should. With another process on the
-// socket that is not known to be the runtime's doing.
+// log returns the command that shows the cause of the runtime's failure. If another process owns
+// the socket, the failure may not be the runtime's.
 func (f Facts) log() string {
 	if o := f.Host.Owner; o.PID > 0 && !o.known() {
 		return fmt.Sprintf("pleg-bench doctor --endpoint with the runtime's own socket: is it the runtime, or process %d (%s) before it?", o.PID, o.Name)
@@ -151,7 +152,7 @@ func silent(f Facts) []Finding {
 	}}
 }
 
-// words says what a process does.
+// words describes the state of a process.
 func (p Process) words() string {
 	text := map[string]string{
 		"T": "stopped",
@@ -176,7 +177,7 @@ func (p Process) stopped() bool { return p.State == "T" || p.State == "t" }
 // conmon reports whether a process is CRI-O's monitor of a single container.
 func (p Process) conmon() bool { return strings.HasPrefix(p.Name, "conmon") }
 
-// role is what a process is to the item that it keeps.
+// role is the name for the keeper of an item.
 func (p Process) role() string {
 	if p.conmon() {
 		return "monitor"
@@ -192,7 +193,7 @@ func (p Process) resume() string {
 	return fmt.Sprintf("kill -CONT %d", p.PID)
 }
 
-// The name of this program, and its command that is a proxy and no runtime.
+// The name of this program, and of its proxy command, which is no runtime.
 const (
 	ourName  = "pleg-bench"
 	ourProxy = "proxy"
@@ -217,7 +218,7 @@ func conditions(f Facts) (list []Finding) {
 		case "ContainerdHasNoDeprecationWarnings":
 			change = "ctr deprecations list"
 		}
-		grade := Note // such as containerd's warnings of what is deprecated
+		grade := Note // such as containerd's warnings of deprecations
 		if c.Type == "RuntimeReady" || c.Type == "NetworkReady" {
 			grade = Ill // a kubelet makes the node NotReady for these
 		}
@@ -232,7 +233,7 @@ func conditions(f Facts) (list []Finding) {
 	return list
 }
 
-// hanging finds items whose calls are not answered, each with its shim.
+// hanging finds items with unanswered calls, each with its shim.
 func hanging(f Facts) (list []Finding) {
 	byKeeper := map[string]bool{}
 	for _, i := range f.Items {
@@ -258,7 +259,7 @@ func hanging(f Facts) (list []Finding) {
 			switch {
 			case shim.stopped():
 				finding.Change = shim.resume()
-			case !shim.conmon(): // CRI-O shows the old state for good after the end of one
+			case !shim.conmon(): // after the end of a conmon, CRI-O shows the old state for good
 				finding.Change = fmt.Sprintf("kill -9 %d ends the shim; the runtime then ends the pod, and the kubelet starts it anew", shim.PID)
 			}
 		}
@@ -291,8 +292,8 @@ func hanging(f Facts) (list []Finding) {
 	return several(list, "item-hangs", "more hang")
 }
 
-// hangs reports whether an item hangs: the runtime gives no answer, or gives one up for a shim that
-// does not answer or is stopped.
+// hangs reports whether an item hangs: the runtime gives no answer, or gives up because of a silent
+// or stopped shim.
 func (f Facts) hangs(i Item) bool {
 	shim, ok := f.shimOf(i)
 	return i.Hung || i.Seconds >= lateError || ok && shim.stopped()
@@ -323,7 +324,7 @@ func (i Item) words() string {
 	return "the sandbox of " + where
 }
 
-// inspect is the command of crictl that shows the item.
+// inspect is the command of crictl for the item.
 func (i Item) inspect() string {
 	if i.Kind == "container" {
 		return "inspect"
@@ -331,7 +332,7 @@ func (i Item) inspect() string {
 	return "inspectp"
 }
 
-// shimOf returns the process that keeps an item.
+// shimOf returns the shim or monitor of an item.
 func (f Facts) shimOf(i Item) (Process, bool) {
 	for _, id := range []string{i.ID, i.Sandbox} {
 		if shim, ok := f.Host.Shims[id]; ok && id != "" {
@@ -341,7 +342,7 @@ func (f Facts) shimOf(i Item) (Process, bool) {
 	return Process{}, false
 }
 
-// calls finds calls that hang, fail or take long, beside those of single items.
+// calls finds hanging, failing and slow calls, apart from calls for single items.
 func calls(f Facts) (list []Finding) {
 	for n, c := range f.Calls {
 		single := slices.Contains(itemCalls, c.Method)
@@ -380,7 +381,7 @@ func calls(f Facts) (list []Finding) {
 func unreadable(f Facts) []Finding {
 	var evidence []string
 	n := 0
-	statistics := 0 // the only thing that cannot be read of so many
+	statistics := 0 // unreadable in so many items: nothing else
 	for _, i := range f.Items {
 		if f.hangs(i) {
 			continue
@@ -586,7 +587,7 @@ func pressure(f Facts) (list []Finding) {
 	return list
 }
 
-// costs finds what burns the CPU of a quiet node.
+// costs finds the consumers of CPU on a quiet node.
 func costs(f Facts) (list []Finding) {
 	perSecond := func(cpu float64) string { return fmt.Sprintf("%.0f ms/s of CPU", 1000*cpu) }
 	measured := "the runtime's CPU could not be measured from here"
@@ -681,7 +682,7 @@ func others(f Facts) (list []Finding) {
 	return list
 }
 
-// limits finds what the examination could not see.
+// limits finds the parts of the node out of the examination's sight.
 func limits(f Facts) (list []Finding) {
 	if !f.Host.Seen && f.Unreachable == "" {
 		list = append(list, Finding{
@@ -706,7 +707,7 @@ func limits(f Facts) (list []Finding) {
 	return list
 }
 
-// unexamined is the finding about items that were not read.
+// unexamined is the finding about unread items.
 func (f Facts) unexamined() Finding {
 	items := bench.Count(f.Unexamined, "item")
 	if f.Spared != "" {
@@ -725,7 +726,7 @@ func (f Facts) unexamined() Finding {
 	}
 }
 
-// unseen are the areas that the examination could not look at, in the order of their table.
+// unseen returns the areas out of the examination's sight, in the order of their table.
 func (f Facts) unseen() []Unseen {
 	why := make(map[string]string)
 	if f.Looked {

@@ -35,7 +35,7 @@ type Host interface {
 	End(ctx context.Context, what Whereabouts) HostFacts
 }
 
-// Whereabouts are what a Host looks for.
+// Whereabouts tell a Host where to look.
 type Whereabouts struct {
 	// IDs are those of the listed sandboxes and containers, Paths the folders of the runtime.
 	IDs, Paths []string
@@ -51,38 +51,38 @@ type Options struct {
 	Endpoint string
 	// Dial connects to the runtime, for calls.
 	Dial func(context.Context) (net.Conn, error)
-	// DialStream connects to the runtime for the stream of events; nil is Dial. A process of its own
-	// reads it, which ends when it gets no CPU: calls do not go through it.
+	// DialStream connects to the runtime for the stream of events; nil is Dial. A child process reads
+	// the stream, and ends if the child gets no CPU: no calls go through the child.
 	DialStream func(context.Context) (net.Conn, error)
-	// Own returns why this program ended a stream that ended with the error, empty if the runtime did;
-	// nil if this program never does.
+	// Own returns why this program ended a stream with the error, empty if the runtime ended the
+	// stream; nil if this program never does.
 	Own func(error) string
 	// Within is how long the examination takes.
 	Within time.Duration
-	// NoEvents leaves the event stream alone. JudgedBy leaves it to somebody else, who judges it.
+	// NoEvents leaves the event stream alone. JudgedBy names the judge of the stream if someone else
+	// judges it.
 	NoEvents bool
 	JudgedBy string
-	// Gentle is for examinations that nobody waits for: two reads at a time and fifty a second, in an
-	// order of their own each time, none of a runtime that is slow, and no more once five hang.
+	// Gentle is for examinations without a waiting user: two reads at a time and fifty a second, in a
+	// random order, none while the runtime is slow, and no more once five hang.
 	Gentle bool
-	// Listing waits until no other list of this process is under way, or ctx ends; the caller calls
-	// what it returns after its own list. Nil for a process without other lists.
+	// Listing waits until no other list of this process is under way, or ctx ends. The caller calls the
+	// returned function after its own list. Nil for a process without other lists.
 	Listing func(ctx context.Context) func()
 	// Host looks at the machine; nil for none.
 	Host Host
-	// Metrics returns the lists a minute that the runtime's metrics tell, and their address; nil for
-	// none.
+	// Metrics returns the lists a minute by the runtime's metrics, and their address; nil for none.
 	Metrics func(context.Context) (map[string]float64, string)
 }
 
-// itemCalls are the calls that are made for each item.
+// itemCalls are the calls for each item.
 var itemCalls = []string{"PodSandboxStatus", "ContainerStatus", "ContainerStats"}
 
-// ended are the ends of a stream that are no failure.
+// ended are the ends of a stream without a failure.
 var ended = struct{ eof, none string }{"EOF", "Unimplemented"}
 
-// usual is what an answer takes at most on a quiet node of two cores: its base, and more for each
-// item in it.
+// usual is the longest time of an answer on a quiet node of two cores: a base, and more for each
+// item in the answer.
 var usual = map[string]struct{ base, item time.Duration }{
 	"Version":          {10 * time.Millisecond, 0},
 	"Status":           {20 * time.Millisecond, 0},
@@ -153,7 +153,7 @@ type examiner struct {
 	mu    sync.Mutex // owns the fields below while several goroutines run
 	facts Facts
 	calls map[string]*Call
-	order []string // of calls, by their first one
+	order []string // of calls, by the first call of each method
 	hung  int      // calls without an answer in time
 	// first and second are the items of two lists.
 	first, second map[string]item
@@ -221,7 +221,7 @@ func (e *examiner) examine(ctx context.Context) {
 	e.client = runtimeapi.NewRuntimeServiceClient(conn)
 	e.connect(ctx, conn)
 	version, ok := ask(ctx, e, "Version", e.client.Version, &runtimeapi.VersionRequest{})
-	if !ok { // a machine that is only busy answers the second time
+	if !ok { // a busy machine answers the second time
 		version, ok = ask(ctx, e, "Version", e.client.Version, &runtimeapi.VersionRequest{})
 	}
 	if !ok {
@@ -233,7 +233,7 @@ func (e *examiner) examine(ctx context.Context) {
 	// The stream is open until shortly before the end, while all else is asked. The second list comes
 	// earlier: events are on their way for a moment.
 	var listening sync.WaitGroup
-	until, stop := context.WithCancel(ctx) // without a deadline, at which the runtime might end it first
+	until, stop := context.WithCancel(ctx) // no deadline: the runtime might end the stream at the deadline first
 	defer stop()
 	defer time.AfterFunc(max(1, time.Until(e.began.Add(e.options.Within*9/10))), stop).Stop()
 	again, done := context.WithDeadline(ctx, e.began.Add(e.options.Within*6/10))
@@ -241,7 +241,7 @@ func (e *examiner) examine(ctx context.Context) {
 	e.facts.Stream.Skipped = e.skip()
 	e.facts.Stream.Judged = e.options.JudgedBy != ""
 	if e.facts.Stream.Skipped == "" {
-		e.connect(ctx, stream) // its reader may start slowly, and what changes meanwhile is not untold
+		e.connect(ctx, stream) // the stream's reader may start slowly; changes meanwhile are not untold
 	}
 	opened := time.Now()
 	if e.facts.Stream.Skipped == "" {
@@ -268,7 +268,7 @@ func (e *examiner) examine(ctx context.Context) {
 	}
 }
 
-// client returns a client that connects when it is first used.
+// client returns a client that connects for its first call.
 func client(dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///runtime",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -277,7 +277,7 @@ func client(dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, err
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage)))
 }
 
-// connect waits for a connection, so that no call's time includes it.
+// connect waits for a connection, so no call's time includes the connecting.
 func (e *examiner) connect(ctx context.Context, conn *grpc.ClientConn) {
 	ctx, cancel := context.WithTimeout(ctx, e.answerIn())
 	defer cancel()
@@ -301,13 +301,13 @@ func (e *examiner) skip() string {
 	return ""
 }
 
-// ask makes a call with its deadline, and counts it.
+// ask makes a call with its deadline, and counts the call.
 func ask[Q, A any](ctx context.Context, e *examiner, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, bool) {
 	answer, _, err := try(ctx, e, method, call, request)
 	return answer, err == nil
 }
 
-// try is ask with the error, and how long it took.
+// try is ask, and also returns the duration and the error.
 func try[Q, A any](ctx context.Context, e *examiner, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, time.Duration, error) {
 	answer, took, err := timed(ctx, e, call, request)
 	if err == nil && took.Seconds() > slowFrom { // a moment without a CPU is not the runtime's
@@ -469,11 +469,11 @@ func (e *examiner) count() {
 
 const (
 	// mostReads is how many reads are in flight, and gentleReads those of a gentle examination, which
-	// begins one each gentlePause.
+	// begins a read each gentlePause.
 	mostReads   = 8
 	gentleReads = 2
 	gentlePause = 20 * time.Millisecond
-	// mostHung is how many calls of a gentle examination may hang before it asks no more.
+	// mostHung is how many calls of a gentle examination may hang before its last call.
 	mostHung = 5
 )
 
@@ -523,7 +523,7 @@ func (e *examiner) inOrder() []item {
 	return items
 }
 
-// spare makes an examination ask no more of a runtime that has answered slowly.
+// spare ends the calls of an examination if the runtime has answered slowly.
 func (e *examiner) spare() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -542,7 +542,7 @@ func (e *examiner) enough() string {
 	return e.facts.Spared
 }
 
-// skipped counts an item that was not read.
+// skipped counts an unread item.
 func (e *examiner) skipped() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -571,8 +571,8 @@ func (e *examiner) readItem(ctx context.Context, i item) {
 	}
 }
 
-// enter enters the outcome of a read. What ended with the examination was not examined, and what
-// has gone is no outcome.
+// enter enters the outcome of a read. A read cut off by the end of the examination counts as
+// unexamined, and a read of a removed item has no outcome.
 func (e *examiner) enter(ctx context.Context, i item, call string, err error, took time.Duration) {
 	gone := status.Code(err) == codes.NotFound
 	switch {
@@ -648,7 +648,7 @@ func (e *examiner) metrics(ctx context.Context) {
 	}
 }
 
-// compare finds what changed between the two lists, and of that what no event told.
+// compare finds the changes between the two lists, and the changes without an event.
 func (e *examiner) compare(opened time.Time) {
 	s := &e.facts.Stream
 	listening := s.Skipped == "" && s.Ended == ""
@@ -678,9 +678,9 @@ func (e *examiner) compare(opened time.Time) {
 	slices.SortFunc(s.Untold, func(a, b Item) int { return strings.Compare(a.ID, b.ID) })
 }
 
-// forget drops what could not be read of items that have ended or gone by the second list. The
-// error for the statistics of a container that has just ended is of no code of its own, and
-// containerd shows the container as running for a moment then.
+// forget drops read errors of items that had ended or gone by the second list. The error for the
+// statistics of a newly ended container has no code of its own, and containerd still shows the
+// container as running for a moment.
 func (e *examiner) forget() {
 	e.facts.Items = slices.DeleteFunc(e.facts.Items, func(i Item) bool {
 		now, still := e.second[i.ID]

@@ -5,17 +5,17 @@ package doctor
 
 import "time"
 
-// Facts are what an examination has seen. Examine writes them, Conclude reads them.
+// Facts are the results of an examination. Examine writes them, Conclude reads them.
 type Facts struct {
 	Began    time.Time
 	Seconds  float64
 	Endpoint string
-	// LagSeconds is how late this program got the CPU at most: calls seem as slow for that.
+	// LagSeconds is the longest wait of this program for the CPU: calls seem slow by as much.
 	LagSeconds float64
-	// Unreachable is why no connection was made; Forbidden that this process may not connect.
+	// Unreachable is why no connection was made; Forbidden: this process may not connect.
 	Unreachable string
 	Forbidden   bool
-	// Name and Version are the runtime's, empty if it did not say.
+	// Name and Version are the runtime's, empty without an answer.
 	Name, Version string
 	Calls         []Call
 	Conditions    []Condition
@@ -27,7 +27,7 @@ type Facts struct {
 	Exited, NotReady          int
 	MostExited                Item // the pod with the most exited containers, with its count
 	MostExitedCount           int
-	Items                     []Item // that hang or cannot be read
+	Items                     []Item // hanging or unreadable items
 	Unexamined                int    // items for which there was no time, or Spared
 	// Spared is why the runtime was asked no more, empty if nothing was left out for its sake.
 	Spared        string
@@ -35,7 +35,7 @@ type Facts struct {
 	Ahead         []Item  // items stamped later than now
 	AheadSeconds  float64 // by how much at most
 	BehindSeconds float64 // how much older than possible new items are stamped
-	// Looked: there was a Host, whose facts are in the next field.
+	// Looked: there was a Host, and the next field has its facts.
 	Looked         bool
 	Host           HostFacts
 	Kept           map[string]Item    // the items of Host.Shims, by ID
@@ -49,13 +49,13 @@ type Condition struct {
 	OK                    bool
 }
 
-// Item is a sandbox or container with something about it.
+// Item is a sandbox or container with a property worth a finding.
 type Item struct {
 	ID, Sandbox string // Sandbox is the ID of its sandbox
 	// Kind is sandbox or container.
 	Kind                 string
 	Name, Pod, Namespace string
-	// Call is the call that hangs or fails, Error why; empty for no answer.
+	// Call is the hanging or failing call, Error why; empty for no answer.
 	Call, Error string
 	Hung        bool
 	Seconds     float64
@@ -63,7 +63,8 @@ type Item struct {
 
 // Stream is the event stream as heard.
 type Stream struct {
-	// Skipped is why the examination did not subscribe, empty if it did. Judged: somebody else has.
+	// Skipped is why the examination did not subscribe, empty if it did. Judged: someone else judges
+	// the stream.
 	Skipped string
 	Judged  bool
 	// Ended is how the stream ended before its time: EOF, Unimplemented, or an error.
@@ -72,34 +73,34 @@ type Stream struct {
 	// oldest was OldestSeconds old.
 	Received, Replayed int
 	OldestSeconds      float64
-	// Changed are the items that changed between two lists while the stream was open, and Untold
-	// those of them without an event.
+	// Changed are the items that changed between two lists while the stream was open, and Untold the
+	// changed items without an event.
 	Changed int
 	Untold  []Item
 }
 
-// HostFacts are what the machine tells. Its zero value knows nothing.
+// HostFacts are facts about the machine. The zero value knows nothing.
 type HostFacts struct {
 	Node string
 	// Seen: processes of the machine can be seen from here.
 	Seen bool
 	// Unseen is why an area of the machine could not be looked at, by the area's name.
 	Unseen map[string]string
-	// Owner is the process that listens on the socket.
+	// Owner is the process listening on the socket.
 	Owner Process
-	// Shims are the processes that keep sandboxes or containers, by ID of a sandbox or container.
+	// Shims are the keepers of sandboxes or containers, by ID of a sandbox or container.
 	Shims map[string]Process
 	// ShimCPU is the CPU of all shims together, and Shim their number.
 	ShimCPU  float64
 	ShimsRun int
 	// Stuck are processes in uninterruptible sleep, by the container's ID.
 	Stuck map[string][]Process
-	// Clients counts the connections of others to the socket; Callers are processes that name the
-	// socket in their arguments.
+	// Clients counts the connections of others to the socket; Callers are processes with the socket in
+	// their arguments.
 	Clients int
 	Callers []Process
 	Disks   []Disk
-	// Unsynchronised: the kernel knows of no time source that keeps its clock.
+	// Unsynchronised: the kernel knows of no time source for its clock.
 	Unsynchronised bool
 	// KubeletHealth is the answer of a kubelet's /healthz, empty for none or ok.
 	KubeletHealth string
@@ -112,16 +113,16 @@ type Process struct {
 	PID   int
 	Name  string
 	State string // the kernel's letter: R, S, D, T, Z
-	Wait  string // the kernel's function in which it waits
+	Wait  string // the kernel's function in which the process waits
 	// CPU is seconds of CPU in a second.
 	CPU float64
 }
 
-// Disk is a file system that the runtime writes to.
+// Disk is a file system written by the runtime.
 type Disk struct {
 	Path               string
 	Means              string // is said in place of the path, empty for the path
-	Mount              string // the folder that it is mounted on
+	Mount              string // the folder of the mount
 	FreeBytes, Bytes   uint64
 	FreeInodes, Inodes uint64
 }

@@ -25,11 +25,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Machine is the Host of the machine that this program runs on.
+// Machine is the Host of this program's machine.
 type Machine struct {
 	// Socket is the path of the runtime's socket.
 	Socket string
-	// Kubelet is the address of the kubelet's /healthz, empty to leave it alone.
+	// Kubelet is the address of the kubelet's /healthz, empty to skip the kubelet.
 	Kubelet string
 
 	begun   time.Time
@@ -125,14 +125,14 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 	return f
 }
 
-// disks adds the file systems that the runtime and the kubelet write to. In a container their paths
+// disks adds the file systems written by the runtime and the kubelet. In a container their paths
 // are not the node's: there, the socket's folder is, and below the overlay at the root lie the
 // runtime's images.
 func (m *Machine) disks(f *HostFacts, paths []string) {
 	var root unix.Statfs_t
 	contained := unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC
 	socket := filepath.Dir(m.Socket)
-	if f.Seen || !contained { // the first also in a node that is a container itself
+	if f.Seen || !contained { // the first also if the node itself is a container
 		usual := []string{"/run", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet", "/var/log/pods", socket}
 		f.Disks = disksOf(append(paths, usual...)...)
 		return
@@ -193,7 +193,7 @@ func cpuOf(p procfs.Proc) float64 {
 	return stat.CPUTime()
 }
 
-// listenerOf is the process that listens on a socket, 0 if not known.
+// listenerOf is the process listening on a socket, 0 if not known.
 func listenerOf(socket string) int {
 	conn, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {
@@ -259,7 +259,7 @@ func disksOf(paths ...string) (list []Disk) {
 	return list
 }
 
-// mountOf is the folder that the file system of a path is mounted on.
+// mountOf is the mount point of a path's file system.
 func mountOf(path string) string {
 	var own, above unix.Stat_t
 	for path = filepath.Clean(path); path != "/" && unix.Stat(path, &own) == nil; path = filepath.Dir(path) {
@@ -273,7 +273,7 @@ func mountOf(path string) string {
 // unsynchronised reports whether the kernel knows of no time source.
 func unsynchronised() (bool, error) {
 	var t unix.Timex
-	_, err := unix.Adjtimex(&t) // with modes 0 it only reads
+	_, err := unix.Adjtimex(&t) // with modes 0 the call only reads
 	return err == nil && t.Status&unix.STA_UNSYNC != 0, err
 }
 
@@ -295,8 +295,8 @@ func pressures() map[string]float64 {
 	return shares
 }
 
-// kubelet asks the kubelet on this machine for its health, which is empty if it is well. Asked is
-// false if there is no kubelet.
+// kubelet asks the kubelet on this machine for its health, which is empty if the kubelet is well.
+// Asked is false without a kubelet.
 func (m *Machine) kubelet(ctx context.Context) (sick string, asked bool) {
 	if m.Kubelet == "" {
 		return "", false

@@ -11,7 +11,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// Machine is the Host of the machine that this program runs on. It knows only Linux.
+// Machine is the Host of this program's machine. Only Linux is supported.
 type Machine struct {
 	// Socket is the path of the runtime's socket.
 	Socket string

@@ -16,8 +16,8 @@ import (
 // mostMetrics bounds the read metrics, in bytes.
 const mostMetrics = 16 << 20
 
-// ListRates returns a function for [Options.Metrics]: the first of the addresses that serves a
-// runtime's metrics is read twice, some seconds apart.
+// ListRates returns a function for [Options.Metrics]. The function reads the first address with a
+// runtime's metrics twice, some seconds apart.
 func ListRates(addresses ...string) func(context.Context) (map[string]float64, string) {
 	return func(ctx context.Context) (map[string]float64, string) {
 		for _, address := range addresses {

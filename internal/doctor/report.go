@@ -1,24 +1,24 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor examines a node's container runtime, read-only, and says what is wrong with it.
+// Package doctor examines a node's container runtime, read-only, and reports its faults.
 //
 // # Model
 //
-// [Examine] collects [Facts]: it calls the runtime as a kubelet does, each call with a deadline of
+// [Examine] collects [Facts]: it makes a kubelet's calls to the runtime, each with a deadline of
 // its own, listens to the event stream meanwhile, and looks at the machine ([Host]). [Conclude], a
 // pure function, turns facts into a [Report]: findings, each a sentence with its evidence and the
-// command or line of configuration that changes it. Nothing on the node is changed, and no call is
-// made that a kubelet's own reads do not make.
+// command or line of configuration against the cause. An examination changes nothing on the node,
+// and makes no call beyond a kubelet's own reads.
 //
 // # Concurrency
 //
-// Examine returns when everything it started has ended, and a moment after its time at the latest.
+// Examine returns when all its goroutines have ended, and a moment after its time at the latest.
 //
 // # Errors
 //
-// A runtime that cannot be reached is a finding. What could not be examined is a finding too, with
-// the grade [Note], or the worth [Unknown] if nothing could be.
+// An unreachable runtime is a finding. A part without an examination is a finding too, with the
+// grade [Note], or the worth [Unknown] if nothing could be examined.
 package doctor
 
 import (
@@ -40,10 +40,10 @@ type Worth string
 
 // Outcomes.
 const (
-	// Well: no finding of the grade Sick.
+	// Well: no finding of the grade Ill.
 	Well Worth = "well"
 	Sick Worth = "sick"
-	// Unknown: the runtime could not be examined from here, which says nothing about it.
+	// Unknown: the runtime could not be examined from here, which proves nothing about the runtime.
 	Unknown Worth = "unknown"
 )
 
@@ -54,7 +54,7 @@ type Grade string
 const (
 	// Ill: pods are not started, ended or seen as they should be.
 	Ill Grade = "sick"
-	// Costly: all works, at a cost that a line of configuration saves.
+	// Costly: all works, at a cost avoidable by a line of configuration.
 	Costly Grade = "costly"
 	// Note: worth knowing, or not examined.
 	Note Grade = "note"
@@ -62,15 +62,15 @@ const (
 
 // Finding is something found.
 type Finding struct {
-	// ID names the kind of finding, such as item-hangs; it does not change between versions.
+	// ID names the kind of finding, such as item-hangs; an ID does not change between versions.
 	ID string `json:"id"`
 	// Grade is sick, costly or note.
 	Grade Grade `json:"grade"`
-	// Sentence says what is found.
+	// Sentence is the finding in words.
 	Sentence string `json:"sentence"`
-	// Evidence is what was measured or read, a text a line.
+	// Evidence is the measured or read facts, a text a line.
 	Evidence []string `json:"evidence"`
-	// Change is the command or the line of configuration that changes it, empty if there is none.
+	// Change is the command or the line of configuration against the cause, empty if there is none.
 	Change string `json:"change,omitempty"`
 }
 
@@ -92,7 +92,7 @@ type Report struct {
 	Seconds float64 `json:"seconds"`
 	// Findings are in the order of their grades, the gravest first.
 	Findings []Finding `json:"findings"`
-	// Unseen are the areas that could not be looked at from here, about which the verdict says nothing.
+	// Unseen are the areas invisible from here; the verdict does not cover them.
 	Unseen []Unseen `json:"not_looked_at"`
 	// Calls are the kinds of calls made.
 	Calls []Call `json:"calls"`
@@ -100,7 +100,7 @@ type Report struct {
 	Pods int `json:"pods"`
 	// Containers counts the listed containers, -1 without a list.
 	Containers int `json:"containers"`
-	// Running counts those that run, -1 without a list.
+	// Running counts the running containers, -1 without a list.
 	Running int `json:"running"`
 	// Events counts the events received, those of before the examination included.
 	Events int `json:"events"`
@@ -109,7 +109,7 @@ type Report struct {
 	lag float64
 }
 
-// Unseen is an area that could not be looked at.
+// Unseen is an area invisible from here.
 type Unseen struct {
 	// Area is items, events, processes, clients, disks, clock, pressure, kubelet or rates.
 	Area string `json:"area"`
@@ -130,12 +130,12 @@ type Call struct {
 	// MaxSeconds is the slowest answer. A slow call is made once more, which is not counted, and the
 	// quicker answer counts.
 	MaxSeconds float64 `json:"max_seconds"`
-	// UsualSeconds is what such an answer takes at most on a quiet node with as many items.
+	// UsualSeconds is the longest time of such an answer on a quiet node with as many items.
 	UsualSeconds float64 `json:"usual_seconds"`
 	// Error is the first error.
 	Error string `json:"error,omitempty"`
 
-	// doneSeconds is MaxSeconds of the calls that succeeded.
+	// doneSeconds is MaxSeconds of the successful calls.
 	doneSeconds float64
 }
 

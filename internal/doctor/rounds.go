@@ -20,8 +20,8 @@ const (
 	RoundAtLeast = 10 * time.Second
 	// roundWithin is how long an examination may take, and half of the time between two at most.
 	roundWithin = 30 * time.Second
-	// voidLag is how late, in seconds, a program may get the CPU before its examination proves
-	// nothing: calls seem to hang. The next one is then tried after voidPause.
+	// voidLag is how late, in seconds, a program may get the CPU before its examination proves nothing:
+	// calls seem to hang. The next examination then follows after voidPause.
 	voidLag   = 1.0
 	voidPause = time.Minute
 )
@@ -29,9 +29,9 @@ const (
 // Rounds examines a runtime again and again, and serves the last report as metrics. They have IDs
 // and areas of package findings as labels: names of pods and errors stand in the report alone.
 type Rounds struct {
-	// Every is the time between two examinations. The first comes at a moment of it that differs
-	// between nodes, and each time is a tenth longer or shorter: the nodes of a fleet do not examine
-	// at once.
+	// Every is the time between two examinations. The first examination comes at a moment of this time
+	// that differs between nodes, and each time is a tenth longer or shorter: the nodes of a fleet do
+	// not examine at once.
 	Every time.Duration
 	// Examine makes an examination of at most the given time.
 	Examine func(ctx context.Context, within time.Duration) Report
@@ -68,7 +68,7 @@ func (r *Rounds) Run(ctx context.Context) {
 	}
 }
 
-// enter makes a report the last one, unless it proves nothing.
+// enter makes a report the last report, unless the report proves nothing.
 func (r *Rounds) enter(report Report) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

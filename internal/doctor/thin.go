@@ -22,8 +22,8 @@ import (
 // hundred pods, and each item takes memory beside an agent.
 const mostListed = 20_000
 
-// thin makes a list without what an examination does not need, above all the annotations, of which
-// each pod may have 256 KiB.
+// thin removes from a list all parts without use for an examination, above all the annotations:
+// each pod may have 256 KiB of annotations.
 func thin[Q, A any](call func(context.Context, Q, ...grpc.CallOption) (A, error)) func(context.Context, Q, ...grpc.CallOption) (A, error) {
 	return func(ctx context.Context, request Q, options ...grpc.CallOption) (A, error) {
 		return call(ctx, request, append(options, grpc.ForceCodecV2(thinCodec{}))...)

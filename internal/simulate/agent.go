@@ -228,7 +228,7 @@ func (c *ownCall) end(w *world, err error) {
 		c.returned(err)
 		return
 	}
-	if c.now.Phase == pleg.PhaseUnknown { // it has changed fields alone
+	if c.now.Phase == pleg.PhaseUnknown { // only fields have changed
 		c.returned(nil)
 		return
 	}
@@ -257,7 +257,7 @@ func (b *ledger) calling(c *ownCall, by int) {
 	o := b.own[c.pod]
 	o.calls += by
 	if by > 0 && time.Now().Before(o.until) {
-		b.hold(o, time.Now()) // one more of the burst
+		b.hold(o, time.Now()) // a further call of the burst
 	}
 	b.touched[c.now.ID] = time.Now()
 	b.pace.news = time.Now()
@@ -270,9 +270,9 @@ func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
 	}
 }
 
-// hold notes that the agent's burst of calls goes on: until a moment after the last, and for a
-// while at the most. A generator counts from the first news of the burst, and claims that tell it
-// nothing begin none; here every news counts.
+// hold prolongs the agent's burst of calls: until a moment after the last call, and for a while at
+// most. A generator counts from the first news of the burst, and claims without news begin no
+// burst; here every claim counts.
 func (b *ledger) hold(o *agentAt, now time.Time) {
 	s := b.pace.settings
 	o.until = now.Add(s.callSettle)

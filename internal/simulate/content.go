@@ -22,9 +22,9 @@ type writing struct {
 	text string
 }
 
-// Rewrite records that the content of an ID's status is another from a time on. No event announces
-// the change, and no list shows it. The ID must have been recorded: a writing that was dropped here
-// would make an honest status look invented.
+// Rewrite records a new content of an ID's status from a time on. No event announces the change,
+// and no list shows the content. The ID must have been recorded: without the writing, an honest
+// status would look invented.
 func (t *Truth) Rewrite(at time.Time, id, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +35,7 @@ func (t *Truth) Rewrite(at time.Time, id, text string) {
 	l.texts = append(l.texts, writing{at, text})
 }
 
-// texts returns every content that the ID had from just before since until now.
+// contents returns every content of the ID from just before since until now.
 func (l *life) contents(since time.Time) (texts []string) {
 	for _, w := range l.texts {
 		if w.at.Before(since) {
@@ -56,9 +56,9 @@ func (l *life) version(text string) int {
 	return first
 }
 
-// CheckContent compares the content of a status, ID by ID, with that of the runtime at some moment
-// from just before since until now: an honest runtime's statuses may be torn between two moments.
-// It returns the difference, empty without any.
+// CheckContent compares the content of a status, ID by ID, with the runtime's content at some
+// moment from just before since until now: an honest runtime's statuses may be torn between two
+// moments. CheckContent returns the difference, empty without any.
 func (t *Truth) CheckContent(shown []field, since time.Time) string {
 	t.refresh()
 	t.mu.Lock()
@@ -90,8 +90,8 @@ func (t *Truth) versions(shown []field) map[string]int {
 	return numbers
 }
 
-// lookContent checks that the cache's content of a pod was the runtime's at some time, and that
-// none is followed by an older one.
+// lookContent checks that the cache's content of a pod was the runtime's at some time, and that no
+// older content follows.
 func (o *oracle) lookContent(uid cache.UID, p *seen) {
 	shown := o.store.Fields(uid)
 	if what := o.truth.CheckContent(shown, time.Time{}); what != "" {
@@ -120,7 +120,7 @@ func (o *oracle) contentSettled(since time.Time) {
 	defer o.mu.Unlock()
 	for _, uid := range o.truth.UIDs() {
 		if _, err := o.store.Get(uid); err != nil {
-			continue // that the error stays is found elsewhere
+			continue // other checks find a lasting error
 		}
 		if what := o.truth.CheckContent(o.store.Fields(uid), since); what != "" {
 			o.fail("diverged-content", "pod %s: every status must have been read again, and the cache %s", uid, what)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Commands for histories of many pods, and for what takes its time.
+// Commands for histories of many pods, and of work that takes time.
 
 // maxEach is the most repetitions of a command.
 const maxEach = 10_000
@@ -65,7 +65,7 @@ func (w *world) served(args []string) error {
 	}
 }
 
-// unserved returns the number of pods that live without a status, or with an error.
+// unserved returns the number of living pods without a status, or with an error.
 func (w *world) unserved() (n int) {
 	for _, uid := range w.truth.UIDs() {
 		live := len(w.truth.Live(uid)) > 0
@@ -101,7 +101,7 @@ func (w *world) reread() error {
 	return nil
 }
 
-// unfailed checks that a runtime that answers is not accused of anything.
+// unfailed checks that an answering runtime is not accused.
 func (w *world) unfailed() {
 	if w.system == nil {
 		return

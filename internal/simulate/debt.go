@@ -10,18 +10,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Silent changes cost trust: once a read has found a change that nobody announced although somebody
-// listened, the relist period is the base again.
+// Silent changes cost trust: once a read has found a change without an event, although a stream was
+// up, the relist period is the base again.
 
-// debt is a silent change that the generator has to pay for with trust.
+// debt is a silent change, to be paid with trust.
 type debt struct {
 	pod   cache.UID
 	id    string
 	phase pleg.Phase
-	was   pleg.Phase // as the cache showed it then
+	was   pleg.Phase // in the cache at that time
 	at    time.Time  // of the change
-	open  time.Time  // the last time when neither the cache nor the last list was seen to show it
-	shown time.Time  // when the cache was first seen to show it; zero before
+	open  time.Time  // the last time without the change in the cache and in the last list
+	shown time.Time  // the first time with the change in the cache; zero before
 }
 
 // silent notes a change by others than the agent without an event of its own.
@@ -29,7 +29,8 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known := phase == pleg.PhaseCreated || phaseIn(b.shows(pod), id) != pleg.PhaseRemoved
-	// What no look has confirmed since the stream is up may have changed while it was down.
+	// Until a look confirms an ID after the stream is up, the ID may have changed while the stream was
+	// down.
 	if b.pace.on && known && b.pace.settings.roomy() && b.hearing(b.confirmed(pod)) {
 		b.debts = append(b.debts, debt{
 			pod:   pod,
@@ -48,14 +49,14 @@ func (b *ledger) hearing(since time.Time) bool {
 	return !p.connected.IsZero() && !p.connected.After(since)
 }
 
-// lookDebts checks that the silent changes that the cache shows have cost trust. It is called when
-// the generator's loop waits for something to happen.
+// lookDebts checks that the silent changes in the cache have cost trust. It runs when the
+// generator's loop waits for an input.
 func (b *ledger) lookDebts(now time.Time) {
 	grace := b.pace.settings.grace
 	kept := b.debts[:0]
 	for _, d := range b.debts {
 		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase && phaseIn(b.podPace(d.pod).listed, d.id) != d.phase {
-			d.open = now // a list finds it where reads of the pod fail
+			d.open = now // where reads of the pod fail, a list finds the change
 		}
 		_, phase := b.truth.phaseOf(d.id)
 		shows := phaseIn(b.shows(d.pod), d.id)
@@ -63,13 +64,13 @@ func (b *ledger) lookDebts(now time.Time) {
 		case b.touched[d.id].After(d.at.Add(-2 * grace)):
 			continue // a call of the agent's own may have done it
 		case !b.hearing(d.at), phase != d.phase && d.shown.IsZero(), b.truth.announced(d):
-			continue // it is not missed, or not seen
+			continue // not missed, or not seen
 		case d.shown.IsZero() && shows == d.phase:
 			d.shown = now
 		case !d.shown.IsZero() && b.pace.baseAt.After(d.open):
 			continue // paid
 		case !d.shown.IsZero() && b.own[d.pod] != nil && b.own[d.pod].calls > 0:
-			d.shown = now // it may be the effect of the call
+			d.shown = now // perhaps the effect of the call
 		case !d.shown.IsZero() && now.Sub(d.shown) > grace+2*b.pace.settings.base:
 			b.fail("trust", "pod %s: a read has found that %s is %v, which nobody announced, and %v later the period has not been the base", d.pod, d.id, d.phase, now.Sub(d.shown))
 			continue
@@ -79,8 +80,8 @@ func (b *ledger) lookDebts(now time.Time) {
 	b.debts = kept
 }
 
-// announced reports whether a claim has told of the phase of a debt, or of a later one; of a state
-// that is not known any claim since, or a claim of more than the cache showed.
+// announced reports whether a claim has reported the phase of a debt, or a later phase. For an
+// unknown state, any later claim counts, and any claim beyond the cache.
 func (t *Truth) announced(d debt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

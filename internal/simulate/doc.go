@@ -14,12 +14,13 @@
 // and [pleg.Stream]: thousands of histories a second, torn reads, any order of delivery. In the
 // second the generator reads the fake runtime over gRPC through the real client.
 //
-// The oracle knows the runtime's authoritative history, what crossed the boundary between generator
-// and runtime, and the public interface of generator and cache, and nothing else. From these it
-// keeps a model of why anything may be read (pace.go, podpace.go), of how long a waiter may
-// wait for a read (fair.go) and of how soon a change must be told (prompt.go). It looks whenever
-// something happens, also from within the generator's loop through the Metrics that it is given,
-// and checks the eleven invariants of the design: the list below says where each is checked.
+// The oracle knows the runtime's authoritative history, the calls and events at the boundary
+// between generator and runtime, and the public interface of generator and cache, and nothing else.
+// From these the oracle keeps a model of the reasons for reads (pace.go, podpace.go), of how long a
+// waiter may wait for a read (fair.go) and of how soon a change must be told (prompt.go). The
+// oracle looks after every event and call, also from within the generator's loop through the
+// generator's Metrics, and checks the eleven invariants of the design: the list below names the
+// place of each check.
 //
 // [Shrink] reduces a failure to a short script, which can be stored under testdata.
 //
@@ -34,14 +35,14 @@
 // errors in strict mode and ignored otherwise, so that a shortened history still runs.
 package simulate
 
-// Where each invariant of the design is checked, and the kinds of violation that tell of it:
+// The check of each invariant of the design, and its kinds of violation:
 //
-//  1. A phase never goes back unless that is counted, and per ID the events are Started, Died,
+//  1. A phase never goes back without being counted, and per ID the events are Started, Died,
 //     Removed, each once at most: oracle.compare and oracle.event (regression, repeated, event),
 //     resurrected IDs in Truth.Check.
-//  2. The cache shows a change before Watch tells of it: oracle.emitting keeps what the cache shows
-//     at the moment of emission, oracle.event compares (order).
-//  3. What GetNewerThan(t) returns was confirmed by a read begun after t, and nobody is handed nil:
+//  2. The cache shows a change before Watch delivers its event: oracle.emitting keeps the content
+//     of the cache at the moment of emission, oracle.event compares (order).
+//  3. A read begun after t has confirmed the status from GetNewerThan(t), which is never nil:
 //     waiter.returned and oracle.lookAt (stale, stale-read, resurrected-read, invented-read, nil,
 //     error), and the pod workers (double-start), also when calls, events and waiters come between
 //     the steps of a turn of the loop (within.go).
@@ -51,29 +52,28 @@ package simulate
 //  5. Every change reaches Watch as its event or a PodSync: oracle.consumer (lost-event). And soon:
 //     a claim of a true change is shown and told within the bound of settings.soon:
 //     oracle.lookPrompt and lookTold (late).
-//  6. One base period after the first list that begins at rest the cache equals the runtime:
-//     oracle.settled (diverged, idle); waiters are served (slow-waiter, stuck-waiter); the stream
-//     comes back (deaf).
+//  6. A base period after the first list begun at rest the cache equals the runtime: oracle.settled
+//     (diverged, idle); waiters are served (slow-waiter, stuck-waiter); the stream comes back
+//     (deaf).
 //  7. Relists and the stream end in the same cache: TestDefect17InstancesDoNotKnowOfEachOther of
-//     package pleg, and 6 for every history, whether it listens or not.
-//  8. Memory is that of what lives, and after Run nothing runs: world.empty (memory), ledger.atRest
-//     (leak), and the bubble, which does not end while a goroutine is left.
-//  9. The runtime is not blocked and not asked more than it must be: boundary (blocking, storm), a
-//     watchdog outside of the bubble, and a model of why anything may be read: every list of
-//     everything needs one of the reasons at pace, and every read of a pod one of the reasons at
-//     podPace (greedy, trust). Nor does anybody wait for a read that could begin:
-//     ledger.lookNeglected (late).
+//     package pleg, and 6 for every history, with a stream or without.
+//  8. Memory is proportional to the living IDs, and after Run no goroutine is left: world.empty
+//     (memory), ledger.atRest (leak), and the bubble, which does not end while a goroutine is left.
+//  9. The runtime is not blocked and gets no needless calls: boundary (blocking, storm), a watchdog
+//     outside of the bubble, and a model of the reasons for reads: every list of everything needs a
+//     reason from pace, and every read of a pod a reason from podPace (greedy, trust). Nor does a
+//     waiter wait for a read that could begin: ledger.lookNeglected (late).
 //  10. Steps of the wall clock change nothing: clock commands in every search, under all the other
 //      checks, and TestClockStepsChangeNothing, which runs histories with and without them and
 //      compares every event, every read and its time, the cache and the statistics.
-//  11. Whoever needs a read gets one in turn, and reads that hang hold half of the workers:
+//  11. Every pod in need of a read gets a read in turn, and hanging reads hold half of the workers:
 //      ledger.mustWait, which lookNeglected asks while every worker is busy (unfair).
 //
-// What must hold within the generator's core, its own bookkeeping, it checks itself after each turn
-// (invariant): see hook.InvariantBroken.
+// The generator's core checks the invariants of its own records after each turn (invariant): see
+// hook.InvariantBroken.
 //
 // While reads lie (the second tier's nil-fields, unknown-enum, duplicate-id, orphan-container)
-// Truth.Compare notes of which IDs they have lied, at the boundary, and the checks of single IDs go
-// on for all others; how often may be read is bounded as ever, by what reads show. When the lies
+// Truth.Compare notes the IDs of the lies, at the boundary, and the checks of single IDs go on for
+// all other IDs. The bounds of the number of reads stay, by the results of the reads. When the lies
 // have ended and the cache and a reader of Watch agree with the runtime again, every check applies
 // again to every ID (oracle.believe).

@@ -10,12 +10,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Fairness: a pod that needs a read gets one within a bounded number of reads of other pods and 1.5
-// base periods, however many pods wait, and however many reads hang.
+// Fairness: a pod in need of a read gets its read within a bounded number of reads of other pods
+// and 1.5 base periods, however many pods wait, and however many reads hang.
 
-// The bounds of reads at once, in workers: of those begun less than a tenth of a base period ago
-// while others hang, and of all. There are two lanes of workers, one of them for pods whose last
-// read failed, and single probes beside both.
+// The bounds of reads at once, in workers: of reads begun less than a tenth of a base period ago
+// while others hang, and of all reads. There are two lanes of workers, the second for pods with a
+// failed last read, and single probes beside both.
 const (
 	mostLanes  = 2
 	mostProbes = 2
@@ -27,8 +27,8 @@ const (
 // well: single probes find out whether the runtime answers again.
 const probed = 10
 
-// timedOut notes the end of a read. After reads that have timed out fewer begin at once, down to a
-// single one, until as many have ended well. Again: the pod's last read had failed, and such reads
+// timedOut notes the end of a read. After reads have timed out, fewer begin at once, down to a
+// single read, until as many have ended well. Again: the pod's last read had failed, and such reads
 // have workers of their own.
 func (b *ledger) timedOut(begun, now time.Time, again bool, err error) {
 	fewer := &b.fewer[0]
@@ -45,15 +45,15 @@ func (b *ledger) timedOut(begun, now time.Time, again bool, err error) {
 // place is how long a pod has needed a read while the workers were busy.
 type place struct {
 	since time.Time // zero if the pod does not wait
-	reads int       // of the ledger at that time
+	reads int       // of the ledger at the time since
 }
 
 // fair is the number of reads of others that may begin before the read of a waiting pod: a few of
-// each known pod, and of those that begin together.
+// each known pod, and of the pods whose need begins together.
 func (b *ledger) fair() int { return 8 * (len(b.pace.pods) + b.workers) }
 
-// mustWait reports whether a pod that needs a read may still be without one: a young list may serve
-// it, or every worker is busy.
+// mustWait reports whether a pod may still lack its read: a young list may serve the pod, or every
+// worker is busy.
 func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 	base := b.pace.settings.base
 	if b.listing > 0 && now.Sub(b.listBegun) <= base/10 {
@@ -73,7 +73,7 @@ func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 	if fewer > 0 {
 		bound = probed * base // who has come later is read first
 	}
-	bound = max(bound, probed*b.lately) // no sooner is a read taken for one that hangs
+	bound = max(bound, probed*b.lately) // before this age no read counts as hung
 	if d := now.Sub(at.since); d > bound && len(b.inflight) < mostReads*b.workers {
 		b.fail("unfair", "pod %s has needed a read for %v, and %d others hold the workers", uid, d, len(b.inflight))
 	}
@@ -97,26 +97,26 @@ func (b *ledger) lookCrowd(now time.Time) {
 	}
 }
 
-// lookNeglected checks that a read has begun for somebody who waits for one that begins after t: at
-// once, or when it is the pod's turn.
+// lookNeglected checks that a read has begun for a waiter for a read begun after t: at once, or in
+// the pod's turn.
 func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
-	d := time.Since(latest(waits, t, x.caused, b.opened)) // who came last is served by a read that begins later than that
+	d := time.Since(latest(waits, t, x.caused, b.opened)) // the last waiter is served by a read begun later than the last news
 	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 {
 		return
 	}
 	if x.started.After(x.doubted) && time.Since(x.doubted) < 2*b.pace.settings.grace {
-		return // a read that contradicts a claim is made again with growing delay until a grace has passed
+		return // within the grace, reads that contradict a claim are repeated with growing delay
 	}
 	if !x.started.After(t) && !b.pace.begun.After(t) && !b.mustWait(at, uid, time.Now()) {
 		b.fail("late", "somebody has been waiting for pod %s since %v, and it has not been read", uid, d)
 	}
 }
 
-// showsSame says that a status shows what a reply did: a state that the runtime does not know is
-// shown like any other.
+// showsSame reports whether a status shows the same as a reply: an unknown state counts like any
+// other state.
 func showsSame(shown, reply []pleg.Item) bool {
 	if len(shown) != len(reply) {
 		return false

@@ -74,7 +74,7 @@ func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) erro
 	return nil
 }
 
-// plan fills in the effect of a call. It returns false if the subject was never made.
+// plan fills in the effect of a call, and returns false if the subject was never made.
 func (a *fakeAgent) plan(w *world, f *fakeSide, c *ownCall, what string, names []string) bool {
 	name := names[len(names)-1]
 	id := f.id(name)

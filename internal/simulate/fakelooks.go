@@ -12,8 +12,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// fakeLooks is the real client of the second tier. It tells the truth which IDs its lists have
-// missed although they live: those for which the fake runtime has shown an empty list.
+// fakeLooks is the real client of the second tier, and reports to the truth the living IDs missed
+// by its lists, where the fake runtime has returned an empty list.
 type fakeLooks struct {
 	*cri.Client
 	f *fakeSide
@@ -67,9 +67,9 @@ func (l fakeLooks) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus
 	return l.accusing(ctx, func() (pleg.Inspection[cri.PodStatus], error) { return l.Client.Update(ctx, pod, prev) })
 }
 
-// accusing passes a read of statuses through, and checks that an item that it names as
-// unreadable is one: what is no fault of an item is not put down to it. The faults must have
-// been the same for a while: a call that hangs is not made again before it ends.
+// accusing passes a read of statuses through, and checks its list of unreadable items: each must be
+// unreadable, and no other fault may count against an item. The faults must have been the same for
+// a while: a hanging call is not made again before its end.
 func (l fakeLooks) accusing(ctx context.Context, read func() (pleg.Inspection[cri.PodStatus], error)) (pleg.Inspection[cri.PodStatus], error) {
 	before := l.f.callsFail()
 	i, err := read()
@@ -88,8 +88,8 @@ func (l fakeLooks) accusing(ctx context.Context, read func() (pleg.Inspection[cr
 	return i, err
 }
 
-// weather is whether calls fail for a reason that is no item's, and since when the faults are
-// the same.
+// weather reports whether calls fail for a reason outside of the items, and since when the faults
+// are the same.
 type weather struct {
 	fail  bool
 	since time.Time
@@ -116,7 +116,7 @@ func (f *fakeSide) looked(uid cache.UID, shown []pleg.Item, begun time.Time, emp
 	if !empty {
 		return
 	}
-	begun = begun.Add(1) // what was made in the same instant was made before
+	begun = begun.Add(1) // creations in the same instant come before
 	for _, id := range f.w.truth.missed(uid, shown, begun) {
 		f.unseen[id]++
 		f.w.truth.Hide(id, f.unseen[id])
@@ -124,8 +124,8 @@ func (f *fakeSide) looked(uid cache.UID, shown []pleg.Item, begun time.Time, emp
 	}
 }
 
-// missed returns the IDs of a pod that have lived since a time, and that a look does not show, as
-// of the last refresh.
+// missed returns the IDs of a pod alive since a time and absent from a look, as of the last
+// refresh.
 func (t *Truth) missed(pod cache.UID, shown []pleg.Item, since time.Time) (ids []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,8 +138,8 @@ func (t *Truth) missed(pod cache.UID, shown []pleg.Item, since time.Time) (ids [
 	return ids
 }
 
-// bare reports whether an ID is of a sandbox that has lost its metadata. The sandbox itself is a
-// pod then, without a name, whose reads fail.
+// bare reports whether a sandbox has lost its metadata. Such a sandbox is a pod of its own, without
+// a name, and its reads fail.
 func (t *Truth) bare(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,8 +147,8 @@ func (t *Truth) bare(id string) bool {
 	return l != nil && l.kind == pleg.Sandbox && t.bad[id]
 }
 
-// spoil tells the truth which items cannot be read, which have lost their metadata, and which lists
-// still show. The caller holds the mutex, and has taken over the history.
+// spoil reports to the truth the unreadable items, the items without metadata, and the removed
+// items still in lists. The caller holds the mutex, and has taken over the history.
 func (f *fakeSide) spoil() {
 	now := f.rt.Truth()
 	clear(f.leftovers)
@@ -170,7 +170,7 @@ func (f *fakeSide) spoil() {
 	}
 }
 
-// spoilt is spoil for an item, and reports whether it is news.
+// spoilt is spoil for an item, and reports whether the state of the item is news.
 func (f *fakeSide) spoilt(id string, yes bool) (news bool) {
 	if yes == f.bad[id] {
 		return false
@@ -180,8 +180,8 @@ func (f *fakeSide) spoilt(id string, yes bool) (news bool) {
 	return true
 }
 
-// vanish notes that an ID seems to go, or to come again, as nobody announces: a sandbox has lost
-// its metadata, or has it again.
+// vanish notes an apparent end or return of an ID without an event: a sandbox has lost its
+// metadata, or has them again.
 func (t *Truth) vanish(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

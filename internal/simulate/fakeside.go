@@ -46,10 +46,10 @@ type fakeSide struct {
 
 	nextWriting uint64 // likewise, of the history of contents
 	down        bool
-	listed      map[cache.UID][]pleg.Item // by the last list of everything; the only list under way owns it
-	unseen      map[string]int            // looks in a row that have missed an ID although it lives
-	leftovers   map[string]bool           // removed IDs that lists show
-	bad         map[string]bool           // IDs that cannot be read, as far as the truth was told
+	listed      map[cache.UID][]pleg.Item // by the last list of everything; owned by the only list under way
+	unseen      map[string]int            // looks in a row without the living ID
+	leftovers   map[string]bool           // removed IDs still in lists
+	bad         map[string]bool           // unreadable IDs, as reported to the truth
 	conn        *breakable                // the client's latest connection
 	faultsSet   time.Time                 // when the faults have last changed
 	writes      time.Time                 // until when changes may be made late by the faults before: see writesUntil
@@ -136,9 +136,8 @@ func itemsOfStatus(s *cri.PodStatus) []pleg.Item {
 	return items
 }
 
-// pull takes the runtime's history over into the truth. The contents are fetched first: what is
-// made between the two calls then has a change and no content yet, never a content of an ID that
-// the truth does not know.
+// pull takes the runtime's history over into the truth. The contents are fetched first: an ID made
+// between the two calls then has a change and no content yet, never a content without a history.
 func (f *fakeSide) pull() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +205,7 @@ func (f *fakeSide) restless() bool {
 func (f *fakeSide) calm(w *world) {
 	defer w.oracle.lieEnds()
 	if now := f.rt.Faults(); now.HangStatus+now.HangItem > 0 {
-		w.upset(time.Now().Add(w.settings.inspectTimeout)) // a call that hangs is not made again before it ends
+		w.upset(time.Now().Add(w.settings.inspectTimeout)) // a hanging call is not made again before its end
 	}
 	_ = f.setFaults(f.quiet)
 	f.rt.Up(0)
@@ -249,8 +248,8 @@ func (f *fakeSide) offersEvents() bool {
 
 func (f *fakeSide) finishCalls() { f.agent.line.finish() }
 
-// writesUntil returns until when changes may be made that were never answered: by the faults in
-// force, or by those before. The caller holds the mutex.
+// writesUntil returns the end of the time for changes by unanswered calls: by the faults in force,
+// or by earlier faults. The caller holds the mutex.
 func (f *fakeSide) writesUntil() time.Time {
 	now := f.rt.Faults()
 	if now.LateWrite == 0 {
@@ -264,7 +263,7 @@ func (f *fakeSide) empty(w *world) {
 	f.mu.Lock()
 	writes := f.writesUntil()
 	f.mu.Unlock()
-	if wait := time.Until(writes); wait > 0 { // what is made late is removed, too
+	if wait := time.Until(writes); wait > 0 { // late creations are removed, too
 		w.sleep(wait)
 	}
 	for _, p := range f.rt.Truth().Pods {
@@ -348,8 +347,8 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	return err
 }
 
-// setFaults sets the faults in force. No read that has met one is judged before the truth knows
-// whom it hits.
+// setFaults sets the faults in force. A read hit by a fault is judged only after the truth knows
+// the fault's targets.
 func (f *fakeSide) setFaults(faults fakeruntime.Faults) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -421,7 +420,7 @@ func (f *fakeSide) resize(ctx context.Context, id string) error {
 	return err
 }
 
-// takesBack notes that the runtime is about to take back a recent event: a read overrules the claim
+// takesBack notes the runtime's coming withdrawal of a recent event: a read overrules the claim
 // after the grace.
 func (w *world) takesBack(id string) {
 	w.truth.refresh()
@@ -468,7 +467,7 @@ func (f *fakeSide) disconnect(args []string) error {
 	switch {
 	case f.conn == nil: // nothing has been dialed yet
 	case len(args) == 0:
-		_ = f.conn.Close() // it may have broken before
+		_ = f.conn.Close() // perhaps broken already
 	default:
 		n, err := strconv.Atoi(args[0])
 		if err != nil {
@@ -479,11 +478,11 @@ func (f *fakeSide) disconnect(args []string) error {
 	return nil
 }
 
-// breakable is a connection that breaks when it has read so many bytes: between two answers, or in
-// the middle of one.
+// breakable is a connection that breaks after a number of bytes: between two answers, or in the
+// middle of an answer.
 type breakable struct {
 	net.Conn
-	left   atomic.Int64 // bytes; unbroken if it is not to break
+	left   atomic.Int64 // bytes; unbroken: the connection is not to break
 	broken func()
 }
 
@@ -511,7 +510,7 @@ func (c *breakable) Read(b []byte) (n int, err error) {
 }
 
 // fieldsOfStatus returns the content of a status of the real client, in the fake runtime's words,
-// without that of items that could not be read.
+// without unreadable items.
 func fieldsOfStatus(s *cri.PodStatus) (fields []field) {
 	for _, x := range s.Sandboxes() {
 		fields = append(fields, field{x.ID, cmp.Or(strings.Join(x.IPs, ","), "none")})

@@ -36,8 +36,8 @@ type generator struct {
 	phases     *rand.Rand // of the waiters for phases only; its draws move no other choice
 }
 
-// Generate makes the history of a seed for the first tier, with the kinds that are in every search
-// and those named. The same seed gives the same history.
+// Generate makes the history of a seed for the first tier, with the kinds in every search and the
+// named kinds. The same seed gives the same history.
 func Generate(seed uint64, named ...string) History { return weave(seed, generate(seed), named) }
 
 // generate makes the history of a seed without any kinds.
@@ -201,7 +201,7 @@ func (g *generator) step() {
 	}
 }
 
-// waitAgain writes pod workers that wait now and then, like workers that have synced a moment ago.
+// waitAgain writes pod workers with a wait now and then, like workers after a sync.
 func (g *generator) waitAgain() {
 	word := func(of ...string) string { return of[g.worker.IntN(len(of))] }
 	for g.worker.Float64() < 0.5 {
@@ -331,11 +331,11 @@ func (g *generator) tryChange() bool {
 	return true
 }
 
-// lose has the runtime not know the state of a container: in lists and statuses, in lists only, or
-// no longer in lists. One container is never both: a hole in the search, with its reason. A list
-// that does not know a state confirms a status that does not know it either (ADR 11), so that it is
-// not noticed when the statuses alone come to know the state, before an event or another change has
-// the pod read. Real runtimes make lists and statuses from one record.
+// lose has the runtime lose the state of a container: in lists and statuses, in lists only, or no
+// longer in lists. No container has two of these. This is a hole in the search, for a reason: a
+// list without a state confirms a status without the state (ADR 11). So if only the statuses learn
+// the state, the change stays hidden until an event or another change causes a read of the pod.
+// Real runtimes make lists and statuses from the same record.
 func (g *generator) lose(c, how string) {
 	if was := g.unknown[c]; how != "clear" && was != "" && was != how {
 		how = "clear"
@@ -440,7 +440,7 @@ func (g *generator) wait() {
 	}
 }
 
-// ofPhases makes every third waiter one for phases only.
+// ofPhases makes every third waiter a waiter for phases only.
 func (g *generator) ofPhases() string {
 	if g.phases.IntN(3) == 0 {
 		return " phases"

@@ -64,7 +64,7 @@ func (o *Outcome) finish(w *world) {
 	o.add("global time", "%v", w.store.Global().Sub(o.begun))
 	if w.system != nil {
 		s := w.system.Stats()
-		s.ReplayedClaims = 0 // stamps decide what counts as a replay
+		s.ReplayedClaims = 0 // stamps distinguish replays
 		o.add("statistics", "%+v", s)
 	}
 }

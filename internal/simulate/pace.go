@@ -13,11 +13,11 @@ import (
 // pace bounds the rate of lists of everything, from outside (podpace.go bounds the reads of pods).
 // The ledger's mutex owns it. A list may begin
 //
-//   - at the start, and as soon as the last one has ended, if the embedder asked for it or the
-//     stream was connected or lost since the last one began, or as many pods want a read as SweepAt
-//     says, or if the last one lost more of the pods alive than it kept;
-//   - a base period after the last one, if anything is new: polling would be no cheaper;
-//   - a period after the last one, by the period that Stats shows, while nothing is new.
+//   - at the start, and as soon as the last list has ended: if the embedder requested a list, if
+//     the stream was connected or lost since the begin of the last list, if as many pods as SweepAt
+//     want a read, or if the last list lost more of the living pods than it kept;
+//   - a base period after the last list, if there is news: polling would be no cheaper;
+//   - a period after the last list, by the period of Stats, without news.
 type pace struct {
 	on       bool
 	settings *settings
@@ -26,18 +26,18 @@ type pace struct {
 	first   bool // a list has begun
 	begun   time.Time
 	ended   time.Time
-	applied time.Time // start of the last list that succeeded
-	lists   int       // that have ended
-	now     time.Time // when the last thing came up after which a list may begin at once
+	applied time.Time // start of the last successful list
+	lists   int       // ended lists
+	now     time.Time // when the last news came up after which a list may begin at once
 	must    time.Time // the same, if the list has to begin at once; zero if none
-	news    time.Time // when anything came up last
-	unclear *unclear  // a list that only its period can justify
+	news    time.Time // when any news came up last
+	unclear *unclear  // a list without a reason but its period
 
 	shown     map[string]cache.UID // by ID: the pod in which a read has shown the ID last
-	wandered  map[string]bool      // IDs that reads have shown in more than one pod
+	wandered  map[string]bool      // IDs shown in more than one pod by reads
 	opened    time.Time            // of the stream under way; zero if none
 	reopened  time.Time            // of the last stream
-	connected time.Time            // zero while it is not
+	connected time.Time            // zero while the stream is not connected
 
 	// when a claim was last overruled, after which the period must be the base; zero if a list has
 	// begun since
@@ -45,21 +45,21 @@ type pace struct {
 
 	baseAt time.Time // when Stats last showed the base as the period while the stream was connected
 
-	missed  int // as Stats showed it last
+	missed  int // as in the last Stats
 	dropped int // claims without room; each asks for a list
 
 	pods map[cache.UID]*podPace
 }
 
-// unclear is a list that has begun without any other reason than its period, which Stats shows once
-// time has passed.
+// unclear is a list with no other reason than its period. Stats shows the period once time has
+// passed.
 type unclear struct {
 	at     time.Time
-	gap    time.Duration // since the end of the last one
-	period time.Duration // as Stats showed it before
+	gap    time.Duration // since the end of the last list
+	period time.Duration // as in Stats before
 }
 
-// The delays of a generator that no history configures.
+// The delays of a generator, not configured by any history.
 const (
 	rereadBase   = time.Millisecond
 	retryBase    = time.Second
@@ -98,7 +98,7 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	}
 }
 
-// lied reports whether reads may say what never was.
+// lied reports whether reads may show IDs and states that never were.
 func (b *ledger) lied() bool { return b.lying != nil && b.lying() }
 
 // relist records a request for a list of everything.
@@ -109,8 +109,8 @@ func (b *ledger) relist() {
 	b.pace.must = time.Now()
 }
 
-// opening and ending follow the stream, which is connected when it has told something or lasted for
-// a while.
+// opening and ending follow the stream. A stream is connected after its first message, or after a
+// while.
 func (p *pace) opening(now time.Time) {
 	p.opened = now
 	p.reopened = now
@@ -126,11 +126,11 @@ func (p *pace) ending(now time.Time) {
 	p.connected = time.Time{}
 }
 
-// settle records that a stream has lasted long enough to be connected.
+// settle records that the stream has lasted long enough to be connected.
 func (p *pace) settle(now time.Time) {
 	if at := p.opened.Add(streamSettle); p.on && !p.opened.IsZero() && p.connected.IsZero() && !now.Before(at) {
 		p.connected = at
-		p.turn(at.Add(-1)) // known before a list that begins then
+		p.turn(at.Add(-1)) // known before a list begun then
 	}
 }
 
@@ -158,10 +158,10 @@ func (p *pace) heard(now time.Time) {
 // doubt for a grace, changes wait for their claims for another, and calls settle.
 func (s *settings) restful() time.Duration { return 2*s.grace + s.callBurst() + s.base }
 
-// callBurst is how long a burst of the agent's own calls may put off what they have changed.
+// callBurst is how long a burst of the agent's own calls may put off the reads of their changes.
 func (s *settings) callBurst() time.Duration { return max(s.base/4, s.callSettle) }
 
-// listBegins checks that a list has a reason.
+// listBegins checks the reason for a list.
 func (b *ledger) listBegins(now time.Time) {
 	p := &b.pace
 	if !p.on {
@@ -178,7 +178,7 @@ func (b *ledger) listBegins(now time.Time) {
 	for _, uid := range b.truth.known() {
 		b.podPace(uid)
 	}
-	// A sandbox that a list shows without its metadata is a pod of its own, whose reads fail.
+	// A list shows a sandbox without metadata as a pod of its own, and the reads of this pod fail.
 	for uid, x := range p.pods {
 		b.foldCauses(uid, x, now)
 		if !x.caused.Before(p.begun) {
@@ -224,8 +224,8 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 	p.applied = begun
 }
 
-// sample compares what Stats shows with what it must. It is called when the generator's loop waits
-// for something to happen.
+// sample compares Stats with the expected values. It runs when the generator's loop waits for an
+// input.
 func (b *ledger) sample(s pleg.Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -242,8 +242,8 @@ func (b *ledger) sample(s pleg.Stats) {
 	}
 }
 
-// lookDistrust checks that an overruled claim takes the period back to the base: a list begins a
-// base period after the last one at the latest.
+// lookDistrust checks that an overruled claim takes the period back to the base: a list begins at
+// most a base period after the last list.
 func (b *ledger) lookDistrust(now time.Time) {
 	p := &b.pace
 	if p.overruled.IsZero() || b.listing > 0 {
@@ -254,7 +254,7 @@ func (b *ledger) lookDistrust(now time.Time) {
 	}
 }
 
-// overruling is told, from within the generator's loop, that a read has overruled a claim.
+// overruling notes, from within the generator's loop, that a read has overruled a claim.
 func (o *oracle) overruling() {
 	if b := o.ledger; b != nil {
 		b.mu.Lock()

@@ -12,26 +12,26 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Peeks: statuses that are read by their IDs while lists do not answer. They stand beside the
-// ordinary reads of a pod, which may hang, and have bounds of their own: one of a pod at once, and
+// Peeks: reads of statuses by their IDs while lists do not answer. They stand beside the ordinary
+// reads of a pod, which may hang, and have bounds of their own: a single peek of a pod at once, and
 // in all no more than the delays of a peek allow.
 
-// peekPace is what is known of the peeks. The ledger's mutex owns it.
+// peekPace is the record of the peeks. The ledger's mutex owns the record.
 type peekPace struct {
 	under   map[cache.UID]int         // under way, beside an ordinary read
-	maybe   map[cache.UID]calls       // of the ordinary reads under way those that may be peeks
-	made    map[cache.UID][]time.Time // begins, since something of the pod was new last
+	maybe   map[cache.UID]calls       // ordinary reads under way that may be peeks
+	made    map[cache.UID][]time.Time // begins, since the last news of the pod
 	hurt    time.Time                 // when a peek last failed or was slow
-	slowest time.Duration             // of the lists and reads that have succeeded
+	slowest time.Duration             // of the successful lists and reads
 	answers time.Time                 // when a list last succeeded after others had failed, or had hung
 }
 
-// calls are reads, known by what ends their contexts.
+// calls are reads, by the Done channels of their contexts.
 type calls map[<-chan struct{}]bool
 
-// listsHang is the age from which on a list counts as one that does not answer. Until four times as
-// old as the longest of late, a generator may take it for a slow one. It counts from a moment
-// before the call comes here: commands within a turn take nanoseconds.
+// listsHang is the age from which on a list counts as hung. Up to four times the age of the longest
+// recent list, a generator may take the list for a slow one. The age counts from a moment before
+// the call comes here: commands within a turn take nanoseconds.
 const listsHang = 2*time.Second - time.Microsecond
 
 // listless reports whether lists do not answer, or did not a moment ago: of everything, or of the
@@ -40,7 +40,7 @@ const listsHang = 2*time.Second - time.Microsecond
 func (b *ledger) listless(uid cache.UID, now time.Time) bool {
 	for other := range b.inflight {
 		if now.Sub(b.podPace(other).started) >= listsHang {
-			return true // the list of a pod hangs as one of everything does
+			return true // the list of a pod hangs like a list of everything
 		}
 	}
 	hangs := b.listing > 0 && now.Sub(b.listBegun) >= listsHang
@@ -49,10 +49,10 @@ func (b *ledger) listless(uid cache.UID, now time.Time) bool {
 	return b.listFailed || hangs || b.fails(uid) || justNow
 }
 
-// heardAfter is how long after the end of a call a generator acts on it at the latest.
+// heardAfter is how long after the end of a call a generator acts on the result at the latest.
 const heardAfter = 10 * time.Millisecond
 
-// peeks reports whether a read of statuses is certainly a peek: it is no part of the ordinary read
+// peeks reports whether a read of statuses is certainly a peek, and no part of the ordinary read
 // under way.
 func (b *ledger) peeks(ctx context.Context, uid cache.UID) bool {
 	b.mu.Lock()
@@ -86,12 +86,12 @@ func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)
 	b.peekPace.under[uid]--
 	b.outlived(begun)
 	if err != nil && begun.After(b.podFail[uid]) {
-		b.podFail[uid] = begun // the items that it could read stand beside the error
+		b.podFail[uid] = begun // the readable items stand beside the error
 	}
 	b.peekHurts(begun, now, len(pod.Items), err)
 	x := b.podPace(uid)
 	if err == nil && (vanishes(b.shows(uid), i.Pod.Items) || vanishes(x.reply, i.Pod.Items)) {
-		b.overtaken(x, now) // a running ID that vanishes is looked for once more
+		b.overtaken(x, now) // a running ID that vanishes causes one more look
 	}
 	if b.inflight[uid] > 0 {
 		b.overtaken(x, now) // nobody can tell which of the peek and the read under way looked last
@@ -99,14 +99,14 @@ func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)
 	return i, err
 }
 
-// peekHurts notes a peek that failed or was slow.
+// peekHurts notes a failed or slow peek.
 func (b *ledger) peekHurts(begun, now time.Time, n int, err error) {
 	if err != nil || now.Sub(begun) > b.pace.settings.quick(n) {
 		b.peekPace.hurt = now
 	}
 }
 
-// peekBegins checks that a peek has a reason.
+// peekBegins checks the reason for a peek.
 func (b *ledger) peekBegins(uid cache.UID, now time.Time) {
 	p := &b.peekPace
 	x := b.podPace(uid)
@@ -114,15 +114,15 @@ func (b *ledger) peekBegins(uid cache.UID, now time.Time) {
 	made := slices.DeleteFunc(p.made[uid], func(at time.Time) bool { return at.Before(x.since) })
 	made = append(made, now)
 	p.made[uid] = made
-	// Of the reads that may be peeks, some take the IDs from a list, one for each, and some from the
-	// agent's calls, with delays that double.
+	// Some of the possible peeks take the IDs from a list, one for each list. Others take the IDs from
+	// the agent's calls, with delays that double.
 	if n := 40 + int(2*now.Sub(made[0])/b.pace.settings.base) + b.pace.lists - x.lists; len(made) > n {
 		b.fail("greedy", "pod %s is peeked at %d times in %v, and nothing of it is new", uid, len(made), now.Sub(made[0]))
 	}
 }
 
-// lookPeeks checks what was promised while lists do not answer and single statuses do. It is called
-// instead of the checks of lookPrompt that excuse all that waits for a list.
+// lookPeeks checks the promises while lists do not answer and single statuses do. It replaces the
+// checks of lookPrompt, which excuse every promise that needs a list.
 func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	if !b.hangs(now) {
 		return
@@ -130,7 +130,7 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	since := b.listBegun.Add(b.patience())
 	for id, x := range b.prompt.promises {
 		if !b.truth.isFresh(x.pod) {
-			continue // of an earlier generator's entry it knows no IDs
+			continue // the generator knows no IDs of an earlier generator's entry
 		}
 		if _, moody := o.moods[x.pod]; moody || b.truth.spoilt(x.pod) || b.podPace(x.pod).open && !b.podPace(x.pod).failed {
 			continue
@@ -147,8 +147,8 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	}
 }
 
-// peekHangs reports whether a peek of a pod is under way, or a read that may be one, for longer
-// than one takes.
+// peekHangs reports whether a peek of a pod, or a read that may be a peek, has been under way for
+// longer than a quick peek.
 func (b *ledger) peekHangs(uid cache.UID, now time.Time) bool {
 	made := b.peekPace.made[uid]
 	if len(made) == 0 || b.peekPace.under[uid]+len(b.peekPace.maybe[uid]) == 0 {
@@ -157,14 +157,14 @@ func (b *ledger) peekHangs(uid cache.UID, now time.Time) bool {
 	return now.Sub(made[len(made)-1]) > b.pace.settings.quick(b.truth.size(uid))
 }
 
-// peekRetry is how long a pod is not peeked at after a peek that failed, or came too early.
+// peekRetry is how long a pod is not peeked at after a failed or early peek.
 const peekRetry = 10 * time.Second
 
 // peekSoon is how long after a claim a known pod is shown while lists do not answer.
 const peekSoon = 3 * time.Second
 
-// hangs reports whether the list under way does not answer: it is much older than any list or read
-// that has succeeded.
+// hangs reports whether the list under way does not answer: its age is far beyond any successful
+// list or read.
 func (b *ledger) hangs(now time.Time) bool {
 	return b.listing > 0 && now.Sub(b.listBegun) > b.patience()
 }

@@ -12,36 +12,36 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// podPace bounds the rate of the reads of one pod. After each thing that is new of the pod (a
-// change, a claim, a call, a waiter, a request, a contradiction of two reads) the generator may
-// read it a few times, then with delays that double from rereadBase, and once for each list. A pod
-// at rest is not read at all.
+// podPace bounds the rate of the reads of a single pod. After each news of the pod (a change, a
+// claim, a call, a waiter, a request, a contradiction of two reads) the generator may read the pod
+// a few times, then with delays that double from rereadBase, and once for each list. A pod at rest
+// is not read at all.
 type podPace struct {
 	settledFor time.Time   // the cause after which the pod was read again
-	peeked     time.Time   // when a peek last ended: it owes a read, and a look after it
+	peeked     time.Time   // end of the last peek: a read follows, then a look
 	settled    int         // how often
-	caused     time.Time   // by the last thing new
-	moved      time.Time   // the runtime's last change that was taken into account
-	later      []time.Time // what somebody will want
-	doubted    time.Time   // when a claim told of the pod last
-	since      time.Time   // when that was noted
+	caused     time.Time   // by the last news
+	moved      time.Time   // the runtime's last change taken into account
+	later      []time.Time // begins of reads that waiters will want
+	doubted    time.Time   // when the last claim named the pod
+	since      time.Time   // when the last news was noted
 	reads      int         // since then
-	lists      int         // pace.lists at that time
+	lists      int         // pace.lists at the time since
 	started    time.Time   // of the last read
 	begun      time.Time   // likewise, or of the list on which the read may build
 	ended      time.Time
 	whole      time.Time       // begin of the last read of all statuses
-	call       <-chan struct{} // what ends its context, which all calls of one read have in common
+	call       <-chan struct{} // the Done channel of its context, which all calls of a read share
 	again      bool            // the pod's last read had failed when the read under way began
 	open       bool            // an error may be in the cache, or a reinspection unanswered
 	closes     bool            // open ends if no error is in the cache
 	failed     bool            // the last read has yielded nothing
-	closed     time.Time       // when that ended
+	closed     time.Time       // when failed or open last ended
 	failedAt   time.Time       // when a read has yielded nothing, or a list has come beside an error
-	listed     []pleg.Item     // what the last list showed, which one that tells only differences may leave out
-	unsure     *[]pleg.Item    // what the last list showed, if the generator may not have believed it
-	reply      []pleg.Item     // what the last list or read did
-	vanished   int             // reads in a row that lacked a running ID
+	listed     []pleg.Item     // items of the last list; later lists of differences may omit them
+	unsure     *[]pleg.Item    // items of the last list, if perhaps not believed
+	reply      []pleg.Item     // items of the last list or read
+	vanished   int             // reads in a row without a running ID
 	lapped     bool            // a list has ended during the read under way
 }
 
@@ -56,7 +56,7 @@ func (b *ledger) podPace(uid cache.UID) *podPace {
 	return x
 }
 
-// cause records that something is new of a pod.
+// cause records news of a pod.
 func (b *ledger) cause(x *podPace, at time.Time) {
 	x.caused = latest(x.caused, at)
 	x.since = time.Now()
@@ -65,7 +65,7 @@ func (b *ledger) cause(x *podPace, at time.Time) {
 	b.pace.news = latest(b.pace.news, at)
 }
 
-// wanted records that somebody wants a read of a pod that begins after a time, which may lie ahead.
+// wanted records a demand for a read of a pod begun after a time, which may lie ahead.
 func (b *ledger) wanted(uid cache.UID, after time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +78,7 @@ func (b *ledger) wanted(uid cache.UID, after time.Time) {
 	b.cause(x, now)
 }
 
-// reinspected records that somebody wants the statuses of a pod.
+// reinspected records a request for the statuses of a pod.
 func (b *ledger) reinspected(uid cache.UID) {
 	b.wanted(uid, time.Now())
 	b.mu.Lock()
@@ -87,7 +87,7 @@ func (b *ledger) reinspected(uid cache.UID) {
 	b.asked[uid] = time.Now()
 }
 
-// inspected records that all statuses of a pod were read. A peek is no whole look.
+// inspected records a read of all statuses of a pod. A peek is no whole look.
 func (b *ledger) inspected(uid cache.UID, begun time.Time, peek bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,8 @@ func (b *ledger) inspected(uid cache.UID, begun time.Time, peek bool) {
 	}
 }
 
-// unanswered returns a pod whose reinspection no read of all statuses begun later has answered.
+// unanswered returns a pod with a reinspection that no read of all statuses begun later has
+// answered.
 func (b *ledger) unanswered() (cache.UID, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +113,7 @@ func (b *ledger) unanswered() (cache.UID, bool) {
 	return "", false
 }
 
-// foldCauses takes into account what has come up by now.
+// foldCauses takes into account the news until now.
 func (b *ledger) foldCauses(uid cache.UID, x *podPace, now time.Time) {
 	if at := b.truth.moved(uid); at.After(x.moved) {
 		x.moved = at
@@ -136,12 +137,12 @@ func (b *ledger) claimed(uid cache.UID, now time.Time) {
 	}
 }
 
-// allowed is the number of reads that a pod may have had so long after the last thing new.
+// allowed is the number of reads that a pod may have had so long after the last news.
 func (x *podPace) allowed(elapsed time.Duration, lists int, s *settings) int {
 	steps := bits.Len64(uint64(elapsed / rereadBase))
 	again := min(s.max, retryMax)
 	if x.open {
-		again = min(again, retryBase) // a read that fails at once is tried again as often as polling would
+		again = min(again, retryBase) // a failed read may be tried again as often as polling would
 	}
 	if s.reread > 0 {
 		steps += int(elapsed / (s.reread / 2))
@@ -161,14 +162,14 @@ func (b *ledger) rereadDue(x *podPace, now time.Time) bool {
 // endSettle is how long after an end, or a payload, the statuses of its pod are read again.
 const endSettle = time.Second
 
-// settlesNow reports whether the look after an end, that the last read of the pod has shown, may be
-// due: it may have been a change from long ago.
+// settlesNow reports whether the look after an end may be due. The last read of the pod has shown
+// the end, perhaps long after the change.
 func (b *ledger) settlesNow(x *podPace, now time.Time) bool {
 	return !x.ended.IsZero() && now.Sub(x.ended) <= endSettle+b.pace.settings.soon(0)
 }
 
 // readsAgain reports whether a pod at rest may be read: in the slow round over all pods, twice
-// after the last cause (the read that shows an end, and the look after it), once more after a peek,
+// after the last cause (the read of an end, and the look after the end), once more after a peek,
 // and after a reconnect.
 func (b *ledger) readsAgain(x *podPace, now time.Time) bool {
 	if b.rereadDue(x, now) {
@@ -186,8 +187,8 @@ func (b *ledger) readsAgain(x *podPace, now time.Time) bool {
 	return x.settled <= most
 }
 
-// readBegins checks that a read of a pod has a reason. The statuses that follow a list of the pod
-// are part of its read.
+// readBegins checks the reason for a read of a pod. The statuses read after a list of the pod are
+// part of the same read.
 func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, now time.Time) {
 	if !b.pace.on {
 		return
@@ -204,7 +205,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		x.reads = 0
 	}
 	if statuses && x.call == call {
-		x.lapped = false // the statuses are looked at later than any list that has ended
+		x.lapped = false // the look at the statuses is later than any ended list
 		return
 	}
 	x.again = b.fails(uid)
@@ -215,15 +216,15 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		}
 	}
 	if statuses && b.listless(uid, now) {
-		// This may be a peek. It may also be a read that takes the IDs from a list, or from the agent's
-		// calls, and so it counts as an ordinary one in all but its pace.
+		// The read may be a peek. The read may also take the IDs from a list, or from the agent's calls,
+		// and so counts as an ordinary read in all but its pace.
 		if b.peekPace.maybe[uid] == nil {
 			b.peekPace.maybe[uid] = make(calls)
 		}
 		b.peekPace.maybe[uid][call] = true
 		b.peekBegins(uid, now)
 		if b.inflight[uid] == 0 {
-			x.started = now // else either of the two may be the peek: the older one tells what hangs
+			x.started = now // else the older read shows what hangs
 		}
 		x.call = call
 		x.begun = b.pace.applied
@@ -243,7 +244,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 	x.lapped = false
 	x.begun = now
 	if statuses {
-		x.begun = b.pace.applied // it tells how the pod was when the list began that found it changed
+		x.begun = b.pace.applied // as of the begin of the list that found a change
 	}
 }
 
@@ -263,13 +264,13 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 		x.vanished = 0
 	case x.vanished < 4:
 		x.vanished++
-		b.overtaken(x, now) // a running ID that vanishes is looked for once more
+		b.overtaken(x, now) // a running ID that vanishes causes one more look
 	}
 	if x.lapped {
 		b.cause(x, now) // nobody can tell which of list and read looked last
 	}
 	if peek {
-		x.peeked = now // what it has read is due as ever
+		x.peeked = now // the reads of its IDs are due as before
 	} else {
 		x.ended = now
 	}
@@ -300,7 +301,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	}
 }
 
-// vanishes reports whether a read does not show an ID that the cache does not show ended.
+// vanishes reports whether a read lacks an ID that has not ended in the cache.
 func vanishes(cached, items []pleg.Item) bool {
 	return slices.ContainsFunc(cached, func(it pleg.Item) bool {
 		return it.Phase <= pleg.PhaseRunning &&
@@ -308,9 +309,8 @@ func vanishes(cached, items []pleg.Item) bool {
 	})
 }
 
-// overtaken records that a read is worth nothing because a list or a claim has come later. That
-// gives it one more, and no new beginning: reads that take longer than lists would be made without
-// end.
+// overtaken records the loss of a read to a later list or claim. The pod gets one further read, but
+// its delays do not begin anew: reads longer than lists would be made without end.
 func (b *ledger) overtaken(x *podPace, now time.Time) {
 	x.caused = latest(x.caused, now)
 	b.pace.news = now
@@ -338,16 +338,16 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 	x.reply = items
 }
 
-// blurs reports whether a list does not know a state that a status does, or of an ID that the
-// status does not show.
+// blurs reports whether a list does not know a state known to the status, or the state of an ID
+// missing in the status.
 func blurs(listed, shown []pleg.Item) bool {
 	return slices.ContainsFunc(listed, func(it pleg.Item) bool {
 		return it.Phase == pleg.PhaseUnknown && !slices.ContainsFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID && s.Phase == it.Phase })
 	})
 }
 
-// podsListed records the end of a list: it gives another try to what has failed, and may have
-// looked before a change.
+// podsListed records the end of a list: failed pods get another try, and the list may have looked
+// before a change.
 func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 	if err != nil {
 		return
@@ -371,7 +371,7 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		x.unsure = nil
 		switch {
 		case !ok && l.Delta: // as before
-		case b.halved: // a list that has lost half of the pods is not believed
+		case b.halved: // a list without half of the pods is not believed
 			x.unsure = &items
 		default:
 			x.listed = items
@@ -383,7 +383,7 @@ func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 		case x.started.After(begun) && !showsSame(cached, x.listed):
 			b.cause(x, now)
 		case blurs(x.listed, cached) || !x.caused.Before(begun) || x.begun.After(begun):
-			b.overtaken(x, now) // the statuses may know better, or what the list tells is old already
+			b.overtaken(x, now) // the statuses may know more, or the list may be outdated
 		}
 	}
 }

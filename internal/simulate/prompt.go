@@ -12,41 +12,42 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// promise is what a generator owes for a claim that is true: that the cache shows the phase and
-// Watch tells it.
+// promise is the generator's debt for a true claim: the cache shows the phase, and Watch delivers
+// it.
 type promise struct {
 	pod   cache.UID
 	phase pleg.Phase
-	at    time.Time // when it was handed over
-	seen  bool      // that the cache shows it
+	at    time.Time // when the claim was handed over
+	seen  bool      // the cache shows the phase
 
-	// excused is when something last excused that it was not kept.
+	// excused is the last time with an excuse for the unkept promise.
 	excused time.Time
 }
 
-// prompt is what is promised. The ledger's mutex owns it.
+// prompt has the open promises. The ledger's mutex owns them.
 type prompt struct {
 	promises map[string]promise      // by ID
-	lost     map[string]pleg.Phase   // the furthest phase told of an ID while, or before, the runtime lost track of it
+	lost     map[string]pleg.Phase   // the furthest phase claimed of an ID before or during the loss of its state
 	troubled time.Time               // when a read last failed, was slow, or found every worker busy
-	ahead    map[cache.UID]time.Time // when a claim of a pod last said what was not so yet
+	ahead    map[cache.UID]time.Time // when a claim of a pod was last ahead of the truth
 }
 
-// soon is how long after a claim a pod of n IDs must be shown: a read that was under way, the read
-// that the claim causes, and that read again if a list has overtaken it; up to two lists that take
-// the place of reads, or go ahead of them after a change of the stream; and one step of rereading.
-// It holds while no read fails or is slow, a worker is free, and nothing else of the pod changes.
+// soon is how long after a claim a pod of n IDs must be shown. The time covers: a read under way;
+// the read caused by the claim, and its repetition if a list has overtaken it; up to two lists, in
+// place of reads or ahead of them after a change of the stream; and one step of rereading. The
+// bound holds while no read fails or is slow, a worker is free, and no other change of the pod
+// comes.
 func (s *settings) soon(n int) time.Duration {
 	return rereadBase + 3*s.quick(n) + 2*s.quick(0)
 }
 
-// quick is how long a read of n IDs takes at the most, and a list of everything: two lists, and a
-// look at every ID, and what lies between.
+// quick is how long a read of n IDs takes at most, and a list of everything: two lists, a look at
+// every ID, and the time between them.
 func (s *settings) quick(n int) time.Duration {
 	return time.Duration(6+n)*(s.latency+2*time.Microsecond) + s.crowded()
 }
 
-// crowded is how much longer a read takes at the most because of the others that are under way.
+// crowded is how much longer a read takes at most because of the other reads under way.
 func (s *settings) crowded() time.Duration {
 	if s.processors == 0 {
 		return 0
@@ -54,7 +55,7 @@ func (s *settings) crowded() time.Duration {
 	return s.work * time.Duration(2*(2*s.workers+4)) / time.Duration(s.processors)
 }
 
-// trouble notes that reads are not well.
+// trouble notes a failed or slow read.
 func (b *ledger) trouble(begun, now time.Time, n int, err error) {
 	if err == nil {
 		b.peekPace.slowest = max(b.peekPace.slowest, now.Sub(begun))
@@ -64,8 +65,9 @@ func (b *ledger) trouble(begun, now time.Time, n int, err error) {
 	}
 }
 
-// podTrouble is trouble of a read of a pod. Items that cannot be read are none: the others of their
-// pod, and of other pods, are owed as ever. A read that yields nothing is trouble all the same.
+// podTrouble notes a failed or slow read of a pod. Unreadable items are no trouble: the promises
+// for the other items of their pod, and of other pods, stand. A read without any item is trouble
+// all the same.
 func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err error) {
 	if err == nil {
 		b.lately = max(now.Sub(begun), b.lately-b.lately/8)
@@ -77,7 +79,7 @@ func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err erro
 	b.trouble(begun, now, n, err)
 }
 
-// cutOff is how long a read of a pod may take longer because of an item that hangs.
+// cutOff is how much longer a read of a pod may take because of an item with a hanging status.
 func (b *ledger) cutOff(uid cache.UID) time.Duration {
 	if !b.truth.spoilt(uid) {
 		return 0
@@ -103,10 +105,10 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, now time.Time) {
 	b.promise(pod, it, now)
 }
 
-// promise notes what is owed for a claim, or for a call of the agent's own, that is true. A phase
-// no later than one told before the runtime lost the state is old news: reads that do not know the
-// state stand until one knows more. So it is when a call that made a container returns after the
-// container was started, and lost, or when a container ends of which an end was told already (seed
+// promise notes the promise for a true claim, or for a true call of the agent's own. A phase no
+// later than a claim from before the loss of the state is old news: reads without the state stand
+// until a read knows more. Two examples: the call that made a container returns after the container
+// was started and its state lost; a container ends after an earlier claim of its end (seed
 // 13551609).
 func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	if b.lied() || it.Phase <= b.prompt.lost[it.ID] {
@@ -115,7 +117,7 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	if owner, phase := b.truth.phaseOf(it.ID); owner == pod && phase >= it.Phase && b.prompt.promises[it.ID].phase < it.Phase {
 		shown := b.shows(pod)
 		known := slices.ContainsFunc(shown, func(x pleg.Item) bool { return x.ID == it.ID })
-		if b.truth.ghost(it.ID) { // a list that still shows the ID is believed for a grace; the pod is read again after at most two
+		if b.truth.ghost(it.ID) { // a list with the ID is believed for a grace; two reads at most follow
 			now = now.Add(2*b.pace.settings.grace + b.pace.settings.base)
 		}
 		b.prompt.promises[it.ID] = promise{
@@ -127,8 +129,7 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	}
 }
 
-// lookPrompt checks what was promised. It is called when the generator's loop waits for something
-// to happen.
+// lookPrompt checks the open promises. It runs when the generator's loop waits for an input.
 func (o *oracle) lookPrompt(reading bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,14 +144,14 @@ func (o *oracle) lookPrompt(reading bool) {
 	if !b.pace.on || b.closed {
 		return
 	}
-	// Reads show what the runtime does not know, and so must the cache; also if it ends later on.
+	// Reads show an unknown state as unknown, and so must the cache; also if the ID ends later on.
 	maps.DeleteFunc(p.promises, func(id string, x promise) bool {
 		lost := b.truth.lost(id)
 		if lost {
 			p.lost[id] = max(p.lost[id], x.phase)
 		}
 		_, phase := b.truth.phaseOf(id)
-		return lost || phase < x.phase // a sandbox that has recovered
+		return lost || phase < x.phase // the sandbox has recovered
 	})
 	o.lookPeeks(b, now)
 	for id, x := range p.promises {
@@ -188,7 +189,7 @@ func (o *oracle) lookPrompt(reading bool) {
 	}
 }
 
-// lookTold checks that an event was handed to Watch soon after the claim of what it tells.
+// lookTold checks that Watch got an event soon after its claim.
 func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
 	if o.ledger == nil || o.lying {
 		return
@@ -215,14 +216,13 @@ func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
 	}
 }
 
-// soon is settings.soon for a pod, whose reads may each be cut off.
+// soon is settings.soon for a pod, with reads that may each be cut off.
 func (b *ledger) soon(uid cache.UID) time.Duration {
 	return b.pace.settings.soon(b.truth.size(uid)) + 3*b.cutOff(uid)
 }
 
-// excuses reports whether the pod's error in the cache, or an unanswered reinspection, excuses that
-// a promise is not kept. Items that cannot be read are no excuse, as long as reads yield the
-// others.
+// excuses reports whether the pod's error in the cache, or an unanswered reinspection, excuses an
+// unkept promise. Unreadable items are no excuse, as long as reads yield the other items.
 func (b *ledger) excuses(uid cache.UID) bool {
 	x := b.podPace(uid)
 	if b.truth.spoilt(uid) && b.listless(uid, time.Now()) {
@@ -231,19 +231,19 @@ func (b *ledger) excuses(uid cache.UID) bool {
 	return x.open && (x.failed || !b.truth.spoilt(uid))
 }
 
-// owedSince returns since when nothing excuses that a promise is not kept.
+// owedSince returns the time since which no excuse for an unkept promise stands.
 func (b *ledger) owedSince(x promise) time.Time {
 	p := &b.prompt
 	return latest(b.settled(x.pod), x.at, x.excused, b.truth.moved(x.pod), p.troubled, p.ahead[x.pod].Add(3*b.pace.settings.grace), b.podPace(x.pod).closed)
 }
 
-// untold says that Watch still has to tell a phase: of an ID that has gone it need not, if it never
-// told of it.
+// untold reports whether Watch still has to deliver a phase. Of an ID that has gone, Watch need not
+// deliver the end if Watch never delivered the start.
 func untold(told, phase, shown pleg.Phase) bool {
 	return phase >= pleg.PhaseRunning && told < phase && (told != 0 || shown != pleg.PhaseRemoved)
 }
 
-// phaseIn returns the phase in which a status shows an ID, Removed if it does not.
+// phaseIn returns the phase of an ID in a status, Removed without the ID.
 func phaseIn(items []pleg.Item, id string) pleg.Phase {
 	for _, it := range items {
 		if it.ID == id {
@@ -253,7 +253,7 @@ func phaseIn(items []pleg.Item, id string) pleg.Phase {
 	return pleg.PhaseRemoved
 }
 
-// busy says that a read under way takes long.
+// busy reports whether a read under way takes long.
 func (b *ledger) busy(now time.Time) bool {
 	for uid, begun := range b.begun {
 		if now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid) {

@@ -20,7 +20,7 @@ var errNil = errors.New("nil status")
 type Store interface {
 	// Get returns the content of the pod's status.
 	Get(uid cache.UID) ([]pleg.Item, error)
-	// Unread returns the IDs that the pod's status lacks because they could not be read.
+	// Unread returns the IDs missing in the pod's status because of failed reads.
 	Unread(uid cache.UID) []string
 	// Fields returns the content of the pod's status beside the phases.
 	Fields(uid cache.UID) []field
@@ -55,10 +55,10 @@ type view[S any] struct {
 	*cache.Cache[S]
 	items  func(*S) []pleg.Item
 	fields func(*S) []field
-	unread func(*S) []string // nil: a status shows the phases of what could not be read
+	unread func(*S) []string // nil: a status shows the phases of unreadable items
 }
 
-// shown is what a status shows.
+// shown is the content of a status.
 type shown struct {
 	Items  []pleg.Item
 	Fields []field
@@ -114,13 +114,13 @@ type Status struct {
 	Items []pleg.Item
 	Texts []string // the content of each item beside its phase
 
-	Lacks []string // the IDs that could not be read, and are missing
+	Lacks []string // unreadable IDs, missing above
 }
 
-// lacking returns the IDs that could not be read, and are missing.
+// lacking returns the unreadable IDs, which are missing.
 func (s *Status) lacking() []string { return s.Lacks }
 
-// lose removes the items that could not be read.
+// lose removes the unreadable items.
 func (s *Status) lose(unread []string) {
 	for _, id := range unread {
 		at := slices.IndexFunc(s.Items, func(it pleg.Item) bool { return it.ID == id })
@@ -147,7 +147,7 @@ func sameContent(a, b *Status) bool {
 	return true
 }
 
-// fieldsOf returns the content of a Status, without that of items that could not be read.
+// fieldsOf returns the content of a Status, without unreadable items.
 func fieldsOf(s *Status) (fields []field) {
 	for i, it := range s.Items {
 		if i < len(s.Texts) && s.Texts[i] != "" {

@@ -20,7 +20,7 @@ import (
 type toyProfile struct {
 	name                           string
 	sandboxCreated, sandboxDeleted bool
-	silentCascade                  bool // containers that go with their sandbox get no event
+	silentCascade                  bool // containers removed with their sandbox get no event
 	payloadPod                     bool // an event shows the whole pod, not its sandbox only
 	backlog                        bool // unheard events are kept for the next subscriber
 	events                         streamMode
@@ -59,11 +59,11 @@ type toyItem struct {
 	version int        // of its content
 	since   int        // the version at the last change of its phase
 	spoilt  spoil      // its status cannot be read
-	hidden  int        // so many more looks do not show it
-	unseen  int        // so many looks in a row have not shown it
-	lacked  bool       // the last read of statuses did not show it although it lives
+	hidden  int        // number of coming looks without the item
+	unseen  int        // number of looks in a row without the item
+	lacked  bool       // the last read of statuses missed the living item
 
-	ghost  bool       // it is gone, and lists show it all the same, in the phase haunts
+	ghost  bool       // the item is gone, and lists still show it, in the phase haunts
 	haunts pleg.Phase // of a ghost
 }
 
@@ -87,10 +87,10 @@ type toy struct {
 	latency  time.Duration // reads take up to this
 	work     time.Duration // of a processor, for the statuses of a pod
 	cpu      processors.Processors
-	readable chan struct{} // closed when an item that hung can be read
+	readable chan struct{} // closed when a hanging item becomes readable
 	torn     bool          // a read looks at sandboxes and containers at different moments
-	lacks    bool          // what could not be read is missing in statuses
-	bundles  bool          // statuses bring all that their pod has, also what nobody has asked for
+	lacks    bool          // statuses lack their unreadable items
+	bundles  bool          // statuses bring all IDs of their pod, also without a request
 	delta    bool
 	down     bool
 	mode     streamMode
@@ -241,8 +241,8 @@ func (r *toy) move(it *toyItem, phase pleg.Phase, how telling) {
 	r.tell(it, phase, how)
 }
 
-// podItems returns the items of a pod, or of one of its sandboxes. Stale shows the other items as
-// they were before.
+// podItems returns the items of a pod, or of one of its sandboxes. Stale shows the other items in
+// their earlier state.
 func (r *toy) podItems(pod cache.UID, sandbox, own string, stale bool) []pleg.Item {
 	var items []pleg.Item
 	for _, x := range r.items {
@@ -260,7 +260,8 @@ func (r *toy) podItems(pod cache.UID, sandbox, own string, stale bool) []pleg.It
 	return items
 }
 
-// lose makes the runtime lose track of a container: it is still shown, in an unknown state.
+// lose makes the runtime lose the state of a container: reads show the container in an unknown
+// state.
 func (r *toy) lose(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

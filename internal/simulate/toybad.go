@@ -13,8 +13,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Items of a toy runtime whose content changes, that cannot be read, and that reads do not show
-// for a while although they live.
+// Items of a toy runtime with changing content, with unreadable statuses, or missing in reads for a
+// while although alive.
 
 // spoil is how an item cannot be read.
 type spoil uint8
@@ -50,8 +50,8 @@ func (r *toy) write(x *toyItem) {
 	r.upset(now)
 }
 
-// settle changes the content of an item a while after a change of its phase, as a reason that comes
-// late, an exit code that is corrected, or an address.
+// settle changes the content of an item a while after a change of its phase, like a late reason, a
+// corrected exit code, or an address.
 func (t *toySide) settle(w *world, id string, how telling) {
 	if how.settles == 0 {
 		return
@@ -81,13 +81,13 @@ func (r *toy) spoil(id string, how spoil) error {
 	return nil
 }
 
-// release lets the reads of items that hung go on.
+// release lets the reads of hanging items go on.
 func (r *toy) release() {
 	close(r.readable)
 	r.readable = make(chan struct{})
 }
 
-// hide has the next n looks at an item not show it.
+// hide has the next n looks miss an item.
 func (r *toy) hide(id string, n int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,10 +120,10 @@ func (r *toy) sought(x *toyItem) bool {
 	return seen
 }
 
-// delivered notes the items of an answer: a look that has shown an item ends the row of those that
-// have not. One whose answer never comes, as of a list that is given up, tells the generator
-// nothing, and ends no row. Nor does a list, if a read of statuses has missed the item: lists may
-// show for ever what is gone.
+// delivered notes the items of an answer: a look with an item ends the row of looks without it. An
+// answer that never comes, as of a given-up list, gives the generator nothing, and ends no row. A
+// list ends no row either if a read of statuses has missed the item: lists may show gone items for
+// ever.
 func (r *toy) delivered(shows []pleg.Item, statuses bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,14 +139,14 @@ func (r *toy) delivered(shows []pleg.Item, statuses bool) {
 	}
 }
 
-// unseen notes a look that does not show an item although it lives.
+// unseen notes a look without a living item.
 func (r *toy) unseen(x *toyItem) {
 	x.unseen++
 	r.truth.Hide(x.id, x.unseen)
 	r.upset(time.Now())
 }
 
-// haunt has a container gone, and lists show it for ever as it was.
+// haunt removes a container, and lists show it for ever in its last state.
 func (r *toy) haunt(id string, how telling) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,13 +190,13 @@ func (t *toySide) bad(what string, names []string, how telling) error {
 	return errUsage
 }
 
-// The delay after which a read gives up an item that hangs, once the others have answered.
+// The delay after which a read gives up a hanging item, once the other items have answered.
 const (
 	hungAtLeast = 100 * time.Millisecond
 	hungTimes   = 4
 )
 
-// wait waits until an item can be read. It returns an error if the item fails, or hangs until the
+// wait waits until an item can be read, and returns an error if the item fails, or hangs until the
 // given time, at which the read is cut off.
 func (r *toy) wait(ctx context.Context, id string, until time.Time) error {
 	r.mu.Lock()

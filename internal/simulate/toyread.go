@@ -298,7 +298,8 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 	return read, failure
 }
 
-// unasked adds what a pod has beside the items asked for, if statuses bring that, and returns it.
+// unasked adds the pod's IDs beside the requested items, if statuses bring them, and returns the
+// result.
 func (r *toy) unasked(pod *pleg.Pod, next *Status, shows *[]pleg.Item) (looked []pleg.Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -323,7 +324,7 @@ func (r *toy) unasked(pod *pleg.Pod, next *Status, shows *[]pleg.Item) (looked [
 	return looked
 }
 
-// readNow puts an ID that can be read again into a status, in place of what stands for the ID.
+// readNow puts a newly readable ID into a status, in place of the stand-in for the ID.
 func (r *toy) readNow(next *Status, shows []pleg.Item, id string) []pleg.Item {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -341,8 +342,7 @@ func (r *toy) readNow(next *Status, shows []pleg.Item, id string) []pleg.Item {
 	return shows
 }
 
-// setUnread notes the IDs that could not be read. A core that takes nothing but whole statuses has
-// no place for them.
+// setUnread notes the unreadable IDs. A core with only whole statuses has no place for them.
 func setUnread(read *pleg.Inspection[Status], ids []string) bool {
 	place := reflect.ValueOf(read).Elem().FieldByName("Unread")
 	if place.IsValid() {

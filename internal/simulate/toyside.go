@@ -229,8 +229,8 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	return errUsage
 }
 
-// silent notes a change without an event in the ledger. Creations and removals count only for a
-// core that prices them.
+// silent notes a change without an event in the ledger. Creations and removals count only if the
+// core prices them.
 func (t *toySide) silent(w *world, what, id string, before pleg.Phase) {
 	phase := map[string]pleg.Phase{
 		"start":     pleg.PhaseRunning,
@@ -272,7 +272,7 @@ func (t *toySide) remove(w *world, id string, how telling) error {
 	return nil
 }
 
-// parse takes a word about the fate of an event. It reports whether the word is known.
+// parse takes a word about the fate of an event, and reports whether the word is known.
 func (h *telling) parse(word string) (ok bool, err error) {
 	key, value, valued := strings.Cut(word, "=")
 	switch key {
@@ -332,7 +332,7 @@ func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
 	return ""
 }
 
-// workerCall acts for a pod worker, by a call reported to a generator that accepts reports.
+// workerCall acts for a pod worker, by a reported call if the generator accepts reports.
 func (t *toySide) workerCall(x *toyItem, pod cache.UID, about pleg.OwnCall, phase pleg.Phase, work func() error) error {
 	c := ownCall{about: about, pod: pod, now: pleg.Item{ID: x.id, Kind: x.kind, Phase: phase, Name: x.name()}}
 	if t.w.settings.tells {

@@ -21,12 +21,12 @@ type telling struct {
 	no       bool          // never sent
 	late     time.Duration // sent later by this time, unchanged
 	twice    bool
-	stale    bool          // its payload shows the others as they were before, under the newest stamp
+	stale    bool          // its payload shows the earlier state of the others, under the newest stamp
 	noPod    bool          // without a sandbox status
 	noLoad   bool          // without a payload
 	oversize bool          // breaks the stream
 	lag      time.Duration // a removal announced ahead by this time
-	torn     bool          // its payload shows the others' content as it was before their last change
+	torn     bool          // its payload shows the others' content from before their last change
 	settles  time.Duration // the content changes so long after the phase
 	gone     bool          // the payload does not show the ID
 }
@@ -109,9 +109,9 @@ func (r *toy) claim(it *toyItem, phase pleg.Phase, how telling) pleg.Claim[Statu
 	return c
 }
 
-// advanced returns what builds a status from a payload: the content of the IDs that the payload
-// shows later than prev does is the payload's, that of all others is prev's, which reads have
-// shown.
+// advanced returns the builder of a status from a payload. If the payload shows an ID in a later
+// phase than prev, the content of the ID is the payload's; all other content is prev's, which reads
+// have shown.
 func advanced(pod cache.UID, items []pleg.Item, texts []string) func(prev *Status) (*Status, error) {
 	return func(prev *Status) (*Status, error) {
 		next := &Status{UID: pod}

@@ -25,12 +25,12 @@ type life struct {
 	kind   pleg.Kind
 	steps  []step                           // in the order of time
 	told   uint8                            // bit set of the claimed phases
-	first  [pleg.PhaseRemoved + 1]time.Time // when a claim first told each
-	heard  time.Time                        // when a claim last told of a known state
+	first  [pleg.PhaseRemoved + 1]time.Time // when a claim first reported each phase
+	heard  time.Time                        // when a claim last reported a known state
 	shown  bool                             // by the cache, at some time
-	missed time.Time                        // when a look last missed it although it lived; zero if none has
-	away   time.Time                        // when a look first missed it since the cache has shown it last; zero if none has
-	hid    int                              // looks that made the ID seem to come again, as nobody announces
+	missed time.Time                        // last look without the living ID; zero: none
+	away   time.Time                        // first look without the ID after its last appearance in the cache; zero: none
+	hid    int                              // unannounced returns of the ID, after looks without it
 	texts  []writing                        // of the content, in the order of time; empty: not recorded
 }
 
@@ -43,11 +43,11 @@ type Truth struct {
 	uids   []cache.UID             // sorted; additions make a new slice
 	moves  map[cache.UID]time.Time // the last change of each pod
 	lied   map[string]bool         // IDs of which a read has lied
-	bad    map[string]bool         // IDs with a status that cannot be read, or could not when the pod was last read; true: now
-	early  map[string]bool         // IDs whose end was claimed before they were there
+	bad    map[string]bool         // IDs with an unreadable status; false: at the last read of the pod, true: now
+	early  map[string]bool         // IDs with a claim of their end before their creation
 	mended map[string]time.Time    // when the status of an ID could be read again
-	ghosts map[string]bool         // IDs that are gone, and that lists show or did show
-	fresh  map[cache.UID]bool      // pods that the present generator has read
+	ghosts map[string]bool         // gone IDs in lists, now or before
+	fresh  map[cache.UID]bool      // pods read by the present generator
 	pull   func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
 }
 
@@ -89,16 +89,16 @@ func (t *Truth) addPod(pod cache.UID) {
 	}
 }
 
-// Mention makes the oracle look at a pod that may never exist.
+// Mention makes the oracle look at a pod without any ID so far.
 func (t *Truth) Mention(pod cache.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.addPod(pod)
 }
 
-// Hide notes that the last looks at an ID, so many in a row, did not show it although it lives.
-// One look is no proof that a running ID that reads of the present generator have shown has gone,
-// unless a claim has told of its end; two are.
+// Hide notes that the last looks, so many in a row, did not show a living ID. A single look does
+// not prove the end of a running ID shown by reads of the present generator, unless a claim has
+// announced its end. Two looks do.
 func (t *Truth) Hide(id string, looks int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,7 +110,7 @@ func (t *Truth) Hide(id string, looks int) {
 	}
 	ended := t.early[id] || l.told&(1<<pleg.PhaseExited|1<<pleg.PhaseRemoved) != 0
 	for _, s := range l.steps {
-		ended = ended || s.phase == pleg.PhaseExited // it has recovered, and reads need not have shown that yet
+		ended = ended || s.phase == pleg.PhaseExited // recovered, perhaps not yet shown by reads
 	}
 	if looks > 1 || l.now() != pleg.PhaseRunning || ended || !l.shown || !t.fresh[l.pod] {
 		t.lied[id] = true
@@ -118,7 +118,7 @@ func (t *Truth) Hide(id string, looks int) {
 	}
 }
 
-// Haunt notes that lists show an ID for ever that is going.
+// Haunt notes that lists go on showing an ID for ever after its removal.
 func (t *Truth) Haunt(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,29 +126,29 @@ func (t *Truth) Haunt(id string) {
 	t.ghosts[id] = true
 }
 
-// Haunts notes that a list has shown a ghost. While its status cannot be read, the list stands, and
-// nobody announces that the ID comes and goes once more.
+// Haunts notes a list with a ghost. While the ghost's status cannot be read, the list stands: the
+// ID comes and goes once more, without an event.
 func (t *Truth) Haunts(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lives[id].hid++
 }
 
-// ghost reports whether lists show an ID that is gone, or did.
+// ghost reports whether lists show a gone ID, or did.
 func (t *Truth) ghost(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ghosts[id]
 }
 
-// Restart notes that a generator has been started, which knows no IDs.
+// Restart notes the start of a generator, without knowledge of any ID.
 func (t *Truth) Restart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.fresh)
 }
 
-// Fresh notes that the present generator has read a pod.
+// Fresh notes a read of a pod by the present generator.
 func (t *Truth) Fresh(pod cache.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +162,7 @@ func (t *Truth) isFresh(pod cache.UID) bool {
 	return t.fresh[pod]
 }
 
-// Shows notes that the cache shows an ID.
+// Shows notes the appearance of an ID in the cache.
 func (t *Truth) Shows(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,7 +172,7 @@ func (t *Truth) Shows(id string) {
 	}
 }
 
-// Spoil notes that the status of an ID cannot be read any more, or can be again.
+// Spoil notes that the status of an ID has become unreadable, or readable again.
 func (t *Truth) Spoil(id string, yes bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,7 +182,7 @@ func (t *Truth) Spoil(id string, yes bool) {
 	}
 }
 
-// Unreadable notes that the status of an ID could not be read, whether or not it can be now.
+// Unreadable notes a failed read of the status of an ID, whether or not the status can be read now.
 func (t *Truth) Unreadable(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,8 +191,8 @@ func (t *Truth) Unreadable(id string) {
 	}
 }
 
-// whole notes that a pod was read without an error, at the given time. A read from before an item
-// could be read again may still bring a status without the item.
+// whole notes a read of a pod without an error, at the given time. A read begun before an item was
+// readable again may still bring a status without the item.
 func (t *Truth) whole(pod cache.UID, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,14 +213,14 @@ func (t *Truth) spoilt(pod cache.UID) bool {
 	return len(t.bad) > 0 && slices.ContainsFunc(t.pods[pod], func(l *life) bool { _, noted := t.bad[l.id]; return noted })
 }
 
-// excused reports whether nothing is said of an ID: a read has lied about it, or cannot read it.
-// The caller holds the mutex.
+// excused reports whether the checks leave an ID out: a read has lied about the ID, or cannot read
+// its status. The caller holds the mutex.
 func (t *Truth) excused(id string) bool {
 	_, bad := t.bad[id]
 	return bad || t.lied[id]
 }
 
-// Told notes a claim of an ID in a phase. Own: the claim is about the ID itself, which otherwise
+// Told notes a claim of an ID in a phase. Own: the claim is about the ID itself. Otherwise the ID
 // only appears in the payload.
 func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	t.mu.Lock()
@@ -234,7 +234,7 @@ func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 			l.heard = time.Now()
 		}
 		if !l.missed.IsZero() && phase >= pleg.PhaseExited {
-			t.lied[id] = true // the claim bears out the look that has not shown the ID
+			t.lied[id] = true // the claim confirms the look without the ID
 		}
 		l.told |= 1 << phase
 		if own && l.first[phase].IsZero() {
@@ -243,8 +243,8 @@ func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	}
 }
 
-// BornOut notes that a call of the agent's own has ended an ID: one look that has not shown the ID
-// is enough, although it looked before.
+// BornOut notes the end of an ID by a call of the agent's own: a single look without the ID is then
+// enough, although the look came before.
 func (t *Truth) BornOut(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -253,7 +253,7 @@ func (t *Truth) BornOut(id string) {
 	}
 }
 
-// remembered is how long a generator remembers what has gone without a word.
+// remembered is how long a generator remembers an ID that has gone without an event.
 const remembered = time.Minute
 
 // gone reports whether a look has not shown an ID, and either a claim has told of its removal or
@@ -329,11 +329,11 @@ func (t *Truth) moved(pod cache.UID) time.Time {
 	return t.moves[pod]
 }
 
-// restless reports whether a pod may have to be looked at again and again, as of the last refresh:
-// the pod has a sandbox that is not ready, or a claim of such a sandbox, or the runtime does not
-// know the state of one of its containers, or lists show one that is gone, which takes a read each
-// time. The excuse of an unknown state stays, because a status that does not know what the last
-// list knew is read again, with growing delay, until a list agrees with it.
+// restless reports whether a pod may need repeated looks, as of the last refresh: the pod has a
+// sandbox that is not ready, or a claim of such a sandbox; or the runtime does not know the state
+// of one of its containers; or lists show a gone container, at the cost of a read each time. The
+// excuse of an unknown state stays: if a status lacks a state known to the last list, the pod is
+// read again, with growing delay, until a list agrees with the status.
 func (t *Truth) restless(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -353,8 +353,8 @@ func (t *Truth) phaseOf(id string) (pod cache.UID, phase pleg.Phase) {
 	return "", pleg.PhaseUnknown
 }
 
-// revived reports whether an ID has been in a phase, or in a later one, from which it has
-// recovered, as of the last refresh, and its pod.
+// revived reports whether an ID has recovered from a phase or a later phase, as of the last
+// refresh, and returns its pod.
 func (t *Truth) revived(id string, phase pleg.Phase) (pod cache.UID, yes bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

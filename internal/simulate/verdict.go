@@ -81,7 +81,7 @@ func (t *Truth) Trust() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lies := len(t.lied) > 0
-	maps.DeleteFunc(t.lied, func(id string, _ bool) bool { // what cannot be read may be missing in the status yet
+	maps.DeleteFunc(t.lied, func(id string, _ bool) bool { // an unreadable item may still be missing in the status
 		_, bad := t.bad[id]
 		return !bad
 	})
@@ -118,8 +118,8 @@ func (t *Truth) unreadable(id string) bool {
 	return noted
 }
 
-// lacks reports whether a status may lack an item for good: it says that it could not read it, or
-// the item is a sandbox that has lost its metadata, which nothing tells the pod of.
+// lacks reports whether a status may lack an item for good: the status names the item as
+// unreadable, or the item is a sandbox without metadata, and no read shows the sandbox's pod.
 func (t *Truth) lacks(it pleg.Item, unread []string) bool {
 	return t.unreadable(it.ID) && (it.Kind == pleg.Sandbox || slices.Contains(unread, it.ID))
 }
@@ -134,7 +134,7 @@ func (t *Truth) Differs(pod cache.UID, shown []pleg.Item, unread []string) strin
 		case i < 0 && t.lacks(it, unread):
 		case i < 0:
 			return it.ID + " is " + it.Phase.String() + " and not shown"
-		case shown[i].Phase == pleg.PhaseUnknown && t.unreadable(it.ID): // lists need not know it either
+		case shown[i].Phase == pleg.PhaseUnknown && t.unreadable(it.ID): // lists need not know the state either
 		case shown[i].Phase != it.Phase:
 			return it.ID + " is " + it.Phase.String() + " and shown " + shown[i].Phase.String()
 		}

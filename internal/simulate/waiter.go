@@ -31,10 +31,10 @@ type waiter struct {
 	err   error
 }
 
-// wish is what a waiter asks for.
+// wish is the request of a waiter.
 type wish struct {
-	ago   time.Duration // newer than that long ago
-	limit time.Duration // gives up after it; zero: never
+	ago   time.Duration // the wanted age: newer than so long ago
+	limit time.Duration // gives up after so long; zero: never
 	// wall strips the monotonic reading from the requested time.
 	wall bool
 	// phases asks for phases only.
@@ -147,7 +147,7 @@ func (x *waiter) returned(ctx context.Context, got shown, err error) {
 		o.fail(kind+"-read", "pod %s: GetNewerThan of %s returned at %s a status that %s", x.pod, o.when(x.t), o.when(time.Now()), what)
 	}
 	if x.phases {
-		since = time.Time{} // the content may be an older one, and was the runtime's
+		since = time.Time{} // the content may be older, and was the runtime's
 	}
 	o.answered(x.pod, got.Fields, since)
 }
@@ -174,8 +174,8 @@ func (x *waiter) ended() bool {
 	return x.done
 }
 
-// checkWaiters checks that every waiter has had a read, and that waiters begun at rest are served
-// at once, unless the rest has ended.
+// checkWaiters checks that every waiter has had a read, and that waiters begun during a rest are
+// served at once, unless the rest has ended.
 func (w *world) checkWaiters() {
 	kept := w.waiters[:0]
 	for _, x := range w.waiters {
@@ -217,9 +217,9 @@ func (w *world) stuckWaiters() {
 	}
 }
 
-// podWorker acts like a kubelet's pod worker: it syncs again and again, each time with a status
-// newer than the end of the last sync, and starts the pod's container when none runs: like a
-// kubelet it does not wait for a created container, and ends a container of unknown state.
+// podWorker acts like a kubelet's pod worker. Again and again, it syncs with a status newer than
+// the end of the last sync, and starts the pod's container if none runs. Like a kubelet, the worker
+// does not wait for a created container, and ends a container of unknown state.
 type podWorker struct {
 	wake  chan struct{}
 	stop  context.CancelFunc

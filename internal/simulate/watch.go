@@ -11,7 +11,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// emitting is called in the generator's loop before an event goes to Watch: it keeps the cache's
+// emitting runs in the generator's loop before an event goes to Watch, and keeps the cache's
 // present content.
 func (o *oracle) emitting() {
 	o.mu.Lock()
@@ -35,7 +35,7 @@ type emission struct {
 	at     time.Time
 }
 
-// oweing notes an event that found Watch full.
+// oweing notes an event without room in Watch.
 func (o *oracle) oweing() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,7 +72,7 @@ func (o *oracle) event(e pleg.Event) {
 	}
 	if e.Type == pleg.PodSync {
 		now, _ := o.store.Get(e.Pod)
-		// Of what could not be read a consumer that looks keeps what it knows: an error says so.
+		// A consumer keeps its knowledge of unreadable items: an error in the cache reports them.
 		now = slices.Clip(now)
 		for _, id := range o.store.Unread(e.Pod) {
 			if phase, known := p.told[id]; known {
@@ -129,8 +129,8 @@ func (o *oracle) event(e pleg.Event) {
 	}
 	p.mask[e.ID] |= bit
 	p.told[e.ID] = atLeast
-	// a reader that hears of a pod looks at the pod: a state that was unknown may be known now, or
-	// the reverse
+	// an event of a pod makes the reader look at the pod: an unknown state may be known now, or the
+	// reverse
 	for _, it := range shown {
 		if told, ok := p.told[it.ID]; ok && (told == pleg.PhaseUnknown || it.Phase == pleg.PhaseUnknown) {
 			p.told[it.ID] = it.Phase
@@ -145,7 +145,7 @@ func (o *oracle) event(e pleg.Event) {
 }
 
 // settled checks the state one base period after a list begun at rest: the cache equals the
-// runtime, and a consumer of Watch alone knows everything. It returns false before this time.
+// runtime, and a consumer of Watch alone knows everything. Before this time, settled returns false.
 func (o *oracle) settled(reading bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,7 +218,7 @@ func (o *oracle) consumer(uid cache.UID) {
 	}
 	for id, phase := range p.owe {
 		if o.truth.LiedOf(id) {
-			continue // looks did not show the ID, and a generator started since never knew of it
+			continue // looks missed the ID, and a later generator never knew of the ID
 		}
 		if told := p.told[id]; told < phase && (told != 0 || phase != pleg.PhaseRemoved) {
 			o.fail("lost-event", "pod %s: the cache has shown %s %v, and Watch has told %v", uid, id, phase, told)

@@ -94,7 +94,7 @@ type world struct {
 	within   within
 }
 
-// Run runs a history. Call it in a bubble; it returns when everything it started has ended.
+// Run runs a history. Call Run in a bubble; it returns when all goroutines of the run have ended.
 func Run(h History, opts Options) *Result {
 	w := &world{
 		opts: opts, truth: NewTruth(),
@@ -183,7 +183,7 @@ func (w *world) upset(until time.Time) {
 	}
 }
 
-// rest lets everything happen that takes no time, and looks.
+// rest lets all work without a duration happen, and looks.
 func (w *world) rest() {
 	w.quiet()
 	if w.ledger != nil && w.side.restless() {
@@ -260,7 +260,7 @@ func (w *world) settle() error {
 	}
 	bound := w.settings.max + w.settings.listTimeout + w.settings.inspectTimeout + 3*w.settings.base + 2*time.Minute
 	step := 10 * time.Millisecond
-	const works = 10 * time.Minute // calls of the agent's own have done by then what they say
+	const works = 10 * time.Minute // the agent's own calls have taken effect by then
 	began := time.Now()
 	for time.Since(latest(began, w.ledger.rest())) < bound && time.Since(began) < bound+works {
 		w.sleep(step)
@@ -277,7 +277,7 @@ func (w *world) settle() error {
 	return nil
 }
 
-// reconnected checks that the stream is up soon after the runtime offers it.
+// reconnected checks that the stream is up soon after the runtime offers a stream.
 func (w *world) reconnected() {
 	if w.settings.generic || !w.side.offersEvents() {
 		return
@@ -321,7 +321,7 @@ func (w *world) empty() error {
 	if err := w.settle(); err != nil || w.oracle.result() != nil {
 		return err
 	}
-	// the lists that see it gone, the grace, and the next look
+	// the lists without the pod, the grace, and the next look
 	quiet := 0
 	for tries := 0; quiet < 3 && tries < 30; tries++ {
 		before := w.ledger.rest()

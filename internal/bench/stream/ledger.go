@@ -23,16 +23,16 @@ type Look struct {
 	Begun, Ended time.Time
 	// Pods are all items in the runtime, pod by pod.
 	Pods [][]Shown
-	// Partial: something had to be left out, so that a missing item proves nothing.
+	// Partial: the read leaves items out, so a missing item proves nothing.
 	Partial bool
 }
 
 const (
-	// grace is how long an event may take, or a quarter more than the slowest one so far, up to
+	// grace is how long an event may take, or a quarter more than the slowest event so far, up to
 	// mostGrace. A change without its event for longer counts as lost, until the event comes.
 	grace     = 2 * time.Second
 	mostGrace = time.Minute
-	// visible is how long a list may lack what an event has announced.
+	// visible is how long a list may lack an announced change.
 	visible = time.Second
 	// subscribed is how long after its opening a stream carries all events for certain.
 	subscribed = 250 * time.Millisecond
@@ -40,7 +40,7 @@ const (
 	keepGone = time.Minute
 )
 
-// proof is what is known of an item on the present connection of the stream.
+// proof is the evidence about an item on the present connection of the stream.
 type proof struct {
 	// base is the phase from before the connection, or from the first list on it: changes up to base
 	// are not the connection's. Placed reports whether base is known.
@@ -48,22 +48,22 @@ type proof struct {
 	placed bool
 	// born: the item began on this connection, by its own stamp or by two lists.
 	born bool
-	// happened has a bit for each phase whose begin something other than its own event proves, at the
-	// time in at. Absent has those bits that rest on an absence, which a later read can refute.
+	// happened has a bit for each phase with a begin proved by other evidence than its own event, at
+	// the time in at. Absent has the bits that rest on an absence: a later read can refute them.
 	happened, absent uint8
 	at               [removed + 1]time.Time
-	// ran: something other than its event STOPPED shows that the item has run, so that its removal
-	// proves its end.
+	// ran: other evidence than its event STOPPED shows that the item has run, so its removal proves its
+	// end.
 	ran bool
 	// present is when something last proved the item's presence.
 	present time.Time
 	// goneAt is when a read first lacked the item.
 	goneAt time.Time
-	// stopped: the sandboxes of the pod had stopped then. CRI-O removes the containers of a stopped
-	// sandbox one by one and without events, and then the sandbox.
+	// stopped: the sandboxes of the pod had stopped at goneAt. CRI-O removes the containers of a
+	// stopped sandbox singly and without events, and then the sandbox.
 	stopped bool
-	// withPod: the item went with all sandboxes of its pod, in one read or, of a pod that had
-	// stopped, before them.
+	// withPod: the item went with all sandboxes of its pod, in the same read or, in a stopped pod,
+	// before them.
 	withPod bool
 }
 
@@ -94,10 +94,10 @@ func (k kind) String() string {
 	return "container " + eventName(phase(k))
 }
 
-// tally counts the changes of a kind that are proven, and those of them without an event.
+// tally counts the proven changes of a kind, and the proven changes without an event.
 type tally struct{ proven, lost int }
 
-// connection is what is known of the present connection of the stream.
+// connection is the state of the present connection of the stream.
 type connection struct {
 	open bool
 	// from is when all events are certain to come; changes before prove nothing.
@@ -120,8 +120,7 @@ const (
 	pause      = 200 * time.Millisecond
 	firstPause = time.Second
 	mostBurst  = 3 * time.Second
-	// backlogRoom is the length of the channel in which containerd and CRI-O keep events that
-	// nobody reads.
+	// backlogRoom is the length of the channel in which containerd and CRI-O keep unread events.
 	backlogRoom = 1000
 )
 
@@ -138,8 +137,8 @@ func (c *connection) message(at time.Time) (burst bool) {
 	return c.burst
 }
 
-// clock estimates how far the runtime's clock is behind: by the least age of events that came after
-// the backlog.
+// clock estimates how far the runtime's clock is behind: by the least age of events after the
+// backlog.
 type clock struct {
 	least time.Duration
 	n     int
@@ -152,7 +151,7 @@ func (c *clock) observe(age time.Duration) {
 	c.n++
 }
 
-// offset is what to add to a stamp, 0 unless some events agree that it is a second or more.
+// offset is the correction of a stamp, 0 unless some events agree on a second or more.
 func (c *clock) offset() time.Duration {
 	const some = 3
 	if c.n < some || c.least.Abs() < late {
@@ -161,8 +160,8 @@ func (c *clock) offset() time.Duration {
 	return c.least
 }
 
-// prove enters that a phase of an item has begun on this connection, known by something other than
-// its own event.
+// prove enters the begin of an item's phase on this connection, known by other evidence than its
+// own event.
 func (l *life) prove(p phase, at time.Time) {
 	bit := uint8(1) << p
 	if l.proof.happened&bit != 0 {
@@ -172,7 +171,7 @@ func (l *life) prove(p phase, at time.Time) {
 	l.proof.at[p] = at
 }
 
-// provedByEvent enters what an event proves of its own item, its own phase aside.
+// provedByEvent enters the proofs of an event for its own item, its own phase aside.
 func (j *Judge) provedByEvent(e *Event, l *life, announces phase) {
 	if !j.counts(e.Received) {
 		return
@@ -189,15 +188,15 @@ func (j *Judge) provedByEvent(e *Event, l *life, announces phase) {
 // counts reports whether a change at a time is the present connection's.
 func (j *Judge) counts(at time.Time) bool { return j.conn.open && at.After(j.conn.from) }
 
-// provedEnd enters the end of an item that has run and is gone.
+// provedEnd enters the end of an item that has run, and is removed.
 func (l *life) provedEnd(at time.Time) {
 	if l.wasReady() {
 		l.prove(exited, at)
 	}
 }
 
-// provedByPayload enters what the payload of an event proves: by stamps, and of sandboxes by their
-// state. Own is the phase that the event announces of the item, unknown for other items.
+// provedByPayload enters the proofs of an event's payload: by stamps, and for sandboxes by their
+// state. Own is the event's phase of the item, unknown for other items.
 func (j *Judge) provedByPayload(e *Event, l *life, i Item, own phase) {
 	if !j.counts(e.Received) || !l.proof.goneAt.IsZero() {
 		return
@@ -229,8 +228,8 @@ func (j *Judge) provedByPayload(e *Event, l *life, i Item, own phase) {
 	}
 }
 
-// wasReady reports whether something other than its event STOPPED shows that an item has run on
-// this connection, or that a sandbox was ready.
+// wasReady reports whether other evidence than its event STOPPED shows that an item has run on this
+// connection, or that a sandbox was ready.
 func (l *life) wasReady() bool {
 	return l.proof.ran || l.proof.placed && l.proof.base == running
 }
@@ -289,7 +288,7 @@ func (l *life) place(s Shown, look Look) {
 	l.proof.placed = true
 }
 
-// shown enters what a read shows of an item after the first read of this connection.
+// shown enters the phase of an item in a read after the first read of this connection.
 func (l *life) shown(s Shown, look Look) {
 	l.proof.present = look.Ended
 	l.proof.born = l.proof.born || !l.proof.placed
@@ -310,14 +309,15 @@ func (l *life) shown(s Shown, look Look) {
 	}
 }
 
-// refute takes back what rested on the absence of an item that is there.
+// refute takes back the proofs by the absence of a present item.
 func (l *life) refute() {
 	l.proof.happened &^= l.proof.absent
 	l.proof.absent = 0
 	l.proof.goneAt = time.Time{}
 }
 
-// absences enters the end of items that a read does not show, and that were there well before.
+// absences enters the end of items that were present well before a read and are missing in the
+// read.
 func (j *Judge) absences(look Look, listed map[*life]bool) {
 	for _, l := range j.lives {
 		gone := !l.proof.goneAt.IsZero()
@@ -339,7 +339,7 @@ func (j *Judge) absences(look Look, listed map[*life]bool) {
 	}
 }
 
-// sandboxesGone reports whether a read lacks all sandboxes that an item's pod had.
+// sandboxesGone reports whether a read lacks all sandboxes of an item's pod.
 func (j *Judge) sandboxesGone(l *life, listed map[*life]bool) bool {
 	for _, id := range l.sandboxes {
 		if s, ok := j.lives[id]; ok && listed[s] {
@@ -349,8 +349,7 @@ func (j *Judge) sandboxesGone(l *life, listed map[*life]bool) bool {
 	return true
 }
 
-// sandboxesStopped reports whether all sandboxes that an item's pod had have stopped, by events or
-// reads.
+// sandboxesStopped reports whether all sandboxes of an item's pod have stopped, by events or reads.
 func (j *Judge) sandboxesStopped(l *life) bool {
 	for _, id := range l.sandboxes {
 		s, ok := j.lives[id]
@@ -361,7 +360,7 @@ func (j *Judge) sandboxesStopped(l *life) bool {
 	return len(l.sandboxes) > 0
 }
 
-// sweep counts and forgets the items that are gone for long.
+// sweep counts and forgets the items gone for long.
 func (j *Judge) sweep(now time.Time) {
 	if now.Sub(j.swept) < keepGone/4 {
 		return
@@ -375,7 +374,7 @@ func (j *Judge) sweep(now time.Time) {
 	}
 }
 
-// settle adds what is proven of an item, and overdue, to counts.
+// settle adds the proven and overdue changes of an item to counts.
 func (j *Judge) settle(l *life, now time.Time, counts *[kinds]tally) {
 	due := min(max(grace, j.slowest*5/4), mostGrace)
 	for p := created; p <= removed; p++ {
@@ -394,7 +393,7 @@ func (j *Judge) settle(l *life, now time.Time, counts *[kinds]tally) {
 	}
 }
 
-// beginConnection counts what the last connection has shown, and begins another.
+// beginConnection counts the changes of the last connection, and begins another.
 func (j *Judge) beginConnection(at time.Time) {
 	j.endConnection(at)
 	j.conn = connection{
@@ -406,7 +405,8 @@ func (j *Judge) beginConnection(at time.Time) {
 	}
 }
 
-// endConnection counts what is overdue. What is not may have been lost with the connection.
+// endConnection counts the overdue changes. All other changes may have been lost with the
+// connection.
 func (j *Judge) endConnection(at time.Time) {
 	if j.conn.replayed == backlogRoom {
 		j.r.FullBacklogs++
@@ -428,10 +428,10 @@ func (j *Judge) endConnection(at time.Time) {
 	}
 }
 
-// losses returns, for each kind of event, the share of lost events among the changes that something
-// other than their own event has proven by a time, and the kinds that the runtime never sends: a
-// runtime may leave out the creation and the removal of sandboxes, and with the latter that of the
-// containers that a sandbox takes along.
+// losses returns, for each kind of event, the share of lost events among the changes proven by a
+// time by other evidence than their own event, and the kinds that the runtime never sends: a
+// runtime may leave out the creation and the removal of sandboxes, and with a sandbox's removal
+// also the removal of its containers.
 func (j *Judge) losses(now time.Time) (loss map[string]bench.Share, never []string) {
 	counts := j.counted
 	for _, l := range j.lives {

@@ -31,15 +31,14 @@ type Report struct {
 	// Replayed counts the events stamped before the stream was opened. They are expected to repeat and
 	// to come late: only their form is judged.
 	Replayed int `json:"replayed"`
-	// Loss is, for each kind of event, such as "container STARTED", the share of lost events among
-	// the changes that something other than their own event proves to have happened while the stream
-	// was open.
+	// Loss is, for each kind of event, such as "container STARTED", the share of lost events among the
+	// changes while the stream was open, as proven by other evidence than their own event.
 	Loss map[string]bench.Share `json:"loss"`
-	// Never are the kinds of events that the runtime does not send at all, although it may: the
-	// creation and the removal of sandboxes, and of containers along with them.
+	// Never are the optional kinds of events without any event from the runtime: the creation and the
+	// removal of sandboxes, and of containers along with them.
 	Never []string `json:"never_sent"`
-	// MuteSeconds is how long the stream carried nothing although it was open, and a read found a
-	// change afterwards. What came and went in that time is in no share.
+	// MuteSeconds is how long the open stream carried nothing before a read found a change. Items that
+	// came and went in this time are in no share.
 	MuteSeconds float64 `json:"mute_seconds"`
 	// FullBacklogs counts replays of exactly as many events as a runtime's channel holds: older ones
 	// may have been dropped.
@@ -117,8 +116,8 @@ func (j *Judge) Report(now time.Time) Report {
 	return r
 }
 
-// proven is the number of changes of the kinds of which the name ends with one of the suffixes, and
-// of those without an event; all without a suffix.
+// proven is the number of changes of the kinds with one of the suffixes in their name, and of the
+// changes without an event; all without a suffix.
 func (r Report) proven(suffixes ...string) (s bench.Share) {
 	for name, loss := range r.Loss {
 		is := func(suffix string) bool { return strings.HasSuffix(name, suffix) }

@@ -21,14 +21,14 @@ package findings
 
 import "slices"
 
-// Metrics of a node that is examined again and again.
+// Metrics of a node with repeated examinations.
 const (
-	// Found counts the findings of the last examination, by the labels finding and grade: those of the
-	// grades sick and costly. A kind that was not found has no series.
+	// Found counts the findings of the last examination of the grades sick and costly, by the labels
+	// finding and grade. A kind without a finding has no series.
 	Found = "evented_pleg_doctor_findings"
 	// Worth is 1 for the outcome of the last examination, which is its label worth.
 	Worth = "evented_pleg_doctor_worth"
-	// Unseen is 1 for each area, its label area, that the last examination could not look at.
+	// Unseen is 1 for each area, its label area, out of sight of the last examination.
 	Unseen = "evented_pleg_doctor_not_looked_at"
 	// Age is the time since the end of the last examination, or since the start without one.
 	Age = "evented_pleg_doctor_age_seconds"
@@ -78,7 +78,7 @@ var Kinds = []Term{
 	{"no-cpu", "the examination got no CPU"},
 }
 
-// Areas are what an examination looks at, beside the runtime's answers.
+// Areas are the parts of a node in an examination, beside the runtime's answers.
 var Areas = []Term{
 	{"items", "some containers or sandboxes"},
 	{"events", "the event stream"},
@@ -91,7 +91,7 @@ var Areas = []Term{
 	{"rates", "lists a minute, by the runtime's metrics"},
 }
 
-// Meaning returns what a name means, or empty if it is not known.
+// Meaning returns the meaning of a name, or empty for an unknown name.
 func Meaning(terms []Term, name string) string {
 	if n := Place(terms, name); n < len(terms) {
 		return terms[n].Means
@@ -99,7 +99,7 @@ func Meaning(terms []Term, name string) string {
 	return ""
 }
 
-// Place returns the place of a name; the last for an unknown one.
+// Place returns the place of a name; the last for an unknown name.
 func Place(terms []Term, name string) int {
 	n := slices.IndexFunc(terms, func(t Term) bool { return t.Name == name })
 	if n < 0 {
