@@ -39,6 +39,8 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.listing--
+	b.listEnd = time.Now()
+	b.listTook = b.listEnd.Sub(begun)
 	b.compareList(begun, &l, err)
 	b.outlived(begun)
 	b.trouble(begun, time.Now(), 0, err)

@@ -115,6 +115,12 @@ func (w *world) act(verb string, args []string) error {
 			return errUsage
 		}
 		w.work(cache.UID(args[0]))
+	case "pause":
+		d, err := one(args)
+		if err != nil || d <= 0 || d > time.Hour {
+			return errUsage
+		}
+		w.pause(d)
 	case "relist", "reinspect":
 		return w.doRequest(verb, args)
 	case "watch":
@@ -151,6 +157,15 @@ func (w *world) advance(d time.Duration) error {
 	return nil
 }
 
+// pause lets time pass while the loop stands within a turn, as when the agent gets no processor, or a
+// callback of the agent blocks.
+func (w *world) pause(d time.Duration) {
+	w.oracle.pauses(d)
+	w.upset(time.Now().Add(d))
+	time.Sleep(d)
+	w.oracle.lookStanding()
+}
+
 // doWithin takes a command for a step within a turn.
 func (w *world) doWithin(args []string) error {
 	if len(args) < 2 {
@@ -161,7 +176,7 @@ func (w *world) doWithin(args []string) error {
 		return errUsage
 	}
 	switch args[1] {
-	case "agent", "wait", "cancel", "runtime", "claim", "relist", "reinspect":
+	case "agent", "wait", "cancel", "runtime", "claim", "relist", "reinspect", "pause":
 		w.within.add(n, args[1:])
 		return nil
 	}

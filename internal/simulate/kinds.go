@@ -33,6 +33,7 @@ var kinds = []kind{
 	{name: "breaks", on: true, weave: (*weaver).breaks}, // of the second tier: the toy has no connection
 	{name: "lacks", on: true, share: 0.5, weave: (*weaver).lacks},
 	{name: "ages", on: true, share: 0.15, weave: (*weaver).ages}, // of the second tier, likewise
+	{name: "pauses", share: 0.1, weave: (*weaver).pauses},
 }
 
 // KindNames returns the names of all kinds, and of those that are in every search.
@@ -233,6 +234,17 @@ func (v *weaver) ghosts(h History) History {
 func (v *weaver) ages(h History) History {
 	age := "config age " + v.word("2s", "5s", "20s", "90s")
 	return slices.Insert(h, 0, age, "config age-grace "+v.word("5s", "10s", "30s"))
+}
+
+// pauses has the generator's loop stand still within a turn while time passes.
+func (v *weaver) pauses(h History) History {
+	return v.each(h, func(line string) []string {
+		if !v.chance(0.1) {
+			return []string{line}
+		}
+		pause := v.word("10ms", "200ms", "1s", "1s", "5s", "40s", "10m0s")
+		return []string{fmt.Sprintf("within %d pause %s", 1+v.rng.IntN(8), pause), line}
+	})
 }
 
 // lacks has statuses lack what could not be read. In the others it stands as a list has shown it.

@@ -40,6 +40,9 @@ type ledger struct {
 	fewer      [2]int                  // so many workers at the most are not used, because reads have timed out; and of those whose last read failed
 	lately     time.Duration           // how long reads of pods have lasted that ended well; it fades by an eighth with each
 	warnings   int                     // recorded by the generator about the runtime's answers
+	accused    map[pleg.Reason]bool    // the reasons among them
+	listEnd    time.Time               // end of the latest list, well or not
+	listTook   time.Duration           // how long that list lasted
 	listFailed bool                    // the last one
 	phantoms   int                     // reads of pods known only from a lie
 	listOK     time.Time               // start of the latest successful list
@@ -77,6 +80,7 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 		fail:     fail,
 		workers:  workers,
 		opened:   time.Now(),
+		accused:  make(map[pleg.Reason]bool),
 		inflight: make(map[cache.UID]int),
 		begun:    make(map[cache.UID]time.Time),
 		podEnd:   make(map[cache.UID]time.Time),

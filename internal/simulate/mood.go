@@ -122,6 +122,13 @@ func (o *oracle) stands() {
 	o.stood = time.Now()
 }
 
+// pauses notes that the loop stands for a time from now on.
+func (o *oracle) pauses(d time.Duration) {
+	o.failMu.Lock()
+	defer o.failMu.Unlock()
+	o.stood = time.Now().Add(d)
+}
+
 // delivered ends the excuse of events that were owed. The caller holds the mutex.
 func (o *oracle) delivered(s pleg.Stats, reading bool) {
 	if o.owing && reading && s.OwedPods == 0 && len(o.system.Watch()) == 0 {

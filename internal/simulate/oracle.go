@@ -89,7 +89,7 @@ func newOracle(truth *Truth, store Store, s *settings) *oracle {
 }
 
 // ofInstants are the kinds of violation that compare instants.
-var ofInstants = []string{"greedy", "late", "trust", "unfair"}
+var ofInstants = []string{"greedy", "late", "trust", "unfair", "health"}
 
 // fail records the first violation. Any mutex may be held.
 func (o *oracle) fail(kind, format string, args ...any) {
@@ -197,6 +197,16 @@ func (o *oracle) look(resting bool) {
 		o.fail("regression", "%d phases went back, %d of them counted", o.back, n)
 	}
 	o.ledger.lookMissed(s.Missed-o.madeUp, o.settings.grace)
+}
+
+// lookStanding checks that a loop that has stood still for long is not healthy.
+func (o *oracle) lookStanding() {
+	o.ledger.mu.Lock()
+	end := o.ledger.listOKEnd
+	o.ledger.mu.Unlock()
+	if !end.IsZero() && time.Since(end) > unhealthyAfter+o.settings.max+time.Second && o.system.Health() == nil {
+		o.fail("standing", "healthy %v after the last list that succeeded, while the loop stands", time.Since(end))
+	}
 }
 
 // lookHealth checks Health, whatever Watch does.

@@ -129,14 +129,30 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 // accusations are the reasons of warnings about a runtime's answers.
 var accusations = []pleg.Reason{pleg.ReasonInspectFailed, pleg.ReasonRelistFailed, pleg.ReasonRelistHangs, pleg.ReasonRelistSlow}
 
-// Record counts the generator's warnings about the runtime's answers.
+// Record counts the generator's warnings about the runtime's answers, and judges the first about
+// slow and about hung lists. Later ones may have been held back.
 func (b *ledger) Record(r pleg.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r.Warning && slices.Contains(accusations, r.Reason) {
-		b.warnings++
+	if !r.Warning || !slices.Contains(accusations, r.Reason) {
+		return
+	}
+	b.warnings++
+	first := !b.accused[r.Reason]
+	b.accused[r.Reason] = true
+	switch {
+	case !first:
+	case r.Reason == pleg.ReasonRelistSlow && b.listTook <= listSlow:
+		b.fail("accused", "a list that took %v is called slow: %s", b.listTook, r.Note)
+	case r.Reason == pleg.ReasonRelistHangs && b.listing == 0 && time.Since(b.listEnd) > 0:
+		b.fail("accused", "a list that ended %v ago is said to hang: %s", time.Since(b.listEnd), r.Note)
+	case r.Reason == pleg.ReasonRelistHangs && b.listing > 0 && time.Since(b.listBegun) < listSlow-time.Microsecond:
+		b.fail("accused", "a list under way for %v is said to hang: %s", time.Since(b.listBegun), r.Note)
 	}
 }
+
+// listSlow is the default of pleg.Config.RelistSlow.
+const listSlow = 5 * time.Second
 
 // hook lets the oracle look from within the generator's loop, through the generator's Metrics.
 type hook struct {
