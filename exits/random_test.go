@@ -225,6 +225,7 @@ func (h *history) runtimeDown() {
 	h.note("the runtime goes down")
 	h.endSpan()
 	h.runtime.Down()
+	h.down.Store(true)
 	h.rtDown = true
 }
 
@@ -232,6 +233,7 @@ func (h *history) runtimeUp() {
 	if h.rtDown {
 		h.note("the runtime is back")
 		h.runtime.Up(0)
+		h.down.Store(false)
 		h.rtDown = false
 	}
 	h.beginSpan()
