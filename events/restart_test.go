@@ -189,6 +189,35 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestWhoClosesWhatAKillLeaves: a process with the instance of a killed one closes what that one has
+// left Ongoing, whatever it reports itself. With another instance nobody does: the object says
+// Ongoing until the server forgets it, an hour after its last write. docs/events.md says so.
+func TestWhoClosesWhatAKillLeaves(t *testing.T) {
+	for _, tc := range []struct {
+		name, history string
+		instances     []string
+	}{
+		{"the same, with the series", "a×1 6m1s [a: Finished ≥3]", []string{"leader", "leader"}},
+		{"the same, with another series", "b×3 6m1s [a: Unknown ≥2] [b: Finished ×3]", []string{"leader", "leader"}},
+		{"the same, after another", `a×3 6m1s [a: Ongoing ×2, Finished ×3]
+			kill start 6m1s [a: Unknown ≥2, Finished ×3]`, []string{"leader", "pod-2", "leader"}},
+		{"another", `a×3 6m1s [a: Ongoing ×2, Finished ×3]
+			53m [a: Ongoing ×2, Finished ×3] 1m [a: Finished ×3]`, []string{"pod-1", "pod-2"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			next := 0
+			play(t, "start ttl=1h a×1 1s a×1 1s [a: Ongoing ×2] kill 10s start "+tc.history, nil, func(o *Options) {
+				continuing(o)
+				o.Instance = tc.instances[next]
+				next++
+			})
+			if next != len(tc.instances) {
+				t.Errorf("%d processes have run, want %d", next, len(tc.instances))
+			}
+		})
+	}
+}
+
 // TestSourceAfterStart: a recorder made during recording also finds its predecessor's series.
 func TestSourceAfterStart(t *testing.T) {
 	play(t, "start 1s other late×3 1s end start 1s other late×3 1s end [late: Unknown ×6]", nil, continuing)

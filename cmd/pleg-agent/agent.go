@@ -232,21 +232,26 @@ func (o *options) run(ctx context.Context, out, errOut io.Writer) error {
 	if p, ok := with.sink.(*printer); ok {
 		events, failed := p.total()
 		err = errors.Join(err, failed)
-		fmt.Fprintf(errOut, "%s in %d Events.\n", ended(a.reporter.Stats()), events)
+		fmt.Fprintln(errOut, summary(a.reporter.Stats(), events))
 	}
 	return errors.Join(err, served)
 }
 
-// ended returns a sentence's beginning on the ends of a reporter.
-func ended(stats exits.Stats) string {
-	all := uint64(0)
+// summary returns a sentence on the ends of a reporter, and the number of Events.
+func summary(stats exits.Stats, events int) string {
+	ends := 0
 	for _, n := range stats.Ends {
-		all += n
+		ends += int(n)
 	}
-	if all == 1 {
-		return "1 end"
+	return counted(ends, "end") + " in " + counted(events, "Event") + "."
+}
+
+// counted returns a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
 	}
-	return fmt.Sprintf("%d ends", all)
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // listen returns the function that serves --http-addr until its context ends.

@@ -113,6 +113,18 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+func TestSummary(t *testing.T) {
+	stats := exits.Stats{Ends: map[exits.Kind]uint64{exits.Failed: 1, exits.Completed: 2}}
+	for got, want := range map[string]string{
+		summary(exits.Stats{}, 1): "0 ends in 1 Event.",
+		summary(stats, 2):         "3 ends in 2 Events.",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestInstancesFitTheServer(t *testing.T) {
 	long := strings.Repeat("n", 253)
 	if a, b := instance(long), instance(long[:252]); len(a) > 128 || a == b {
