@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientevents "k8s.io/client-go/tools/events"
@@ -93,7 +94,14 @@ func newAgent(o *options, with parts) (a *agent, err error) {
 		Metrics: set,
 	}
 	if o.nodeEvents {
-		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: o.node}
+		// kubectl describe node shows the Events with the node's UID, or with its name in the UID's place,
+		// as a kubelet's.
+		node := &corev1.ObjectReference{
+			APIVersion: "v1",
+			Kind:       "Node",
+			Name:       o.node,
+			UID:        types.UID(o.node),
+		}
 		config.Recorder = embed.SeriesRecorder(recorder, node)
 	}
 	a.generator, err = pleg.New(config)

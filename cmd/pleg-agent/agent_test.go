@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/exits"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
@@ -111,6 +113,32 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%q: %v is no error of usage", args, err)
 		}
 	}
+}
+
+// TestNodeEventsAreThoseOfTheNode: kubectl describe node asks for the Events with the node's UID, and
+// for those with its name as UID, as kubelets have it.
+func TestNodeEventsAreThoseOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testkit.Must(config(t, "--fake", "--node", "n1"))(t)
+		sink := newPrinter(new(bytes.Buffer), false)
+		refuse := func(context.Context) (net.Conn, error) { return nil, errors.New("refused") }
+		a := testkit.Must(newAgent(o, parts{sink: sink, noRoster: true, dial: refuse}))(t)
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+		ended := make(chan error)
+		go func() { ended <- a.run(ctx) }()
+		time.Sleep(time.Minute)
+		cancel()
+		testkit.Check(t, <-ended)
+		if len(sink.events) == 0 {
+			t.Fatal("no Event about a runtime that does not answer")
+		}
+		for name, e := range sink.events {
+			about := e.event.Regarding
+			if about.Kind != "Node" || about.Name != "n1" || about.UID != "n1" {
+				t.Errorf("%s is about %+v", name, about)
+			}
+		}
+	})
 }
 
 func TestSummary(t *testing.T) {

@@ -344,6 +344,14 @@ func (c *cluster) reported() {
 		_, err := c.exact(ctx)
 		return err
 	})
+	c.await("kubectl describe node shows that the events of n2 are missed", func(context.Context) error {
+		text := c.kubectl("describe", "node", c.nodes[1].Name)
+		_, events, _ := strings.Cut(text, "\nEvents:")
+		if !strings.Contains(events, "ContainerEventsMissed") || !strings.Contains(events, agentController) {
+			return fmt.Errorf("it shows %s", events)
+		}
+		return nil
+	})
 	c.await("the alert on OOM kills names the shop", func(ctx context.Context) error {
 		answer, err := c.ask(ctx, `ALERTS{alertname="ContainersOOMKilled",alertstate="firing"}`)
 		if err != nil || len(answer) != 1 || answer[0].Metric["namespace"] != shop {
