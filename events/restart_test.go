@@ -189,9 +189,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestWhoClosesWhatAKillLeaves: a process with the instance of a killed one closes what that one has
-// left Ongoing, whatever it reports itself. With another instance nobody does: the object says
-// Ongoing until the server forgets it, an hour after its last write. docs/events.md says so.
+// TestWhoClosesWhatAKillLeaves: a process with the instance of a killed process closes the series
+// that are left Ongoing, whatever it reports itself. With another instance nobody does: the object
+// says Ongoing until the server forgets it, an hour after its last write. docs/events.md says so.
 func TestWhoClosesWhatAKillLeaves(t *testing.T) {
 	for _, tc := range []struct {
 		name, history string

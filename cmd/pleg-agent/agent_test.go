@@ -115,8 +115,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestNodeEventsAreThoseOfTheNode: kubectl describe node asks for the Events with the node's UID, and
-// for those with its name as UID, as kubelets have it.
+// TestNodeEventsAreThoseOfTheNode: kubectl describe node asks for the Events with the node's UID,
+// and for those with the node's name as UID, as kubelets have it.
 func TestNodeEventsAreThoseOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testkit.Must(config(t, "--fake", "--node", "n1"))(t)
