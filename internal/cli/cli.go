@@ -51,17 +51,17 @@ const (
 	ExitUsage       = 2
 	ExitUnmet       = 3
 	ExitInterrupted = 130
-	// ExitUnread is the status of a program that SIGPIPE ends.
+	// ExitUnread is the status of a program ended by SIGPIPE.
 	ExitUnread = 141
 )
 
 var (
-	// ErrBad is returned by a command that has printed a bad finding.
+	// ErrBad is returned by a command after a bad finding was printed.
 	ErrBad = errors.New("the finding is bad")
-	// ErrUnmet is returned by a command that has printed the broken bounds of --expect.
+	// ErrUnmet is returned by a command after the broken bounds of --expect were printed.
 	ErrUnmet = errors.New("an expectation was not kept")
-	// ErrUnknown is returned by a check that has printed that it could not find out; the exit status is
-	// 2, as monitors want it.
+	// ErrUnknown is returned by a check after an unknown outcome was printed; the exit status is 2, as
+	// monitors expect.
 	ErrUnknown = errors.New("the check could not find out")
 	// errInterrupted is why the context ends at a Ctrl-C, SIGTERM or hangup.
 	errInterrupted = errors.New("interrupted")
@@ -69,7 +69,7 @@ var (
 
 type usageError struct{ error }
 
-// Usage marks an error as one about the command line.
+// Usage marks an error as an error of the command line.
 func Usage(err error) error { return usageError{err} }
 
 // Usagef is [fmt.Errorf] for errors about the command line.
@@ -158,7 +158,7 @@ func status(err error) int {
 	return ExitUsage
 }
 
-// besides is what went wrong besides a finding.
+// besides is a failure beside a finding.
 func besides(err error) error {
 	all, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -174,7 +174,7 @@ func besides(err error) error {
 	return errors.Join(rest...)
 }
 
-// unwritten reports whether all that went wrong is output that could not be written.
+// unwritten reports whether failed writes of the output are the only errors.
 func unwritten(err error) bool {
 	switch e := err.(type) {
 	case nil:
@@ -191,9 +191,9 @@ func unwritten(err error) bool {
 // kills. A second hangup does not, because shells repeat the terminal's; nor does output without a
 // reader. Pods have to be removed first.
 //
-// Hangups go to the channel, which nobody reads any more, until the program's end: signal.Ignore in
-// place of that lets one kill that comes in the moment between (1 in 60 that follow at once). So
-// does signal.Stop, and the handling ends with the program only.
+// Until the program's end, further hangups go to the channel without a reader. signal.Ignore
+// instead would let a hangup in the moment of the change kill the program (1 in 60 of the hangups
+// that follow at once), and so would signal.Stop. The handling ends with the program only.
 func endAtSignals(cancel context.CancelCauseFunc) {
 	asked := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
@@ -209,7 +209,7 @@ func endAtSignals(cancel context.CancelCauseFunc) {
 	}()
 }
 
-// Version is the module's version, the commit if it is known, and the Go release.
+// Version is the module's version, the commit if known, and the Go release.
 func Version(commit string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -240,7 +240,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return Usagef("unknown command or argument %q for %q%s", args[0], cmd.CommandPath(), near)
 }
 
-// refuse gives the commands of the library usage errors, for a topic or a shell that is not there.
+// refuse gives the commands of the library usage errors, for an unknown topic or shell.
 func refuse(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
@@ -260,8 +260,8 @@ func refuse(root *cobra.Command) {
 	}
 }
 
-// SetLogger sends all logs of klog to a writer, printable and in one form: those of the level and
-// above. It returns the logger.
+// SetLogger sends all logs of klog from the level on to a writer, printable and in one form, and
+// returns the logger.
 func SetLogger(w io.Writer, level slog.Level) logr.Logger {
 	options := slog.HandlerOptions{Level: level, ReplaceAttr: printable.LogAttr}
 	logger := logr.FromSlogHandler(slog.NewTextHandler(w, &options))
@@ -269,8 +269,8 @@ func SetLogger(w io.Writer, level slog.Level) logr.Logger {
 	return logger
 }
 
-// Line is a line of progress, each text in place of the one before. It shows nothing unless its
-// writer is a terminal.
+// Line is a line of progress, each text in place of the text before. A Line shows nothing unless
+// its writer is a terminal.
 type Line struct {
 	w     io.Writer
 	width int
@@ -279,7 +279,7 @@ type Line struct {
 // NewLine returns a line on a writer.
 func NewLine(w io.Writer) *Line { return &Line{w, terminal(w)} }
 
-// Show shows a text, cut to the terminal's width; an empty one clears the line.
+// Show shows a text, cut to the terminal's width; an empty text clears the line.
 func (l *Line) Show(text string) {
 	if l.width > 0 {
 		cut := []rune(printable.Text(text))
@@ -287,7 +287,7 @@ func (l *Line) Show(text string) {
 	}
 }
 
-// Columns returns the width of a text on a writer: that of lines, and [bench.Columns] at most.
+// Columns returns the width of a text on a writer: the width of lines, and [bench.Columns] at most.
 func Columns(w io.Writer) bench.Width {
 	width := LineWidth(w)
 	if width == 0 {
@@ -296,8 +296,8 @@ func Columns(w io.Writer) bench.Width {
 	return min(width, bench.Columns)
 }
 
-// LineWidth returns the width to which lines on a writer are folded: $COLUMNS, or that of the
-// terminal; 0 without both.
+// LineWidth returns the width to which lines on a writer are folded: $COLUMNS, or the terminal's
+// width; 0 without both.
 func LineWidth(w io.Writer) bench.Width {
 	asked, err := strconv.Atoi(os.Getenv("COLUMNS"))
 	if err == nil && asked >= fewestColumns {

@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// probeIn bounds the connection that Denied tries.
+// probeIn bounds the connection attempt of Denied.
 const probeIn = 2 * time.Second
 
-// Denied completes the error of a runtime that could not be reached with who denies it, if anybody
-// does: the modes of the socket or of a folder above it, or a security module such as SELinux.
-// Other errors are returned unchanged. Denied connects to the socket once more.
+// Denied completes the error of an unreachable runtime with the cause of a denial, if there is a
+// denial: the modes of the socket or of a folder above, or a security module such as SELinux. Other
+// errors are returned unchanged. Denied connects to the socket once more.
 func Denied(endpoint string, err error) error {
 	if err == nil {
 		return nil
@@ -40,7 +40,7 @@ func Denied(endpoint string, err error) error {
 	return fmt.Errorf("%w: %s", err, denier(path, self()))
 }
 
-// identity is a process, as file modes see it.
+// identity is a process, from the view of file modes.
 type identity struct {
 	uid, gid int
 	groups   []int
@@ -58,7 +58,7 @@ var enforcing = func() bool {
 	return err == nil && strings.TrimSpace(string(state)) == "1"
 }
 
-// denier names what denies a connection to the socket at path.
+// denier names the cause of a denied connection to the socket at path.
 func denier(path string, who identity) string {
 	for _, at := range above(path) {
 		info, err := os.Stat(at)
@@ -95,7 +95,7 @@ func above(path string) (all []string) {
 	}
 }
 
-// may reports whether the modes allow what need asks for, one bit of an octal digit.
+// may reports whether the modes allow the need, one bit of an octal digit.
 func (i identity) may(need, mode fs.FileMode, owner *syscall.Stat_t) bool {
 	switch {
 	case i.uid == int(owner.Uid):

@@ -19,7 +19,7 @@ import (
 
 // Output is how a finding is printed, kept and judged: the flags --output, --out and --expect.
 type Output struct {
-	// Form is text or json, Dir the folder for what is kept, if any.
+	// Form is text or json, Dir the folder for kept files, if any.
 	Form, Dir string
 	// Lines prints JSON in a line, below others.
 	Lines bool
@@ -63,8 +63,8 @@ func (o *Output) Check(blank any, without report.Without) (err error) {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// Write prints a finding and keeps it. It returns left, if not nil, or ErrBad if the finding is not
-// good, or ErrUnmet if a bound was broken.
+// Write prints a finding and keeps the finding's files. Write returns left, if not nil, or ErrBad
+// if the finding is not good, or ErrUnmet if a bound was broken.
 func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left error) error {
 	var err error
 	if o.Form == "json" {

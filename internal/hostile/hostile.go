@@ -26,8 +26,8 @@ const (
 // Filler makes a text enormous.
 var Filler = strings.Repeat("A", 210_000)
 
-// Clean returns an error if a text has a character that a terminal obeys, a forged line or a text
-// of enormous length.
+// Clean returns an error if a text has a character with an effect on a terminal, a forged line or a
+// text of enormous length.
 func Clean(text string) error {
 	if n := printable.Count(text); n > 0 {
 		i := strings.IndexFunc(text, func(r rune) bool { return printable.Count(string(r)) > 0 })

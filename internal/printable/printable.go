@@ -5,10 +5,10 @@
 //
 // # Model
 //
-// Untrusted is every text that this program has not written itself: names, labels and errors of a
-// runtime, of an API server, of Prometheus, of a file. [Text] escapes what a terminal or a reader
-// of a log could take for something else, and cuts what is too long. [JSON] does the same for
-// encoded values, [LogAttr] for those of a log.
+// Untrusted is every text from outside of this program: names, labels and errors of a runtime, of
+// an API server, of Prometheus, of a file. [Text] escapes characters with an effect on a terminal
+// or a reader of a log, and cuts long texts. [JSON] does the same for encoded values, [LogAttr] for
+// those of a log.
 //
 // # Concurrency
 //
@@ -30,13 +30,13 @@ import (
 	"unicode/utf8"
 )
 
-// Most is the length of the longest text that [Text] keeps whole, in bytes. The name of a pod has
-// 253 at most, the message of a Kubernetes Event 1024.
+// Most is the length of the longest text kept whole by [Text], in bytes. The name of a pod has 253
+// at most, the message of a Kubernetes Event 1024.
 const Most = 1024
 
-// Text returns an untrusted text in one line: control characters (ESC, newlines, C1), characters
-// that change the direction of writing or have no width, and bytes that are no UTF-8 are escaped as
-// in Go's strings, and a text longer than Most is cut and has its length behind.
+// Text returns an untrusted text in one line. Control characters (ESC, newlines, C1), characters
+// with an effect on the direction of writing or without width, and bytes of invalid UTF-8 are
+// escaped as in Go's strings. A text longer than Most is cut, and its length follows.
 func Text(s string) string { return Cut(s, Most) }
 
 // Cut is Text for another length, in bytes.
@@ -67,7 +67,7 @@ func Texts(list []string) []string {
 	return out
 }
 
-// Lines returns the texts of an error: one for each part of a joined error, else one.
+// Lines returns the texts of an error: one for each part of a joined error, else a single text.
 func Lines(err error) []string {
 	joined, ok := err.(interface{ Unwrap() []error })
 	_, wraps := err.(interface{ Unwrap() error })
@@ -81,17 +81,17 @@ func Lines(err error) []string {
 	return lines
 }
 
-// isJoin reports whether an error adds no words of its own to its parts, as that of errors.Join.
+// isJoin reports whether an error adds no words of its own to its parts, as errors.Join does.
 func isJoin(err error, parts []error) bool { return errors.Join(parts...).Error() == err.Error() }
 
-// escape escapes all characters that are not printable.
+// escape escapes all unprintable characters.
 func escape(s string) string {
 	harmless := func(r rune, size int) bool {
 		broken := r == utf8.RuneError && size == 1
 		return !broken && strconv.IsPrint(r)
 	}
 	var b strings.Builder
-	last := 0 // begin of what is not written yet
+	last := 0 // begin of the unwritten rest
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		if !harmless(r, size) {
@@ -109,8 +109,8 @@ func escape(s string) string {
 	return b.String()
 }
 
-// Count returns the number of characters in a text of several lines that Text would escape, its
-// newlines and tabs aside.
+// Count returns the number of characters in a text of several lines to be escaped by Text, newlines
+// and tabs aside.
 func Count(s string) (n int) {
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -123,12 +123,12 @@ func Count(s string) (n int) {
 	return n
 }
 
-// ours reports whether a character that is not printable forms our own lines and tables.
+// ours reports whether an unprintable character forms our own lines and tables.
 func ours(r rune) bool { return r == '\n' || r == '\t' }
 
-// JSON returns the encoding of a value, with the indent if it is not empty, and a newline. What is
-// not printable is escaped in it, by which it stays the same value; only strings of more than
-// MostInJSON bytes are cut, as by Text.
+// JSON returns the encoding of a value, with the indent unless empty, and a newline. Unprintable
+// characters are escaped, without a change of the value. Only strings of more than MostInJSON bytes
+// are cut, as by Text.
 func JSON(v any, indent string) ([]byte, error) {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
@@ -139,7 +139,7 @@ func JSON(v any, indent string) ([]byte, error) {
 	return []byte(escapeJSON(b.String())), nil
 }
 
-// MostInJSON is the length of the longest string that JSON keeps whole, in encoded bytes.
+// MostInJSON is the length of the longest string kept whole by JSON, in encoded bytes.
 const MostInJSON = 4 * Most
 
 // WriteJSON writes the encoding of JSON.
@@ -175,8 +175,8 @@ func escapeJSON(s string) string {
 	return b.String()
 }
 
-// literal returns the length of the string literal that a text begins with, its quote excluded, and
-// where to cut it.
+// literal returns the length of the string literal at the begin of a text, without its quote, and
+// the place of a cut.
 func literal(s string) (end, cut int) {
 	for end < len(s) && s[end] != '"' {
 		size := 1
@@ -196,7 +196,7 @@ func literal(s string) (end, cut int) {
 	return end, cut
 }
 
-// escapeRunes escapes the characters of a JSON string that are not printable.
+// escapeRunes escapes the unprintable characters of a JSON string.
 func escapeRunes(s string) string {
 	special := func(r rune) bool { return !strconv.IsPrint(r) }
 	if strings.IndexFunc(s, special) < 0 {

@@ -11,25 +11,25 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Excuses: what switches a check off, and when each ends. Each use is counted (excuse), and the
-// searches print the counts.
+// Excuses switch checks off. Each use is counted (excuse), and the searches print the counts. The
+// excuses, and their ends:
 //
 //   - mood: phases of a pod may go back, because a sandbox has recovered or a claim was invented.
-//     It ends when the pod is fresh as of a grace after the last reason: from then on reads
+//     The mood ends when the pod is fresh as of a grace after the last reason: from then on reads
 //     decide, and claims only move forward.
-//   - stood: instants are some nanoseconds off, because the loop has stood within a turn. It ends
-//     after the rest of a generator (settings.restful) and the longest list, when the delays and
-//     the list that the turn has begun have ended.
-//   - owing: emissions and events do not match, because Watch was full. It ends when nothing is
-//     owed and the reader has read everything.
+//   - stood: instants are some nanoseconds off, because the loop has stood within a turn. The
+//     excuse ends after the rest of a generator (settings.restful) and the longest list, when the
+//     delays and the list of the turn have ended.
+//   - owing: emissions and events do not match, because Watch was full. The excuse ends when no
+//     event is owed and the reader has read everything.
 //   - lies: reads may lie. They end at a rest at which the cache agrees with the runtime (believe,
 //     forgive).
 //
-// Lists that show for ever what is gone (Truth.Haunt) excuse three things, of those IDs and pods
-// alone, and are not counted: that the ID is shown until two graces after its event (promise),
-// that its pod is read with each list (Truth.restless), and that as many changes count as missed
-// as lists have shown it (Truth.Haunts). The first ends with the promise, the others with the
-// history, since a list may have been read late.
+// Lists with ghosts, which are gone (Truth.Haunt), have three excuses of their own, for the ghosts
+// and their pods alone and not counted. The cache may show the ghost until two graces after its
+// event (promise). Its pod may be read with each list (Truth.restless). As many changes may count
+// as missed as lists have shown the ghost (Truth.Haunts). The first excuse ends with the promise,
+// the others with the history, since a list may have been read late.
 const (
 	excuseMood  = "mood"
 	excuseStood = "stood"
@@ -37,7 +37,7 @@ const (
 	excuseLies  = "lies"
 )
 
-// excuse counts a check that was not made, or a finding that was dropped.
+// excuse counts an omitted check, or a dropped finding.
 func (o *oracle) excuse(why string) {
 	o.failMu.Lock()
 	defer o.failMu.Unlock()
@@ -70,12 +70,12 @@ func (o *oracle) inMood(uid cache.UID) bool {
 	return moody
 }
 
-// calmDown ends the mood of a pod that is fresh as of a time. The caller holds the mutex.
+// calmDown ends the mood of a pod fresh as of a time. The caller holds the mutex.
 func (o *oracle) calmDown(uid cache.UID, p *seen, asOf time.Time) {
 	at, moody := o.moods[uid]
 	if moody && asOf.After(at.Add(o.settings.doubt())) {
 		delete(o.moods, uid)
-		clear(p.owe) // what was taken back before its delivery needs no delivery
+		clear(p.owe) // a change taken back before its delivery needs no delivery
 	}
 }
 
@@ -105,7 +105,7 @@ func (o *oracle) lie() {
 	o.lied.Store(true)
 }
 
-// never is a number of made up changes that switches the bound of missed events off.
+// never is a number of made up changes: so many switch the bound of missed events off.
 const never = 1 << 30
 
 // lieEnds ends the lies of reads.
@@ -129,7 +129,7 @@ func (o *oracle) pauses(d time.Duration) {
 	o.stood = time.Now().Add(d)
 }
 
-// delivered ends the excuse of events that were owed. The caller holds the mutex.
+// delivered ends the excuse of owed events. The caller holds the mutex.
 func (o *oracle) delivered(s pleg.Stats, reading bool) {
 	if o.owing && reading && s.OwedPods == 0 && len(o.system.Watch()) == 0 {
 		o.owing = false
@@ -137,14 +137,14 @@ func (o *oracle) delivered(s pleg.Stats, reading bool) {
 	}
 }
 
-// forgive ends the allowances for the IDs that single looks did not show, once the cache agrees
-// with the runtime.
+// forgive ends the allowances for IDs missed by single looks, once the cache agrees with the
+// runtime.
 func (o *oracle) forgive() {
 	if o.lying || !o.truth.Trust() {
 		return
 	}
 	for _, p := range o.pods {
-		clear(p.mask) // what was told of an ID that came back is told again
+		clear(p.mask) // the events of a returned ID come again
 		clear(p.owe)  // and its removal need not be, if the generator was started since
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Waiting has n tests that call t.Parallel run at a time, in place of one for each processor. It is
-// for packages whose tests wait more than they work. TestMain calls it; the flag -parallel
+// Waiting has n tests with t.Parallel run at a time, instead of one for each processor, for
+// packages with tests that wait more than they work. TestMain calls Waiting; the flag -parallel
 // prevails.
 func Waiting(n int) {
 	if err := flag.Set("test.parallel", fmt.Sprint(n)); err != nil {

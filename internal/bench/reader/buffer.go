@@ -16,13 +16,13 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 )
 
-// bounds are the most that a buffer holds.
+// bounds are the limits of a buffer.
 type bounds struct{ count, bytes int }
 
-// buffer holds what has come and was not handed on. Put never waits.
+// buffer holds the replies received and not yet handed on. Put never waits.
 type buffer struct {
 	bounds bounds
-	// full ends when something finds no room; overflow ends it.
+	// full ends when a reply finds no room; overflow ends it.
 	full context.Context
 	fill context.CancelFunc
 	// news has room for one wake of the goroutine in get.
@@ -31,7 +31,7 @@ type buffer struct {
 	mu      sync.Mutex // owns the fields below, for moments only
 	waiting [][]byte
 	bytes   int
-	// dropped counts what found no room; reason is why nothing more is kept.
+	// dropped counts the replies without room; reason is why the buffer keeps no further reply.
 	dropped int
 	reason  string
 	// ended is the end of the replies, nil before.
@@ -44,7 +44,7 @@ func newBuffer(b bounds) *buffer {
 	return q
 }
 
-// put adds a reply, or drops it if there is no room.
+// put adds a reply, or drops the reply if there is no room.
 func (q *buffer) put(data []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,10 +87,10 @@ func (q *buffer) wake() {
 	}
 }
 
-// errHandedOn is the end of a call whose replies were all handed on.
+// errHandedOn is the end of a call with all replies handed on.
 var errHandedOn = errors.New("all was handed on")
 
-// leftStream begins the message of a stream that the reader left.
+// leftStream begins the message of a stream left by the reader.
 const leftStream = "the reader of pleg-bench left the stream,"
 
 // get waits for the next reply, or for the end: nil as an error of a call is errHandedOn.

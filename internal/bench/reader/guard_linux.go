@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guard kills this process unless it is put off in time. It is a timer of the kernel with SIGKILL:
-// a process that is stopped (SIGSTOP, a debugger, the freezer of cgroup v2) runs nothing, but dies
-// of the signal.
+// guard kills this process unless the process puts the guard off in time. The guard is a timer of
+// the kernel with SIGKILL: a stopped process (SIGSTOP, a debugger, the freezer of cgroup v2) runs
+// nothing, but dies of the signal.
 type guard struct {
 	timer    int32
 	patience time.Duration
 }
 
-// newGuard returns a guard that has begun.
+// newGuard returns a running guard.
 func newGuard(patience time.Duration) (*guard, error) {
 	event := struct { // struct sigevent, 64 bytes
 		value         uintptr

@@ -59,7 +59,7 @@ const (
 	HandOn = time.Minute
 	// beat is how often a reader puts its end off, and reports.
 	beat = 200 * time.Millisecond
-	// maxEvents and maxEventBytes bound the events that wait, maxReply the bytes of any other reply.
+	// maxEvents and maxEventBytes bound the waiting events, maxReply the bytes of any other reply.
 	maxEvents     = 50_000
 	maxEventBytes = 16 << 20
 	maxReply      = rawgrpc.MaxMessage
@@ -74,7 +74,7 @@ const (
 
 const events = "GetContainerEvents"
 
-// reads are the methods that change nothing. Others are refused.
+// reads are the methods without changes. Others are refused.
 var reads = []string{
 	"Version", "Status", "ListPodSandbox", "StreamPodSandboxes", "ListContainers", "StreamContainers", "PodSandboxStatus", "ContainerStatus",
 	events, "ContainerStats", "ListContainerStats", "PodSandboxStats", "ListPodSandboxStats", "RuntimeConfig", "ImageFsInfo",
@@ -101,12 +101,12 @@ func Main(ctx context.Context) error {
 	}
 	alive := func() {
 		guard.putOff()
-		_, _ = beats.Write([]byte{1}) // a full pipe is a supervisor that does not read: let it be
+		_, _ = beats.Write([]byte{1}) // a full pipe: the supervisor does not read
 	}
 	return Serve(ctx, Config{Runtime: runtime, Observer: observer, Alive: alive})
 }
 
-// inherited is a connection among the files that a process began with.
+// inherited is a connection among the inherited files of a process.
 func inherited(fd uintptr) (net.Conn, error) {
 	file := os.NewFile(fd, "connection")
 	if file == nil {
@@ -120,7 +120,7 @@ func inherited(fd uintptr) (net.Conn, error) {
 	return conn, nil
 }
 
-// Config is what a reader works with.
+// Config configures a reader.
 type Config struct {
 	// Runtime and Observer are the two connections. Serve closes them.
 	Runtime, Observer net.Conn
@@ -130,8 +130,8 @@ type Config struct {
 	HandOn time.Duration
 }
 
-// Serve forwards calls until one of the connections or ctx ends. What the observer has not taken
-// yet outlives the connection to the runtime.
+// Serve forwards calls until one of the connections or ctx ends. Replies waiting for the observer
+// outlive the connection to the runtime.
 func Serve(ctx context.Context, c Config) error {
 	if c.HandOn == 0 {
 		c.HandOn = HandOn
@@ -161,7 +161,7 @@ func Serve(ctx context.Context, c Config) error {
 	group.Go(func() { _ = server.Serve(observer) }) // ends with the server
 	handedOn := make(chan struct{})
 	select {
-	case <-runtime.closed: // what waits for the observer is handed on first
+	case <-runtime.closed: // waiting replies are handed on first
 		group.Go(func() {
 			server.GracefulStop()
 			close(handedOn)
@@ -188,7 +188,7 @@ func Serve(ctx context.Context, c Config) error {
 // without CPU.
 const window = 1 << 20
 
-// once returns a dialer for a connection that exists already.
+// once returns a dialer for an existing connection.
 func once(conn net.Conn) func(context.Context, string) (net.Conn, error) {
 	given := make(chan net.Conn, 1)
 	given <- conn
@@ -230,7 +230,7 @@ func (s *single) end() { s.once.Do(func() { close(s.gone) }) }
 // Addr implements net.Listener.
 func (s *single) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
-// told is a connection that tells of its end.
+// told is a connection with a notice of its end.
 type told struct {
 	net.Conn
 	closed func()
@@ -298,7 +298,7 @@ func (r *relay) handle(_ any, down grpc.ServerStream) error {
 	return err
 }
 
-// take takes every reply of the runtime at once. It waits for nothing but the runtime.
+// take takes every reply of the runtime at once, and waits for nothing but the runtime.
 func (r *relay) take(up grpc.ClientStream, q *buffer, stamped bool) {
 	for {
 		var f rawgrpc.Frame
@@ -342,9 +342,9 @@ func (r *relay) hand(down grpc.ServerStream, q *buffer, leave func()) error {
 	}
 }
 
-// stampSize is the size of what [stamp] puts in front of an event: a field of protobuf, with a
-// number that no message uses. In front, not behind, a malformed message stays as malformed as it
-// is.
+// stampSize is the size of the prefix of an event made by [stamp]: a field of protobuf, with a
+// number unused by all messages. A prefix, unlike a suffix, leaves a malformed message as malformed
+// as before.
 const stampSize = 5 + 8
 
 // stampTag is the tag of field 536870911 with the wire type of 64 bits.
@@ -358,8 +358,8 @@ func stamp(at time.Time, event []byte) []byte {
 	return append(stamped, event...)
 }
 
-// Received returns the time at which a reader received an event, and the event as the runtime sent
-// it; false for an event that came by no reader.
+// Received returns the time at which a reader received an event, and the event as sent by the
+// runtime; false for an event without a reader.
 func Received(stamped []byte) (at time.Time, event []byte, ok bool) {
 	if len(stamped) < stampSize || !slices.Equal(stamped[:len(stampTag)], stampTag) {
 		return time.Time{}, stamped, false

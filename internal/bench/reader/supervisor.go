@@ -23,8 +23,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 )
 
-// Supervisor starts readers and ends those that do not read. Its Dial is for [cri.Config.Dialer]: a
-// connection is a reader.
+// Supervisor starts readers and ends the readers that do not read. Its Dial is for
+// [cri.Config.Dialer]: a connection is a reader.
 type Supervisor struct {
 	// socket is the path of the runtime's socket, args are those with which this program is a reader.
 	socket string
@@ -34,14 +34,14 @@ type Supervisor struct {
 	mu      sync.Mutex // owns the fields below
 	readers map[*child.Process]bool
 	closed  bool
-	why     string // why the latest reader that was ended was, until Why takes it
+	why     string // why the latest ended reader was ended, until Why takes the reason
 	ended   int    // readers ended here, or by their own timer
 	// ends are when readers ended otherwise than at the observer's wish, at most mostEnds.
 	ends []time.Time
 }
 
-// NewSupervisor returns a supervisor of readers of the runtime behind a socket. Args are those with
-// which this program calls [Main]. It starts nothing.
+// NewSupervisor returns a supervisor of readers of the runtime behind a socket. Args are the
+// arguments with which this program calls [Main]. NewSupervisor starts nothing.
 func NewSupervisor(socket string, args ...string) *Supervisor {
 	return &Supervisor{socket: socket, args: args, readers: make(map[*child.Process]bool)}
 }
@@ -81,7 +81,7 @@ func (s *Supervisor) start(runtime *os.File) (net.Conn, error) {
 	cmd := exec.Command(self, s.args...)
 	cmd.ExtraFiles = []*os.File{runtimeFile - 3: runtime, observerFile - 3: theirs, beatFile - 3: beat}
 	cmd.Stderr = complaint
-	socket, _ := os.Stat(s.socket) // nil: it has gone, and is not compared
+	socket, _ := os.Stat(s.socket) // nil: the file has gone, and is not compared
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -97,15 +97,15 @@ func (s *Supervisor) start(runtime *os.File) (net.Conn, error) {
 }
 
 const (
-	// lookEvery is how often a supervisor looks at a reader's reports of life; a supervisor that was
-	// stopped itself has looked less often, and kills nobody for that.
+	// lookEvery is how often a supervisor looks at a reader's reports of life. After a stop of its own
+	// process a supervisor has looked less often, and kills no reader for the gap.
 	lookEvery = 250 * time.Millisecond
-	// replacedFor is how long another socket may stand at the path of a connection that goes on.
+	// replacedFor is how long another socket may stand at the path of a live connection.
 	replacedFor = 5 * time.Second
 )
 
-// supervise ends a reader that does not report, or whose runtime has been replaced, and returns
-// when the reader has ended.
+// supervise ends a reader without reports, or with a replaced runtime, and returns when the reader
+// has ended.
 func (s *Supervisor) supervise(p *child.Process, beats *os.File, socket os.FileInfo, complaint *tail) {
 	defer beats.Close()
 	reports := make(chan struct{}, 1)
@@ -164,7 +164,7 @@ func (s *Supervisor) supervise(p *child.Process, beats *os.File, socket os.FileI
 	}
 }
 
-// mostEnds bounds the ends of readers that are kept.
+// mostEnds bounds the kept ends of readers.
 const mostEnds = 1000
 
 // because enters the end of a reader. The caller holds mu.
@@ -175,8 +175,8 @@ func (s *Supervisor) because(why string) {
 	}
 }
 
-// Ends returns when readers ended otherwise than at the observer's wish, the first 1000 of them: a
-// call that was under way then did not fail by the runtime.
+// Ends returns the times at which readers ended otherwise than at the observer's wish, the first
+// 1000 of them: a call under way at the time did not fail by the runtime.
 func (s *Supervisor) Ends() []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,8 +201,8 @@ func (s *Supervisor) end(p *child.Process, why string) {
 	_ = p.Kill()
 }
 
-// Why returns why a stream or call that ended with err was ended by its reader, or with its reader;
-// empty if the runtime ended it.
+// Why returns why a reader ended a stream or call with err, by itself or by the reader's own end;
+// empty if the runtime ended the stream or call.
 func (s *Supervisor) Why(err error) string {
 	var answer interface{ GRPCStatus() *status.Status } // not status.FromError, which adds the text around
 	if !errors.As(err, &answer) || answer.GRPCStatus().Code() != codes.Unavailable {
@@ -211,7 +211,7 @@ func (s *Supervisor) Why(err error) string {
 	if text := answer.GRPCStatus().Message(); strings.HasPrefix(text, leftStream) {
 		return text
 	}
-	// The end of a connection is seen a moment before that of its process.
+	// The end of a connection is seen a moment before the end of its process.
 	const moments = 15
 	for range moments {
 		if why := s.takeWhy(); why != "" {
@@ -230,7 +230,7 @@ func (s *Supervisor) takeWhy() string {
 	return why
 }
 
-// Ended counts the readers that were ended because they did not read.
+// Ended counts the readers ended because they did not read.
 func (s *Supervisor) Ended() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func socketPair() (ours net.Conn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// tail keeps the begin of what a process complains.
+// tail keeps the begin of a process's complaints.
 type tail struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// slack is how long a reader may be at work on what it has read, before it counts as one that does
-// not read.
+// slack is how long a reader may work on a message before the reader counts as not reading.
 const slack = time.Second
 
-// vital knows whether the runtime is read: whether everything that reads is waiting for the
+// vital knows whether the runtime is read: whether every reading goroutine is waiting for the
 // runtime, or has been at work for a moment only.
 type vital struct {
 	mu   sync.Mutex        // owns work, for moments only
@@ -50,7 +49,7 @@ func (v *vital) reads(now time.Time) bool {
 	return true
 }
 
-// watched returns a connection whose reads are watched.
+// watched returns a connection with watched reads.
 func (v *vital) watched(c net.Conn) *vitalConn {
 	return &vitalConn{Conn: c, vital: v, closed: make(chan struct{})}
 }
@@ -59,7 +58,7 @@ func (v *vital) watched(c net.Conn) *vitalConn {
 type vitalConn struct {
 	net.Conn
 	vital  *vital
-	end    func() // of the work on what was read last; the reading goroutine owns it
+	end    func() // ends the work on the last read; owned by the reading goroutine
 	closed chan struct{}
 	done   atomic.Bool
 }

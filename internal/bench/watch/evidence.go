@@ -18,23 +18,23 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// evidence is what reads of the runtime have shown, for the judge of the stream. The tap's mutex
-// owns it.
+// evidence is the result of the runtime's reads, for the judge of the stream. The tap's mutex owns
+// the evidence.
 type evidence struct {
 	// view is the runtime's content by the last list, revision the list's.
 	view     map[cache.UID]pleg.Pod
 	revision pleg.Revision
-	// unread are the pods that could not be read when last tried, with the error; items counts the
-	// unread items of other pods.
+	// unread are the pods unreadable at the last try, with the error; items counts the unread items of
+	// other pods.
 	unread map[cache.UID]error
 	items  map[cache.UID]int
-	// invalid counts texts that are not UTF-8.
+	// invalid counts texts with invalid UTF-8.
 	invalid int
-	// listed is the begin of the last successful list; failing is since when lists fail, zero if the
-	// last one succeeded.
+	// listed is the begin of the last successful list; failing is since when lists fail, zero after a
+	// successful list.
 	listed  time.Time
 	failing time.Time
-	// leftOut is the client's count of what it had to leave out, at the end of the last list.
+	// leftOut is the client's count of omitted items, at the end of the last list.
 	leftOut uint64
 	// alive is when this process was last seen to run.
 	alive time.Time
@@ -45,13 +45,13 @@ func newEvidence() evidence {
 }
 
 const (
-	// aliveEvery is how often the process notes that it runs; after frozenFor it was frozen.
+	// aliveEvery is how often the process notes its life; a gap of frozenFor counts as frozen.
 	aliveEvery = 100 * time.Millisecond
 	frozenFor  = time.Second
 )
 
-// run notes that the process runs. A time from before the last note, such as that of a tick that
-// waited while the process was stopped, says nothing. The caller holds the mutex.
+// run notes that the process runs. A time before the last note, such as the time of a tick from
+// before a stop of the process, is ignored. The caller holds the mutex.
 func (t *tap) run(now time.Time) {
 	last := t.evidence.alive
 	if now.Before(last) {
@@ -118,7 +118,7 @@ func (t *tap) list(begun time.Time, since pleg.Revision, l pleg.Listing, client 
 	for _, p := range e.view {
 		items := show(p)
 		if !slices.ContainsFunc(items, func(s stream.Shown) bool { return s.Sandbox }) {
-			look.Partial = true // whose containers may be nobody's
+			look.Partial = true // its containers may be nobody's
 			continue
 		}
 		look.Pods = append(look.Pods, items)
@@ -126,14 +126,14 @@ func (t *tap) list(begun time.Time, since pleg.Revision, l pleg.Listing, client 
 	t.judge.Look(look)
 }
 
-// listedSince reports whether a list that began after a time has succeeded.
+// listedSince reports whether a list begun after a time has succeeded.
 func (t *tap) listedSince(at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.evidence.listed.After(at)
 }
 
-// forget drops what could not be read of a pod that is gone.
+// forget drops the unread entries of a gone pod.
 func (e *evidence) forget(uid cache.UID) {
 	if _, there := e.view[uid]; !there {
 		delete(e.unread, uid)
@@ -149,7 +149,7 @@ func show(p pleg.Pod) (items []stream.Shown) {
 	return items
 }
 
-// text counts texts that are not UTF-8: the client has replaced what is wrong in them.
+// text counts texts with invalid UTF-8: the client has replaced the invalid parts.
 func (e *evidence) text(list ...string) {
 	for _, s := range list {
 		if strings.ContainsRune(s, utf8.RuneError) {
@@ -182,15 +182,15 @@ func (t *tap) read(uid cache.UID, in pleg.Inspection[cri.PodStatus], err error) 
 	}
 }
 
-// failed enters the end of a list that failed. The caller holds the mutex.
+// failed enters the end of a failed list. The caller holds the mutex.
 func (e *evidence) failed() {
 	if e.failing.IsZero() {
 		e.failing = time.Now()
 	}
 }
 
-// facts adds what the evidence has to the facts; closed is when the last list was asked for. The
-// caller holds the mutex.
+// facts adds the evidence to the facts; closed is when the last list was asked for. The caller
+// holds the mutex.
 func (t *tap) facts(f *stream.Facts, closed time.Time, connected bool) {
 	e := &t.evidence
 	f.UnreadPods = len(e.unread)

@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// maxWaiting bounds what waits for the printer: the stream must never wait for a terminal.
+	// maxWaiting bounds the entries waiting for the printer: the stream must never wait for a terminal.
 	maxWaiting = 10_000
 	// hangs is how long a call to the runtime may take before the user is warned.
 	hangs = 3 * time.Second
 )
 
-// tap stands between a generator and its client: it sees the stream's messages, the reads under
-// way, and the generator's reports, and keeps them for the printer.
+// tap stands between a generator and its client, sees the stream's messages, the reads under way,
+// and the generator's reports, and keeps them for the printer.
 type tap struct {
 	wantRaw bool
 	// contested: the runtime gives each event to a single client.
@@ -44,8 +44,8 @@ type tap struct {
 
 	mu    sync.Mutex // owns the fields below
 	judge *stream.Judge
-	// queue is for the printer: events, reports, hanging calls, and texts. Lost counts what found no
-	// room.
+	// queue is for the printer: events, reports, hanging calls, and texts. Lost counts the entries
+	// without room.
 	queue   []any
 	lost    int
 	calls   []*call        // under way, oldest first
@@ -64,8 +64,8 @@ type tap struct {
 	closing bool
 	// own counts the ends of the stream by this watch, for the runtime's sake.
 	own int
-	// ownErrors counts reads that failed while this watch did not run, by kind; doubtful are those of
-	// the failures that may be the end of a reader.
+	// ownErrors counts failed reads while this watch did not run, by kind; doubtful are the failures
+	// possibly caused by the end of a reader.
 	ownErrors map[string]int
 	doubtful  []failure
 }
@@ -80,7 +80,7 @@ type call struct {
 	frozen bool
 }
 
-// failure is a read that failed.
+// failure is a failed read.
 type failure struct {
 	kind         string
 	begun, ended time.Time
@@ -198,10 +198,10 @@ func (t *tap) begin(kind, pod string) (end func(error, ...pleg.Pod)) {
 	}
 }
 
-// ownFailures counts the failures of a kind of read that are this watch's own: it did not run, or
-// ended its reader, whose connection the read was on. The caller holds the mutex.
+// ownFailures counts this watch's own failures of a kind of read: the watch did not run, or ended
+// its reader with the connection of the read. The caller holds the mutex.
 func (t *tap) ownFailures(kind string, ends []time.Time) int {
-	const moment = time.Second // the end of a connection is seen before that of its process
+	const moment = time.Second // the end of a connection is seen before the end of its process
 	n := t.ownErrors[kind]
 	for _, f := range t.doubtful {
 		by := func(end time.Time) bool { return !end.Before(f.begun) && end.Before(f.ended.Add(moment)) }
@@ -349,7 +349,7 @@ const (
 	sampleEvery = 500 * time.Millisecond
 )
 
-// thinned is a list that keeps every nth added value, so that it never exceeds most.
+// thinned is a list of every nth added value, so its length never exceeds most.
 type thinned[T any] struct {
 	list        []T
 	most, every int
@@ -375,7 +375,7 @@ func (t *thinned[T]) add(v T) {
 	t.list = append(t.list, v)
 }
 
-// track is a watch over time. Its owner is the owner of what it is a part of.
+// track is the record of a watch over time. The owner of the enclosing value owns the track.
 type track struct {
 	begun        time.Time
 	good, flawed thinned[bench.Point]
@@ -384,7 +384,7 @@ type track struct {
 	state        pleg.StreamState
 }
 
-// event enters a message of the stream that has a stamp.
+// event enters a message of the stream with a stamp.
 func (t *track) event(e stream.Event) {
 	if e.AgeSeconds == nil {
 		return
@@ -415,7 +415,7 @@ func (t *track) sample(now time.Time, st pleg.Stats, readErrors int) {
 	})
 }
 
-// timeline returns what was kept.
+// timeline returns the kept values.
 func (t *track) timeline() []bench.Series {
 	list := []bench.Series{{Name: "events", Points: t.good.list, Samples: t.samples.list}}
 	if len(t.flawed.list) > 0 {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runtime is a container runtime that attacks whoever prints what it says, for tests: it
-// puts the texts of package hostile into its names, labels and errors.
+// Package runtime is a hostile container runtime, for tests: the texts of package hostile in its
+// names, labels and errors attack every program that prints them.
 package runtime
 
 import (
@@ -26,12 +26,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/hostile"
 )
 
-// Runtime is a runtime between a fake one and its clients, which puts venom into the texts of every
-// answer and error.
+// Runtime is a runtime between a fake runtime and its clients, and puts venom into the texts of
+// every answer and error.
 type Runtime struct {
-	// Behind is the fake one.
+	// Behind is the fake runtime.
 	Behind *grpc.ClientConn
-	// IDs are poisoned as well, so that the client has to send venom back.
+	// IDs are poisoned as well, so the client has to send venom back.
 	IDs bool
 
 	n atomic.Int64
@@ -93,7 +93,7 @@ func (h *Runtime) forward(_ any, server grpc.ServerStream) error {
 // identifies names the fields by which a client knows things again.
 var identifies = regexp.MustCompile(`(^|_)u?id$|^image`)
 
-// poison returns a text with venom, one of many with so much that no line holds it.
+// poison returns a text with venom. Some texts get too much venom for any line.
 func (h *Runtime) poison(field protoreflect.Name, s string) string {
 	if s == "" || identifies.MatchString(string(field)) && !h.IDs {
 		return s
@@ -108,8 +108,8 @@ func (h *Runtime) fail(err error) error {
 	return status.Error(status.Code(err), status.Convert(err).Message()+hostile.Venom+hostile.Filler)
 }
 
-// Call makes a call of a hostile client. The name of its method has the venom that a header may
-// have: HTTP/2 refuses control characters of ASCII there. A server must not know it.
+// Call makes a call of a hostile client. The name of its method has as much venom as a header may
+// have: HTTP/2 refuses control characters of ASCII there. The method must be unknown to the server.
 func Call(ctx context.Context, conn *grpc.ClientConn) error {
 	method := "/runtime.v1.RuntimeService/evil\u009b31m\u202e" + hostile.Filler[:2*hostile.MostFill]
 	err := conn.Invoke(ctx, method, new(emptypb.Empty), new(emptypb.Empty))
