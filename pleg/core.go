@@ -68,6 +68,10 @@ const (
 	inputOverflow                   // Watch has begun to overflow
 	inputRefused                    // the cache has refused a write
 	inputChanged                    // a status differs from the one before beside its phases
+	// inputStood: the generator has stood still until now, without a processor or in a callback.
+	// Calls under way meanwhile may have been answered long ago: none of them hangs, and none tells
+	// how slow the runtime is.
+	inputStood
 )
 
 // input is a message to the core with its data. A core depends only on its inputs and their times.
@@ -132,6 +136,10 @@ func (c *core[S]) apply(in *input[S], now instant) {
 		}, now)
 	case inputChanged:
 		c.changed(in.changed, c.stream.upSince(), now)
+	case inputStood:
+		c.lists.stood(now)
+		c.reads.stood(now)
+		c.peeks.stood(now)
 	case inputRefused:
 		p := c.ensure(in.refused.uid)
 		c.becomeForeign(p, in.refused.has)
@@ -205,7 +213,7 @@ func (c *core[S]) tick(now instant) {
 	}
 	if now >= c.lists.hangsAt(c.cfg.RelistSlow) {
 		c.lists.hung = true
-		c.out.paced(reportHanging(now.sub(c.lists.began), c.stream.up()), now)
+		c.out.paced(reportHanging(now.sub(c.lists.awaited()), c.stream.up()), now)
 	}
 	if !c.lists.inflight && now >= c.trust.sched.due() {
 		c.list(now)
@@ -281,7 +289,7 @@ func (c *core[S]) deadline() instant {
 		c.lists.hangsAt(c.cfg.RelistSlow),
 		c.reads.deadline(c.ticked),
 		c.rota.due(c.cfg.Reread),
-		c.peeks.deadline(c.stream.up(), c.lists.since(), c.reads.first(), c.ticked),
+		c.peeks.deadline(c.stream.up(), c.lists.awaited(), c.reads.first(), c.ticked),
 	)
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())

@@ -155,6 +155,7 @@ type loop[S any] struct {
 	openError string      // why the stream could not be opened, as last logged
 	reports   int         // made so far
 	pause     func()      // in tests: runs between the steps of a turn
+	due       instant     // when the loop runs next at the latest; never if nothing is due
 }
 
 func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
@@ -164,6 +165,7 @@ func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 		inspected: make(chan *inspected[S], (lanes+1)*allReads*g.cfg.InspectWorkers),
 		ended:     make(chan error, 1),
 		pause:     func() {},
+		due:       never,
 	}
 	if o, ok := g.cfg.Metrics.(stepObserver); ok {
 		l.pause = o.BetweenSteps
@@ -199,8 +201,10 @@ func (l *loop[S]) run() {
 			next = out.next()
 		}
 		var due <-chan time.Time
-		if d := c.deadline(); d != never {
-			timer.Reset(max(1, d.sub(l.g.clock.now())))
+		l.runs(l.g.clock.now())
+		l.due = c.deadline()
+		if l.due != never {
+			timer.Reset(max(1, l.due.sub(l.g.clock.now())))
 			due = timer.C
 		}
 		select {
@@ -239,8 +243,23 @@ func (l *loop[S]) apply(in *input[S]) {
 	}
 }
 
+// standsAtLeast is how much later than due the loop runs of a generator that has stood still. A
+// process at the limit of its share of processors loses less than 100 ms at a time, often without
+// end: to make light of that would be never to find a list that hangs.
+const standsAtLeast = 200 * time.Millisecond
+
+// runs notes that the loop runs. The core hears if the loop has stood still: what was due has not
+// been done.
+func (l *loop[S]) runs(now instant) {
+	if now > l.due.add(standsAtLeast) {
+		l.feed(&input[S]{kind: inputStood}, now)
+	}
+	l.due = now
+}
+
 // applyAt is apply as of a given time.
 func (l *loop[S]) applyAt(in *input[S], now instant) {
+	l.runs(now)
 	l.feed(in, now)
 	for l.exec.owesFeedback() {
 		in := l.exec.feedback()

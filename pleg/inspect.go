@@ -108,7 +108,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	switch {
 	case r.err != nil && (len(shows) == 0 || overtaken && c.matches(p, shows)):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
-		p.delayFailed(&c.cfg, r.began, now.sub(f.started), now)
+		p.delayFailed(&c.cfg, r.began, f.took, now)
 		c.fail(p, &r.look, c.lists.asOf(p))
 	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
@@ -178,7 +178,7 @@ func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, no
 		p.backOff(&c.cfg, r.began, now)
 		return
 	}
-	p.delayFailed(&c.cfg, r.began, now.sub(f.started), now)
+	p.delayFailed(&c.cfg, r.began, f.took, now)
 }
 
 // overtaken applies a read of a pod whose phases are known from later. If the read shows the same

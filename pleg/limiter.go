@@ -45,6 +45,9 @@ type limiter struct {
 	quiet instant
 	// probes is the number of probes begun since a read has last ended well.
 	probes int
+	// awake is the end of the last time that the generator stood still. Reads begun before are of
+	// no known age. Written by stood.
+	awake instant
 }
 
 const (
@@ -94,7 +97,11 @@ func (l *limiter) patience(now instant) time.Duration {
 
 // hung returns the number of reads under way that hang.
 func (l *limiter) hung(now instant) int {
-	latest := min(l.passed, now.add(-l.patience(now)))
+	latest := now.add(-l.patience(now))
+	if latest < l.awake {
+		return 0
+	}
+	latest = min(l.passed, latest)
 	return sort.Search(len(l.begins), func(i int) bool { return l.begins[i] > latest })
 }
 
@@ -140,19 +147,28 @@ func (l *limiter) may(newest, now instant) bool {
 func (l *limiter) next(newest, after instant) instant {
 	at := l.probeAt(newest, after)
 	if hung := l.hung(after); hung < len(l.begins) && l.begins[hung] <= l.passed {
-		at = min(at, l.begins[hung].add(l.patience(after)))
+		at = min(at, max(l.begins[hung], l.awake).add(l.patience(after)))
 	}
 	return max(at, after.next())
 }
 
-// silent returns the begin of the oldest read under way if none has ended well since; never if none
-// is under way, or if some have.
+// silent returns since when the oldest read under way has been awaited if none has ended well
+// since; never if none is under way, or if some have.
 func (l *limiter) silent() instant {
 	if len(l.begins) == 0 || l.passed >= l.begins[0] || l.recent.longest == 0 { // how long reads last is not known yet
 		return never
 	}
-	return l.begins[0]
+	return max(l.begins[0], l.awake)
 }
+
+// stood notes that the generator has stood still until now.
+func (l *limiter) stood(now instant) {
+	l.awake = now
+	l.quiet = now
+}
+
+// lasted returns how long a read begun at the given time has been awaited.
+func (l *limiter) lasted(began, now instant) time.Duration { return now.sub(max(began, l.awake)) }
 
 // begin notes the begin of a read.
 func (l *limiter) begin(now instant) {
@@ -176,7 +192,7 @@ func (l *limiter) end(began instant, well bool, now instant) {
 	hung := i < l.hung(now)
 	under := len(l.begins)
 	l.begins = slices.Delete(l.begins, i, i+1)
-	took := max(now.sub(began), 1)
+	took := max(l.lasted(began, now), 1)
 	if !well {
 		if took >= timeoutAtLeast && began > max(l.passed, l.fewerAt) {
 			l.fewer += (l.workers - l.fewer) / 2
@@ -185,10 +201,12 @@ func (l *limiter) end(began instant, well bool, now instant) {
 		return
 	}
 	l.fewer = max(0, l.fewer-1)
-	if hung {
+	switch {
+	case began < l.awake: // how long it took is not known
+	case hung:
 		l.late = took
 		l.lateUntil = now.add(took)
-	} else {
+	default:
 		l.recent.add(took, now)
 		l.brisk = shorter(l.brisk, took)
 		if under <= l.workers {

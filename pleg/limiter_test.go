@@ -284,3 +284,35 @@ func TestHungAndHealthyTogether(t *testing.T) {
 		t.Errorf("the last after %v", last)
 	}
 }
+
+// TestLimiterAfterAStandstill: of reads that were under way while the generator stood still nobody
+// knows how long the runtime has taken. None of them hangs, and none is a measure for others, until
+// they have been awaited for as long as any other.
+func TestLimiterAfterAStandstill(t *testing.T) {
+	at := func(d time.Duration) instant { return firstInstant.add(d) }
+	l := limiter{workers: 2}
+	for i := range 4 {
+		l.begin(at(time.Duration(i)))
+	}
+	l.stood(at(40 * time.Second))
+	l.end(at(0), false, at(40*time.Second))
+	if l.fewer != 0 {
+		t.Errorf("a read that failed takes %d workers away", l.fewer)
+	}
+	l.end(at(2), true, at(40*time.Second))
+	if d := l.longest(at(41 * time.Second)); d != 0 {
+		t.Errorf("a read is taken to have lasted %v", d)
+	}
+	if n := l.hung(at(40 * time.Second)); n != 0 {
+		t.Errorf("%d reads hang", n)
+	}
+	if next := l.next(at(time.Hour), at(40*time.Second)); next < at(40*time.Second+hangAtLeast) {
+		t.Errorf("a read hangs %v after the start", time.Duration(next-firstInstant))
+	}
+	if since := l.silent(); since != never { // one has ended well
+		t.Errorf("reads are awaited since %v", time.Duration(since-firstInstant))
+	}
+	if n := l.hung(at(40*time.Second + hangAtLeast)); n != 1 {
+		t.Errorf("%d reads hang, want that from before", n)
+	}
+}

@@ -24,6 +24,7 @@ type lists struct {
 	finished instant  `prove:"-"`                                 // when the last successful list was applied, or the start
 	err      error    // of the last list, nil after success
 	doubted  bool     // the last list has lost more pods than it kept, and is being made again
+	awake    instant  `prove:"-"` // the end of the last time that the generator stood still
 
 	// rounds are the last lists with changed pods still to be read, two at most.
 	rounds []round
@@ -80,6 +81,13 @@ func (l *lists) doubt(now instant) {
 	l.finished = now
 	l.doubted = true
 }
+
+// stood notes that the generator has stood still until now.
+func (l *lists) stood(now instant) { l.awake = now }
+
+// awaited returns since when the list under way has been awaited: its begin, or the end of a
+// standstill since; never if none is under way.
+func (l *lists) awaited() instant { return max(l.since(), l.awake) }
 
 // since returns the begin of the list under way; never if none is.
 func (l *lists) since() instant {
@@ -188,7 +196,7 @@ func (l *lists) hangsAt(after time.Duration) instant {
 	if !l.inflight || l.hung {
 		return never
 	}
-	return l.began.add(after).next()
+	return l.awaited().add(after).next()
 }
 
 // answers reports whether lists are made: none is under way, and the last has not failed.
@@ -307,8 +315,11 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	took := now.sub(r.began)
 	c.out.add(countRelists, 1)
 	c.out.do(action[S]{kind: actListLasted, took: took})
-	c.peeks.listed(took, c.peeks.patience(c.reads.first(), r.began), now)
-	if took > c.cfg.RelistSlow {
+	timed := r.began >= c.lists.awake // else how long the runtime took is not known
+	if timed {
+		c.peeks.listed(took, c.peeks.patience(c.reads.first(), r.began), now)
+	}
+	if timed && took > c.cfg.RelistSlow {
 		c.out.paced(Report{
 			Reason:  ReasonRelistSlow,
 			Action:  "Relist",

@@ -173,7 +173,10 @@ func (k *peeks) enqueue(now instant) {
 	}
 }
 
-// failAt returns when lists are taken not to answer: the one under way, begun at the given time, or
+// stood notes that the generator has stood still until now.
+func (k *peeks) stood(now instant) { k.lane.stood(now) }
+
+// failAt returns when lists are taken not to answer: the list awaited since the given time, or
 // the reads of pods, whose lists hang as those of everything do. Never if none is under way.
 func (k *peeks) failAt(list instant, reads *limiter) instant {
 	at := never
@@ -186,7 +189,7 @@ func (k *peeks) failAt(list instant, reads *limiter) instant {
 }
 
 // deadline returns when there is something to do next. Up reports whether the stream tells what
-// changes, list is the begin of the list under way; after is the time of the last look.
+// changes, list is since when a list has been awaited; after is the time of the last look.
 func (k *peeks) deadline(up bool, list instant, reads *limiter, after instant) instant {
 	if k.of == nil {
 		return never
@@ -347,7 +350,7 @@ func (c *core[S]) tickPeeks(now instant) {
 		return
 	}
 	was := k.down
-	k.down = c.lists.err != nil || now >= k.failAt(c.lists.since(), c.reads.first())
+	k.down = c.lists.err != nil || now >= k.failAt(c.lists.awaited(), c.reads.first())
 	if k.down && !was {
 		for _, p := range inOrder(c.reads.dirty) {
 			k.consider(p, now)

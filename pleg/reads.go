@@ -6,6 +6,7 @@ package pleg
 import (
 	"container/heap"
 	"slices"
+	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -60,12 +61,13 @@ type flight struct {
 	began   instant // time of the result: begin of the list that the read builds on, or started
 	started instant `prove:"ordered,scarce:begins"`
 	lane    int
-	full    bool    // all statuses are read
-	before  instant `prove:"-"` // begin of the last read of all statuses before this one
-	excused bool    `prove:"-"` // the read may show changed content for a reason of the agent's own: see pod.excusable
-	listed  []Item  // by the list that the read builds on; nil if it builds on none
-	lapped  bool    // a list has ended during the read
-	sight   sight   // what lists that have ended during the read have shown
+	full    bool          // all statuses are read
+	before  instant       `prove:"-"` // begin of the last read of all statuses before this one
+	excused bool          `prove:"-"` // the read may show changed content for a reason of the agent's own: see pod.excusable
+	listed  []Item        // by the list that the read builds on; nil if it builds on none
+	lapped  bool          // a list has ended during the read
+	sight   sight         // what lists that have ended during the read have shown
+	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
 }
 
 // sight is the sight of the living IDs by the lists that have ended during a read.
@@ -146,9 +148,17 @@ func (r *reads) begin(p *pod, f *flight) {
 	r.inflight[p] = f
 }
 
+// stood notes that the generator has stood still until now.
+func (r *reads) stood(now instant) {
+	for i := range r.lanes {
+		r.lanes[i].stood(now)
+	}
+}
+
 // end notes that the read of a pod has ended, and returns what was noted at its begin.
 func (r *reads) end(p *pod, well bool, now instant) *flight {
 	f := r.inflight[p]
+	f.took = r.lanes[f.lane].lasted(f.started, now)
 	r.lanes[f.lane].end(f.started, well, now)
 	p.reading = false
 	p.readEnd = now

@@ -25,6 +25,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	b.mu.Lock()
 	begun := b.enter()
 	b.listBegun = begun
+	b.unnoticed = 0
 	b.lists++
 	b.outcome.read("list", "")
 	b.listBegins(begun)

@@ -157,13 +157,14 @@ func (w *world) advance(d time.Duration) error {
 	return nil
 }
 
-// pause lets time pass while the loop stands within a turn, as when the agent gets no processor, or a
-// callback of the agent blocks.
+// pause lets time pass while the loop stands within a turn, as when the agent gets no processor, or
+// a callback of the agent blocks.
 func (w *world) pause(d time.Duration) {
 	w.oracle.pauses(d)
 	w.upset(time.Now().Add(d))
+	w.ledger.pauses(d)
 	time.Sleep(d)
-	w.oracle.lookStanding()
+	w.oracle.lookStanding(d)
 }
 
 // doWithin takes a command for a step within a turn.

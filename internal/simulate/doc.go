@@ -67,7 +67,9 @@ package simulate
 //      checks, and TestClockStepsChangeNothing, which runs histories with and without them and
 //      compares every event, every read and its time, the cache and the statistics.
 //  11. Every pod in need of a read gets a read in turn, and hanging reads hold half of the workers:
-//      ledger.mustWait, which lookNeglected asks while every worker is busy (unfair).
+//      ledger.mustWait, which lookNeglected asks while every worker is busy (unfair). No runtime is
+//      accused that answers, also if the generator has stood still: ledger.Record (accused). A
+//      generator that stands is not healthy: oracle.lookStanding (standing).
 //
 // The generator's core checks the invariants of its own records after each turn (invariant): see
 // hook.InvariantBroken.

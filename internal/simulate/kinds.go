@@ -33,7 +33,7 @@ var kinds = []kind{
 	{name: "breaks", on: true, weave: (*weaver).breaks}, // of the second tier: the toy has no connection
 	{name: "lacks", on: true, share: 0.5, weave: (*weaver).lacks},
 	{name: "ages", on: true, share: 0.15, weave: (*weaver).ages}, // of the second tier, likewise
-	{name: "pauses", share: 0.1, weave: (*weaver).pauses},
+	{name: "pauses", on: true, share: 0.1, weave: (*weaver).pauses},
 }
 
 // KindNames returns the names of all kinds, and of those that are in every search.

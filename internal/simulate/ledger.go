@@ -43,6 +43,7 @@ type ledger struct {
 	accused    map[pleg.Reason]bool    // the reasons among them
 	listEnd    time.Time               // end of the latest list, well or not
 	listTook   time.Duration           // how long that list lasted
+	unnoticed  time.Duration           // pauses of the loop since the last list began, each too short to be noticed
 	listFailed bool                    // the last one
 	phantoms   int                     // reads of pods known only from a lie
 	listOK     time.Time               // start of the latest successful list

@@ -140,9 +140,11 @@ func (b *ledger) Record(r pleg.Report) {
 	b.warnings++
 	first := !b.accused[r.Reason]
 	b.accused[r.Reason] = true
+	if !first || b.unnoticed >= listSlow/2 {
+		return
+	}
 	switch {
-	case !first:
-	case r.Reason == pleg.ReasonRelistSlow && b.listTook <= listSlow:
+	case r.Reason == pleg.ReasonRelistSlow && b.listTook+b.unnoticed <= listSlow:
 		b.fail("accused", "a list that took %v is called slow: %s", b.listTook, r.Note)
 	case r.Reason == pleg.ReasonRelistHangs && b.listing == 0 && time.Since(b.listEnd) > 0:
 		b.fail("accused", "a list that ended %v ago is said to hang: %s", time.Since(b.listEnd), r.Note)
@@ -153,6 +155,18 @@ func (b *ledger) Record(r pleg.Report) {
 
 // listSlow is the default of pleg.Config.RelistSlow.
 const listSlow = 5 * time.Second
+
+// pauses notes that the generator's loop stands for a time. A pause goes unnoticed that ends hardly
+// later than the loop was to run again: with a list under way, when the list would hang at the
+// latest.
+func (b *ledger) pauses(d time.Duration) {
+	const hardly = 200 * time.Millisecond
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d <= listSlow+hardly {
+		b.unnoticed += d
+	}
+}
 
 // hook lets the oracle look from within the generator's loop, through the generator's Metrics.
 type hook struct {
