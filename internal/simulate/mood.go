@@ -17,11 +17,11 @@ import (
 //   - mood: phases of a pod may go back, because a sandbox has recovered or a claim was invented.
 //     The mood ends when the pod is fresh as of a grace after the last reason: from then on reads
 //     decide, and claims only move forward.
-//   - stood: instants are some nanoseconds off, because the loop has stood within a turn, or minutes,
-//     because it was paused there. The excuse ends after the rest of a generator (settings.restful)
-//     and the longest list, when the delays and the list of the turn have ended. Warnings about slow
-//     and hung lists are excused for pauses that a generator cannot notice (ledger.pauses), until
-//     the next list begins.
+//   - stood: instants are some nanoseconds off, because the loop has stood within a turn, or
+//     minutes, because the loop was paused there. The excuse ends after the rest of a generator
+//     (settings.restful) and the longest list, when the delays and the list of the turn have ended.
+//     Warnings about slow and hung lists are excused for pauses that a generator cannot notice
+//     (ledger.pauses), until the next list begins.
 //   - owing: emissions and events do not match, because Watch was full. The excuse ends when no
 //     event is owed and the reader has read everything.
 //   - lies: reads may lie. They end at a rest at which the cache agrees with the runtime (believe,
