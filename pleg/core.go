@@ -70,7 +70,7 @@ const (
 	inputChanged                    // a status differs from the one before beside its phases
 	// inputStood: the generator has stood still until now, without a processor or in a callback.
 	// Calls under way meanwhile may have been answered long ago: none of them hangs, and none tells
-	// how slow the runtime is.
+	// how slow the runtime is. Events may have come.
 	inputStood
 )
 
@@ -140,6 +140,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 		c.lists.stood(now)
 		c.reads.stood(now)
 		c.peeks.stood(now)
+		c.trust.stood(now)
 	case inputRefused:
 		p := c.ensure(in.refused.uid)
 		c.becomeForeign(p, in.refused.has)

@@ -256,6 +256,16 @@ func (t *trust) settle(stream, now instant) (v verdict) {
 	return v
 }
 
+// stood notes that the generator has stood still until now: the events of changes may have come
+// meanwhile, and are heard soon.
+func (t *trust) stood(now instant) {
+	for range t.open.len() {
+		e := t.open.pop()
+		e.deadline = max(e.deadline, now.add(t.grace))
+		t.open.push(e)
+	}
+}
+
 // check reports each violated invariant of the room, between two turns.
 func (t *trust) check(check checker, now instant) {
 	s := &t.sched

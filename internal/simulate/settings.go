@@ -168,6 +168,16 @@ func (b *ledger) pauses(d time.Duration) {
 	}
 }
 
+// resumes notes that the loop goes on after a pause: it hears only now of a list that has ended
+// since.
+func (b *ledger) resumes(paused time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.listOKEnd.Before(paused) {
+		b.listOKEnd = time.Now()
+	}
+}
+
 // hook lets the oracle look from within the generator's loop, through the generator's Metrics.
 type hook struct {
 	o *oracle
