@@ -86,7 +86,8 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 	return i, err
 }
 
-// inspect passes a read of statuses through, and reports whether it was a peek, or may have been.
+// inspect passes a read of statuses through, and reports whether the read was, or may have been, a
+// peek.
 func (b *boundary[S]) inspect(ctx context.Context, pod pleg.Pod, read func() (pleg.Inspection[S], error)) (i pleg.Inspection[S], peek bool, err error) {
 	if b.peeks(ctx, pod.UID) {
 		i, err = b.peek(pod, read)
@@ -99,7 +100,7 @@ func (b *boundary[S]) inspect(ctx context.Context, pod pleg.Pod, read func() (pl
 	return i, peek, err
 }
 
-// compareStatuses compares what a read of statuses shows with the truth, as far as it was read.
+// compareStatuses compares the readable part of a read of statuses with the truth.
 func (b *boundary[S]) compareStatuses(asked *pleg.Pod, i *pleg.Inspection[S], begun time.Time, err error) {
 	if i.Status != nil {
 		err = nil
@@ -135,7 +136,7 @@ func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) t
 	return begun
 }
 
-// end notes the end of a read of a pod, and reports whether it may have been a peek.
+// end notes the end of a read of a pod, and reports whether the read may have been a peek.
 func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, items []pleg.Item, begun time.Time, err error) (peek bool) {
 	b.truth.refresh()
 	b.mu.Lock()
@@ -143,7 +144,7 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	peek = b.peekPace.maybe[uid][ctx.Done()]
 	if time.Since(b.podPace(uid).started) >= listsHang {
-		b.peekPace.answers = time.Now() // a peek may begin before the generator hears of it
+		b.peekPace.answers = time.Now() // a peek may begin before the generator hears of the end
 	}
 	if !cut {
 		b.readEnds(uid, statuses, peek, items, time.Now(), err)
@@ -154,7 +155,7 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	if peek || statuses && err != nil && len(items) == 0 && !cut { // single statuses do not answer either
 		b.peekHurts(begun, time.Now(), len(items), err)
 	}
-	if !cut && (!peek || err != nil) && (statuses || err != nil || len(items) == 0) { // what may be a peek may be none
+	if !cut && (!peek || err != nil) && (statuses || err != nil || len(items) == 0) { // a possible peek may be none
 		b.timedOut(b.podPace(uid).started, time.Now(), b.podPace(uid).again, err)
 	}
 	if len(b.inflight) == b.workers {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// kind is a way in which a world is bad, woven into a share of the histories of the first tier.
-// Each has its own random choices: without it a seed's history stays the same.
+// kind is a sort of fault in the world, woven into a share of the histories of the first tier. Each
+// has its own random choices: without a kind, a seed's history stays the same.
 type kind struct {
 	name  string
-	on    bool    // the core bears it: it is in every search
+	on    bool    // the core withstands the kind, which is in every search
 	share float64 // of the histories
 	weave func(v *weaver, h History) History
 }
@@ -36,7 +36,7 @@ var kinds = []kind{
 	{name: "pauses", on: true, share: 0.1, weave: (*weaver).pauses},
 }
 
-// KindNames returns the names of all kinds, and of those that are in every search.
+// KindNames returns the names of all kinds, and of the kinds in every search.
 func KindNames() (all, on []string) {
 	for _, k := range kinds {
 		all = append(all, k.name)
@@ -47,7 +47,7 @@ func KindNames() (all, on []string) {
 	return all, on
 }
 
-// weave weaves the kinds into the history of a seed: those that are on, and those named.
+// weave weaves into the history of a seed the kinds that are on, and the named kinds.
 func weave(seed uint64, h History, named []string) History {
 	for i, k := range kinds {
 		if !k.on && !slices.Contains(named, k.name) {
@@ -67,7 +67,7 @@ type weaver struct {
 	ids  []string // made so far
 	pods []string
 
-	harmless bool // what it adds is no fault of a read
+	harmless bool // the added lines are no faults of reads
 }
 
 func (v *weaver) chance(p float64) bool { return v.rng.Float64() < p }
@@ -82,8 +82,8 @@ func (v *weaver) id() string {
 	return v.ids[max(v.rng.IntN(len(v.ids)), v.rng.IntN(len(v.ids)))]
 }
 
-// each returns a history with what add puts behind each line that does something, and notes the IDs
-// that are made. Add may change the line.
+// each returns a history with the lines of add behind each line with an effect, and notes the new
+// IDs. Add may change the line.
 func (v *weaver) each(h History, add func(line string) []string) (out History) {
 	calm := len(h) - 1 // from here on nothing goes wrong
 	for calm > 0 && h[calm] != "calm" {
@@ -167,8 +167,8 @@ func (v *weaver) contentFake(h History) History {
 	})
 }
 
-// breaks has the client's connection break, most often in the middle of a read. One that is to
-// break after some bytes is never left to a settling, in which few may be read.
+// breaks has the client's connection break, most often in the middle of a read. A break due after
+// some bytes never lasts into a settling, because a settling may have few reads.
 func (v *weaver) breaks(h History) History {
 	return v.each(h, func(line string) []string {
 		const cut = "runtime disconnect"
@@ -192,7 +192,7 @@ func kindOn(name string) bool {
 	return slices.Contains(on, name)
 }
 
-// unread has items whose status cannot be read.
+// unread has items with an unreadable status.
 func (v *weaver) unread(h History) History {
 	return v.each(h, func(line string) []string {
 		id := v.id()
@@ -203,7 +203,7 @@ func (v *weaver) unread(h History) History {
 	})
 }
 
-// doubt has looks that do not show what lives, and lists that show nothing.
+// doubt has looks without a living ID, and empty lists.
 func (v *weaver) doubt(h History) History {
 	return v.each(h, func(line string) []string {
 		id := v.id()
@@ -218,7 +218,7 @@ func (v *weaver) doubt(h History) History {
 	})
 }
 
-// ghosts has containers that are gone, and that lists show for ever.
+// ghosts has gone containers that lists show for ever.
 func (v *weaver) ghosts(h History) History {
 	return v.each(h, func(line string) []string {
 		id := v.id()
@@ -229,8 +229,8 @@ func (v *weaver) ghosts(h History) History {
 	})
 }
 
-// ages has the server tell clients that it goes away, and close their connections later. What the
-// agent's own connection carries has ended by then.
+// ages has the server tell clients to reconnect, and close their connections later. The calls on
+// the agent's own connection have ended by then.
 func (v *weaver) ages(h History) History {
 	age := "config age " + v.word("2s", "5s", "20s", "90s")
 	return slices.Insert(h, 0, age, "config age-grace "+v.word("5s", "10s", "30s"))
@@ -247,10 +247,11 @@ func (v *weaver) pauses(h History) History {
 	})
 }
 
-// lacks has statuses lack what could not be read. In the others it stands as a list has shown it.
+// lacks has statuses without their unreadable items. In the other histories such an item stands in
+// the status as in the list.
 func (v *weaver) lacks(h History) History { return slices.Insert(h, 0, "config lacks true") }
 
-// bundles has statuses bring all that their pod has.
+// bundles has statuses bring all IDs of their pod.
 func (v *weaver) bundles(h History) History { return slices.Insert(h, 0, "config bundles true") }
 
 // hung has lists hang or fail while statuses are read as ever.
@@ -267,7 +268,7 @@ func (v *weaver) hung(h History) History {
 // silent has creations and removals without a word cost trust, as all other changes do.
 func (v *weaver) silent(h History) History { return slices.Insert(h, 0, "config strict true") }
 
-// late has calls of the agent's that it gave up take effect minutes later.
+// late has calls of the agent take effect minutes after the agent gave them up.
 func (v *weaver) late(h History) History {
 	return v.each(h, func(line string) []string {
 		if !strings.HasPrefix(line, "agent ") || !v.chance(0.25) {
@@ -285,8 +286,8 @@ func (v *weaver) late(h History) History {
 	})
 }
 
-// crowd is a history of its own: a runtime of one processor or a few, and hundreds of pods. Nothing
-// fails and nothing hangs, so that every pod is read within the time of the work.
+// crowd is a history of its own: a runtime of few processors, and hundreds of pods. No call fails
+// or hangs, so every pod is read within the time of the work.
 func (v *weaver) crowd(h History) History {
 	pods := 60 + v.rng.IntN(200)
 	processors := 1 + v.rng.IntN(3)

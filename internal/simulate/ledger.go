@@ -37,14 +37,14 @@ type ledger struct {
 	statuses   int
 	podReads   int
 	most       int                     // reads of pods at once
-	fewer      [2]int                  // so many workers at the most are not used, because reads have timed out; and of those whose last read failed
-	lately     time.Duration           // how long reads of pods have lasted that ended well; it fades by an eighth with each
+	fewer      [2]int                  // workers unused at most after timeouts: for all reads, and for pods whose last read failed
+	lately     time.Duration           // duration of successful reads of pods; fades by an eighth with each
 	warnings   int                     // recorded by the generator about the runtime's answers
 	accused    map[pleg.Reason]bool    // the reasons among them
 	listEnd    time.Time               // end of the latest list, well or not
 	listTook   time.Duration           // how long that list lasted
 	unnoticed  time.Duration           // pauses of the loop since the last list began, each too short to be noticed
-	listFailed bool                    // the last one
+	listFailed bool                    // the last list failed
 	phantoms   int                     // reads of pods known only from a lie
 	listOK     time.Time               // start of the latest successful list
 	listOKEnd  time.Time               // and its end
@@ -65,8 +65,8 @@ type ledger struct {
 	shows      func(cache.UID) []pleg.Item // by the cache
 	fails      func(cache.UID) bool        // whether an error stands in the cache
 	held       func() []cache.UID          // the pods in the cache
-	halved     bool                        // the last list may have lost more of them than it has kept
-	believed   bool                        // the list before was such a one, and this one builds on it
+	halved     bool                        // the last list may have lost more pods than it has kept
+	believed   bool                        // halved of the list before, on which the last list builds
 	revision   pleg.Revision               // of the last list
 	confirmed  func(cache.UID) time.Time   // since when the cache knows of a pod; zero beside an error
 	outcome    *Outcome                    // nil without a recording
@@ -207,8 +207,8 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	}
 }
 
-// outlived notes the end of a read begun before the rest: it was slow because of a fault that has
-// just ended.
+// outlived notes the end of a read begun before the rest: a newly ended fault had made the read
+// slow.
 func (b *ledger) outlived(begun time.Time) {
 	if now := time.Now(); !begun.After(b.disturbed) && now.Sub(begun) > 100*time.Millisecond {
 		b.listFirst = time.Time{}
@@ -228,7 +228,7 @@ func (b *ledger) heard(at time.Time) bool {
 	return false
 }
 
-// lookMissed checks that no more events count as missed than there were unannounced changes while a
+// lookMissed checks that the count of missed events is no more than the unannounced changes while a
 // stream was open.
 func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	if missed == 0 {
@@ -242,9 +242,9 @@ func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	}
 }
 
-// halves reports whether a list may lack more of the pods that are alive than it shows. A pod that
-// the list lacks counts although the cache does not show it running: a generator that has just been
-// started, or that could not read a status, does not know.
+// halves reports whether a list may lack more living pods than it shows. A pod missing in the list
+// counts even if the cache does not show the pod running: a newly started generator, or a generator
+// with a failed read of the status, does not know the pod.
 func (b *ledger) halves(l *pleg.Listing) bool {
 	if b.held == nil {
 		return false
@@ -266,14 +266,14 @@ func (b *ledger) halves(l *pleg.Listing) bool {
 	return lost > kept
 }
 
-// surelyRunsHere is surelyRuns for the pod in whose entry the ID is. Of an ID that reads have
-// shown in two pods nobody can tell which of them the generator takes it for: two reads may end
-// in one instant, and a read that fails leaves the ID in the entry of the pod that it has left.
+// surelyRunsHere is surelyRuns for the pod with the ID in its entry. If reads have shown an ID in
+// two pods, the generator may take either for the ID's pod: two reads may end in one instant, and a
+// failed read leaves the ID in the entry of its former pod.
 func (b *ledger) surelyRunsHere(it pleg.Item) bool {
 	return b.surelyRuns(it) && !b.pace.wandered[it.ID]
 }
 
-// surelyRuns reports whether the generator knows an ID as running, whatever it has been told.
+// surelyRuns reports whether the generator knows an ID as running, whatever the claims.
 func (b *ledger) surelyRuns(it pleg.Item) bool {
 	_, phase := b.truth.phaseOf(it.ID)
 	ended := b.truth.told(it.ID, pleg.PhaseExited) || b.truth.told(it.ID, pleg.PhaseRemoved)
@@ -290,7 +290,7 @@ func (b *ledger) waitingFor() bool {
 	return b.listing > 0 && !b.listBegun.After(b.disturbed)
 }
 
-// atRest checks that nothing of a generator runs any more.
+// atRest checks that no goroutine of a generator is left.
 func (b *ledger) atRest() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

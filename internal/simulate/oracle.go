@@ -38,8 +38,8 @@ type oracle struct {
 
 	failMu    sync.Mutex // owns the fields below
 	violation *Violation
-	// stood is when the loop last stood within a turn, zero if it has not: a turn has a single time,
-	// then some nanoseconds behind the clock.
+	// stood is when the loop last stood within a turn, zero if never: a turn has a single time, then
+	// some nanoseconds behind the clock.
 	stood   time.Time
 	excuses map[string]int // how often each has excused
 
@@ -59,7 +59,7 @@ type oracle struct {
 	owing      bool       // an event was owed: emissions and events no longer match
 }
 
-// unhealthyAfter is how long after the last list that succeeded Health begins to complain.
+// unhealthyAfter is how long after the last successful list Health begins to complain.
 const unhealthyAfter = 3 * time.Minute
 
 // seen is the knowledge of readers of the cache, and of Watch, about a pod.
@@ -72,7 +72,7 @@ type seen struct {
 	mask  map[string]uint8      // events told of each ID
 	old   map[string]bool       // shown by the cache since before this generator
 
-	versions map[string]int // of the content that the cache shows, by ID
+	versions map[string]int // of the content in the cache, by ID
 }
 
 func newOracle(truth *Truth, store Store, s *settings) *oracle {
@@ -151,7 +151,7 @@ func (o *oracle) started(s System, l *ledger) {
 	}
 }
 
-// taken counts the phases that a generator admits to have taken back.
+// taken counts the phases taken back by a generator's own count.
 func taken(s pleg.Stats) int { return s.Overruled + s.Regressions }
 
 // look compares everything visible with the truth. Resting: the generator's loop is idle, so its
@@ -256,8 +256,8 @@ func (o *oracle) lookAt(uid cache.UID) {
 	}
 }
 
-// withUnread returns the items of a status with those that it lacks because they could not be read,
-// as they were shown before. Nothing is said of them.
+// withUnread returns the items of a status, and its unreadable items as last shown. The unreadable
+// items are not checked.
 func (o *oracle) withUnread(p *seen, items []pleg.Item, unread []string) []pleg.Item {
 	for _, id := range unread {
 		o.truth.Unreadable(id)
@@ -349,8 +349,8 @@ func (p *seen) shows(items []pleg.Item) bool {
 	return true
 }
 
-// wentBack notes that the cache shows an earlier phase than before, or an ID that was removed. A
-// look that did not show an ID may have borne out a removal that was announced ahead.
+// wentBack notes an earlier phase in the cache than before, or the return of a removed ID. A look
+// without an ID may have confirmed a removal announced ahead.
 func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {
 	if from == pleg.PhaseRemoved && o.truth.gone(id) {
 		o.excuse(excuseLies)
