@@ -79,7 +79,8 @@ namespaces: in a pod with hostPID.`,
 			found := doctor.Examine(cmd.Context(), doctor.Options{
 				Endpoint: "unix://" + socket,
 				Dial: func(ctx context.Context) (net.Conn, error) {
-					return new(net.Dialer).DialContext(ctx, "unix", socket)
+					conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+					return conn, cli.Denied("unix://"+socket, err)
 				},
 				DialStream: supervisor.Dial,
 				Own:        supervisor.Why,

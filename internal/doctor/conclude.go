@@ -111,7 +111,7 @@ func unreachable(f Facts) []Finding {
 			Grade:    Note,
 			Sentence: "this user may not connect to the runtime's socket",
 			Evidence: []string{f.Unreachable},
-			Change:   "run as root, or as a member of the group that owns the socket",
+			Change:   "run as root, or as a member of the group that owns the socket; in a pod where SELinux enforces, with the type spc_t (deploy/selinux)",
 		}}
 	case f.Unreachable != "":
 		return []Finding{{

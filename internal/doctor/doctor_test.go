@@ -70,7 +70,7 @@ var sicknesses = []sickness{
 		}
 	}, worth: Well},
 	{name: "dead runtime", dialError: fmt.Errorf("dial: %w", fs.ErrNotExist), worth: Sick, findings: []string{"runtime-dead"}, says: "no runtime answers"},
-	{name: "no permission", dialError: fmt.Errorf("dial: %w", fs.ErrPermission), worth: Unknown, findings: []string{"forbidden"}},
+	{name: "no permission", dialError: fmt.Errorf("dial: %w", fs.ErrPermission), worth: Unknown, findings: []string{"forbidden"}, says: "spc_t"},
 	{name: "hung runtime", silent: true, host: HostFacts{Seen: true, Owner: Process{PID: 7, Name: "containerd", State: "T"}}, worth: Sick,
 		findings: []string{"runtime-silent"}, says: "kill -CONT 7"},
 	{name: "one hung container", population: ten, faults: []string{"hang-item=0.2"}, worth: Sick, findings: []string{"item-hangs"}, says: "ContainerStatus is not answered"},
