@@ -173,7 +173,7 @@ func (b *ledger) pauses(d time.Duration) {
 func (b *ledger) resumes(paused time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.listOKEnd.Before(paused) {
+	if b.listOKEnd.After(paused) {
 		b.listOKEnd = time.Now()
 	}
 }
