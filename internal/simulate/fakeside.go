@@ -263,8 +263,8 @@ func (f *fakeSide) empty(w *world) {
 	f.mu.Lock()
 	writes := f.writesUntil()
 	f.mu.Unlock()
-	if wait := time.Until(writes); wait > 0 { // late creations are removed, too
-		w.sleep(wait)
+	if wait := time.Until(writes); wait >= 0 { // late creations are removed, too, the last after its instant
+		w.sleep(wait + time.Millisecond)
 	}
 	for _, p := range f.rt.Truth().Pods {
 		for _, s := range p.Sandboxes {
