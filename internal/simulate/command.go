@@ -91,7 +91,7 @@ func (w *world) do(verb string, args []string) error {
 	return nil
 }
 
-// act runs a command that takes no time, without waiting for its effects.
+// act runs a command without duration, and does not wait for its effects.
 func (w *world) act(verb string, args []string) error {
 	switch verb {
 	case "wait":

@@ -27,10 +27,10 @@ type settings struct {
 	processors int           // of the runtime, shared by the calls under way; 0: calls take no work
 	content    bool          // contents are compared in the second tier, too
 	strict     bool          // creations and removals without a word cost trust, too
-	age        time.Duration // when the server tells a connection that it goes away; 0: never
-	ageGrace   time.Duration // and how long after that it closes the connection
-	lacks      bool          // what could not be read is missing in statuses
-	bundles    bool          // statuses bring all that their pod has, also what nobody has asked for
+	age        time.Duration // when the server tells a connection to go away; 0: never
+	ageGrace   time.Duration // pause before the server closes the connection
+	lacks      bool          // statuses lack their unreadable items
+	bundles    bool          // statuses bring all IDs of their pod, also without a request
 	reread     time.Duration // each pod's statuses are read once in this time
 }
 
