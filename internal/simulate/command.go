@@ -162,11 +162,10 @@ func (w *world) advance(d time.Duration) error {
 func (w *world) pause(d time.Duration) {
 	w.oracle.pauses(d)
 	w.upset(time.Now().Add(d))
-	began := time.Now()
 	w.ledger.pauses(d)
 	time.Sleep(d)
 	w.oracle.lookStanding(d)
-	w.ledger.resumes(began)
+	w.ledger.resumes()
 }
 
 // doWithin takes a command for a step within a turn.

@@ -178,12 +178,13 @@ func (o *oracle) look(resting bool) {
 	o.ledger.mu.Lock()
 	listOK := o.ledger.listOK
 	end := o.ledger.listOKEnd
+	heard := latest(end, o.ledger.resumed)
 	o.ledger.mu.Unlock()
 	if !listOK.IsZero() && g.After(listOK) {
 		o.fail("global", "the global time is %v later than the start of the last list that succeeded", g.Sub(listOK))
 	}
 	if resting {
-		o.lookHealth(end)
+		o.lookHealth(end, heard)
 	}
 	s := o.system.Stats()
 	if resting {
@@ -206,8 +207,9 @@ func (o *oracle) lookStanding(d time.Duration) {
 	}
 }
 
-// lookHealth checks Health, whatever Watch does.
-func (o *oracle) lookHealth(end time.Time) {
+// lookHealth checks Health, whatever Watch does. The last list that succeeded ended at end, and the
+// generator has heard of the list by the other time.
+func (o *oracle) lookHealth(end, heard time.Time) {
 	err := o.system.Health()
 	if errors.Is(err, pleg.ErrNotRunning) {
 		return
@@ -215,7 +217,7 @@ func (o *oracle) lookHealth(end time.Time) {
 	if err != nil && !end.IsZero() && time.Since(end) < unhealthyAfter {
 		o.fail("health", "unhealthy %v after a list succeeded: %v", time.Since(end), err)
 	}
-	if err == nil && !end.IsZero() && time.Since(end) > unhealthyAfter+o.settings.max+time.Second {
+	if err == nil && !end.IsZero() && time.Since(heard) > unhealthyAfter+o.settings.max+time.Second {
 		o.fail("health", "healthy %v after the last list that succeeded", time.Since(end))
 	}
 }

@@ -168,14 +168,11 @@ func (b *ledger) pauses(d time.Duration) {
 	}
 }
 
-// resumes notes that the loop goes on after a pause: it hears only now of a list that has ended
-// since.
-func (b *ledger) resumes(paused time.Time) {
+// resumes notes that the loop goes on after a pause.
+func (b *ledger) resumes() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.listOKEnd.After(paused) {
-		b.listOKEnd = time.Now()
-	}
+	b.resumed = time.Now()
 }
 
 // hook lets the oracle look from within the generator's loop, through the generator's Metrics.
