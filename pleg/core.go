@@ -245,7 +245,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	if p.late != 0 && p.late <= now && c.reads.crowded(c.cfg.InspectWorkers) {
 		p.late = c.rota.putOff(c.reads.first(), now) // other pods need their reads more
 	}
-	next := p.nextRead(&c.cfg, &c.lists)
+	next := c.peeks.precede(p.uid, p.nextRead(&c.cfg, &c.lists))
 	forget := next == never && p.empty()
 	c.lists.done(p, forget)
 	c.out.advance(c.lists.advance())
@@ -273,7 +273,7 @@ func (c *core[S]) dispatch(now instant) {
 		c.list(now)
 	}
 	for p, lane := c.reads.take(now); p != nil; p, lane = c.reads.take(now) {
-		if c.known(p) && p.nextRead(&c.cfg, &c.lists) <= now {
+		if c.known(p) && c.peeks.precede(p.uid, p.nextRead(&c.cfg, &c.lists)) <= now {
 			c.inspect(p, lane, now)
 		} else {
 			c.review(p, now)
@@ -329,7 +329,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	due := func(p *pod) instant { return p.nextRead(&c.cfg, &c.lists) }
+	due := func(p *pod) instant { return c.peeks.precede(p.uid, p.nextRead(&c.cfg, &c.lists)) }
 	c.records.check(check, now)
 	c.evidence.check(check, c.pods)
 	c.calls.check(check, c.pods)

@@ -207,6 +207,15 @@ func (k *peeks) deadline(up bool, list instant, reads *limiter, after instant) i
 // blind reports whether lists of everything, or the last list of the pod, did not answer.
 func (k *peeks) blind(p *pod) bool { return k.down || p.entry == failedEntry }
 
+// precede returns when a read of a pod may begin that is due at the given time: after the last peek
+// that was applied, or the read might show less and would be discarded.
+func (k *peeks) precede(uid cache.UID, due instant) instant {
+	if due == never {
+		return never
+	}
+	return max(due, k.looked(uid).next())
+}
+
 // consider has a pod looked at if an event, or a call of the agent's own, has told something of the
 // pod that lists could not show since, or the list of the pod has failed. New reports are looked at
 // once.
