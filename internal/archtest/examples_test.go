@@ -29,7 +29,10 @@ func TestLibrariesHaveExamples(t *testing.T) {
 		for _, path := range paths {
 			files = append(files, parse(t, path, read(t, path)).file)
 		}
-		runnable := slices.ContainsFunc(doc.Examples(files...), func(e *doc.Example) bool { return strings.TrimSpace(e.Output) != "" })
+		runnable := slices.ContainsFunc(
+			doc.Examples(files...),
+			func(e *doc.Example) bool { return strings.TrimSpace(e.Output) != "" },
+		)
 		if runnable == slices.Contains(withoutExample, folder) {
 			t.Errorf("%s has a runnable example: %v", folder, runnable)
 		}

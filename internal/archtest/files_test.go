@@ -65,7 +65,9 @@ func read(t *testing.T, path string) []byte {
 }
 
 func TestEveryGoFileNamesItsLicence(t *testing.T) {
-	header := []byte("// SPDX-FileCopyrightText: The Evented PLEG Authors\n// SPDX-License-Identifier: Apache-2.0\n")
+	header := []byte(
+		"// SPDX-FileCopyrightText: The Evented PLEG Authors\n// SPDX-License-Identifier: Apache-2.0\n",
+	)
 	files := 0
 	eachFile(t, func(path string) {
 		if !strings.HasSuffix(path, ".go") {
@@ -73,7 +75,8 @@ func TestEveryGoFileNamesItsLicence(t *testing.T) {
 		}
 		files++
 		text := read(t, path)
-		if !bytes.HasPrefix(text, header) && !bytes.Contains(text[:min(len(text), 200)], []byte("DO NOT EDIT")) {
+		if !bytes.HasPrefix(text, header) &&
+			!bytes.Contains(text[:min(len(text), 200)], []byte("DO NOT EDIT")) {
 			t.Errorf("%s does not begin with the two SPDX lines", path)
 		}
 	})
@@ -86,10 +89,16 @@ func TestEveryGoFileNamesItsLicence(t *testing.T) {
 func TestEveryPackageExplainsItself(t *testing.T) {
 	documented := make(map[string]bool)
 	eachFile(t, func(path string) {
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/testdata/") {
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.Contains(path, "/testdata/") {
 			return
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		file, err := parser.ParseFile(
+			token.NewFileSet(),
+			path,
+			nil,
+			parser.PackageClauseOnly|parser.ParseComments,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +208,11 @@ func anchorsOf(t *testing.T, path string) (anchors []string) {
 		if code || title == line || !strings.HasPrefix(title, " ") {
 			continue
 		}
-		anchor := strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""), " ", "-")
+		anchor := strings.ReplaceAll(
+			notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""),
+			" ",
+			"-",
+		)
 		for n, first := 1, anchor; slices.Contains(anchors, anchor); n++ {
 			anchor = fmt.Sprintf("%s-%d", first, n)
 		}

@@ -30,22 +30,121 @@ type rule struct {
 }
 
 // heavy are dependencies that an embedder of the core must not get.
-var heavy = []string{"google.golang.org/", "k8s.io/cri-api", "k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}
+var heavy = []string{
+	"google.golang.org/",
+	"k8s.io/cri-api",
+	"k8s.io/client-go",
+	"k8s.io/api/",
+	"k8s.io/apimachinery",
+	"k8s.io/component-base",
+	"k8s.io/kubernetes",
+	"github.com/prometheus",
+}
 
 var rules = map[string]rule{
-	"cache":                {never: append([]string{"k8s.io/"}, heavy...), why: "the cache knows nothing but times and UIDs"},
-	"pleg":                 {ours: []string{"cache"}, never: heavy, why: "a kubelet fork plugs its own runtime in; the core must not bring another one"},
-	"pleg/plegtest":        {ours: []string{"pleg", "cache"}, never: heavy, why: "an embedder's tests judge any source of statuses"},
-	"cmd/pleg-bench":       {ours: []string{"..."}, never: []string{"k8s.io/client-go", "k8s.io/api/", "k8s.io/kubernetes"}, why: "the first command of the README compiles everything that the tool imports"},
-	"cmd/pleg-bench-fleet": {ours: []string{"pleg", "pleg/plegtest", "cache", "internal/bench", "internal/bench/report", "internal/bench/stream", "internal/cli", "internal/doctor/findings", "internal/printable"}, never: []string{"k8s.io/kubernetes"}, why: "it asks Prometheus and an API server, and no runtime"},
-	"cri":                  {ours: []string{"pleg", "cache"}, never: []string{"k8s.io/client-go", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}, why: "the client implements pleg's sources and nothing else"},
-	"cri/fakeruntime":      {ours: []string{"cri/fakeruntime/processors"}, never: []string{"k8s.io/client-go", "k8s.io/kubernetes", "github.com/prometheus"}, why: "the fake shares no code with the client, so that it cannot share its bugs"},
-	"events":               {never: []string{"google.golang.org/grpc", "k8s.io/cri-api", "k8s.io/kubernetes"}, why: "any node agent may use the recorder"},
-	"exits":                {ours: []string{"pleg", "cache", "cri"}, never: []string{"k8s.io/client-go", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}, why: "it joins a generator and a recorder, and any recorder of Events will do"},
-	"cmd/pleg-agent":       {ours: []string{"pleg", "pleg/plegtest", "cache", "cri", "cri/fakeruntime", "cri/fakeruntime/processors", "metrics", "events", "exits", "embed", "embed/ledger", "internal/bench", "internal/bench/report", "internal/bench/stream", "internal/cli", "internal/printable"}, never: []string{"k8s.io/kubernetes"}, why: "it runs on every node"},
-	"embed":                {ours: []string{"pleg", "cache", "metrics", "embed/ledger"}, never: []string{"k8s.io/kubernetes"}, why: "it is what all kubelets share; what needs one version of Kubernetes is in the modules below"},
-	"embed/ledger":         {never: []string{"k8s.io/client-go", "k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"}, why: "it is rules about list items of the CRI, and nothing else"},
-	"metrics":              {never: []string{"google.golang.org/grpc", "k8s.io/cri-api", "k8s.io/client-go", "k8s.io/kubernetes"}, why: "metrics are matched by structure, not by import"},
+	"cache": {
+		never: append([]string{"k8s.io/"}, heavy...),
+		why:   "the cache knows nothing but times and UIDs",
+	},
+	"pleg": {
+		ours:  []string{"cache"},
+		never: heavy,
+		why:   "a kubelet fork plugs its own runtime in; the core must not bring another one",
+	},
+	"pleg/plegtest": {
+		ours:  []string{"pleg", "cache"},
+		never: heavy,
+		why:   "an embedder's tests judge any source of statuses",
+	},
+	"cmd/pleg-bench": {
+		ours:  []string{"..."},
+		never: []string{"k8s.io/client-go", "k8s.io/api/", "k8s.io/kubernetes"},
+		why:   "the first command of the README compiles everything that the tool imports",
+	},
+	"cmd/pleg-bench-fleet": {
+		ours: []string{
+			"pleg",
+			"pleg/plegtest",
+			"cache",
+			"internal/bench",
+			"internal/bench/report",
+			"internal/bench/stream",
+			"internal/cli",
+			"internal/doctor/findings",
+			"internal/printable",
+		},
+		never: []string{"k8s.io/kubernetes"},
+		why:   "it asks Prometheus and an API server, and no runtime",
+	},
+	"cri": {
+		ours: []string{"pleg", "cache"},
+		never: []string{
+			"k8s.io/client-go",
+			"k8s.io/component-base",
+			"k8s.io/kubernetes",
+			"github.com/prometheus",
+		},
+		why: "the client implements pleg's sources and nothing else",
+	},
+	"cri/fakeruntime": {
+		ours:  []string{"cri/fakeruntime/processors"},
+		never: []string{"k8s.io/client-go", "k8s.io/kubernetes", "github.com/prometheus"},
+		why:   "the fake shares no code with the client, so that it cannot share its bugs",
+	},
+	"events": {
+		never: []string{"google.golang.org/grpc", "k8s.io/cri-api", "k8s.io/kubernetes"},
+		why:   "any node agent may use the recorder",
+	},
+	"exits": {
+		ours: []string{"pleg", "cache", "cri"},
+		never: []string{
+			"k8s.io/client-go",
+			"k8s.io/component-base",
+			"k8s.io/kubernetes",
+			"github.com/prometheus",
+		},
+		why: "it joins a generator and a recorder, and any recorder of Events will do",
+	},
+	"cmd/pleg-agent": {
+		ours: []string{
+			"pleg",
+			"pleg/plegtest",
+			"cache",
+			"cri",
+			"cri/fakeruntime",
+			"cri/fakeruntime/processors",
+			"metrics",
+			"events",
+			"exits",
+			"embed",
+			"embed/ledger",
+			"internal/bench",
+			"internal/bench/report",
+			"internal/bench/stream",
+			"internal/cli",
+			"internal/printable",
+		},
+		never: []string{"k8s.io/kubernetes"},
+		why:   "it runs on every node",
+	},
+	"embed": {
+		ours:  []string{"pleg", "cache", "metrics", "embed/ledger"},
+		never: []string{"k8s.io/kubernetes"},
+		why:   "it is what all kubelets share; what needs one version of Kubernetes is in the modules below",
+	},
+	"embed/ledger": {
+		never: []string{
+			"k8s.io/client-go",
+			"k8s.io/component-base",
+			"k8s.io/kubernetes",
+			"github.com/prometheus",
+		},
+		why: "it is rules about list items of the CRI, and nothing else",
+	},
+	"metrics": {
+		never: []string{"google.golang.org/grpc", "k8s.io/cri-api", "k8s.io/client-go", "k8s.io/kubernetes"},
+		why:   "metrics are matched by structure, not by import",
+	},
 }
 
 func TestImportsPointOneWay(t *testing.T) {
@@ -89,11 +188,19 @@ func TestRootModuleAsksForLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(file.Require) == 0 || len(file.Replace) > 0 || len(file.Tool) > 0 {
-		t.Errorf("go.mod has %d requirements, %d replacements and %d tools, want some, none and none", len(file.Require), len(file.Replace), len(file.Tool))
+		t.Errorf(
+			"go.mod has %d requirements, %d replacements and %d tools, want some, none and none",
+			len(file.Require),
+			len(file.Replace),
+			len(file.Tool),
+		)
 	}
 	for _, r := range file.Require {
 		if asks[r.Mod.Path] == "" && !r.Indirect {
-			t.Errorf("the root module requires %s: it belongs in a module of its own, or in one of those that go.work names", r.Mod.Path)
+			t.Errorf(
+				"the root module requires %s: it belongs in a module of its own, or in one of those that go.work names",
+				r.Mod.Path,
+			)
 		}
 	}
 }

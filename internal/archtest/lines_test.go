@@ -14,9 +14,25 @@ import (
 // apart are the folders, with those below, without a packed literal and without an assignment of
 // several things that are no swap.
 var apart = []string{
-	"embed", "exits", "metrics", "tools", "pleg/plegtest", "test/kubelet", "test/node", "test/peer",
-	"internal/bench/child", "internal/bench/fakeproc", "internal/bench/load", "internal/bench/reader", "internal/bench/stream",
-	"internal/bench/worker", "internal/cli", "internal/criproxy", "internal/faults", "internal/jsonref", "internal/printable",
+	"embed",
+	"exits",
+	"metrics",
+	"tools",
+	"pleg/plegtest",
+	"test/kubelet",
+	"test/node",
+	"test/peer",
+	"internal/bench/child",
+	"internal/bench/fakeproc",
+	"internal/bench/load",
+	"internal/bench/reader",
+	"internal/bench/stream",
+	"internal/bench/worker",
+	"internal/cli",
+	"internal/criproxy",
+	"internal/faults",
+	"internal/jsonref",
+	"internal/printable",
 }
 
 // TestLinesHoldOneThing wants a key a line in a literal of four keys and more, and one assignment a

@@ -80,13 +80,21 @@ func (everyState) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "every", RuntimeApiVersion: "v1"}, nil
 }
 
-func (everyState) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: sandboxID, Metadata: podMetadata}}}, nil
+func (everyState) ListPodSandbox(
+	context.Context,
+	*runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{
+		Items: []*runtimeapi.PodSandbox{{Id: sandboxID, Metadata: podMetadata}},
+	}, nil
 }
 
 var podMetadata = &runtimeapi.PodSandboxMetadata{Uid: "pod", Name: "pod", Namespace: "n"}
 
-func (everyState) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (everyState) ListContainers(
+	context.Context,
+	*runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	var r runtimeapi.ListContainersResponse
 	for n, name := range runtimeapi.ContainerState_name {
 		r.Containers = append(r.Containers, &runtimeapi.Container{
@@ -99,7 +107,10 @@ func (everyState) ListContainers(context.Context, *runtimeapi.ListContainersRequ
 	return &r, nil
 }
 
-func (everyState) GetContainerEvents(_ *runtimeapi.GetEventsRequest, out grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (everyState) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest,
+	out grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
+) error {
 	for _, e := range everyEvent() {
 		if err := out.Send(e); err != nil {
 			return err
@@ -118,7 +129,10 @@ func everyEvent() (events []*runtimeapi.ContainerEventResponse) {
 			PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: sandboxID, Metadata: podMetadata},
 		}
 		for n, name := range runtimeapi.ContainerState_name {
-			e.ContainersStatuses = append(e.ContainersStatuses, &runtimeapi.ContainerStatus{Id: name, State: runtimeapi.ContainerState(n)})
+			e.ContainersStatuses = append(
+				e.ContainersStatuses,
+				&runtimeapi.ContainerStatus{Id: name, State: runtimeapi.ContainerState(n)},
+			)
 		}
 		events = append(events, e)
 	}
@@ -149,8 +163,15 @@ func readByClient(t *testing.T) (states, types phases) {
 			types[claim.Item.ID] = claim.Item.Phase
 		}
 	}
-	if len(states) != len(runtimeapi.ContainerState_name) || len(types) != len(runtimeapi.ContainerEventType_name) {
-		t.Errorf("cri has read %d states and %d types of events: %v, %v", len(states), len(types), states, types)
+	if len(states) != len(runtimeapi.ContainerState_name) ||
+		len(types) != len(runtimeapi.ContainerEventType_name) {
+		t.Errorf(
+			"cri has read %d states and %d types of events: %v, %v",
+			len(states),
+			len(types),
+			states,
+			types,
+		)
 	}
 	return states, types
 }

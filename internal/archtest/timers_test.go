@@ -11,7 +11,15 @@ import (
 
 // bubbled are the folders, with those below, whose code runs in bubbles of virtual time.
 var bubbled = []string{
-	"cache", "cri", "embed", "events", "exits", "pleg", "internal/criproxy", "internal/doctor", "internal/simulate",
+	"cache",
+	"cri",
+	"embed",
+	"events",
+	"exits",
+	"pleg",
+	"internal/criproxy",
+	"internal/doctor",
+	"internal/simulate",
 }
 
 // TestTimersLieAhead wants no timer set for now or earlier: 0, or a difference of times without
@@ -63,7 +71,8 @@ func (f parsed) immediate() (found []string) {
 		if !ok || len(call.Args) == 0 {
 			return true
 		}
-		if set, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(sets, set.Sel.Name) && mayBePast(call.Args[0]) {
+		if set, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(sets, set.Sel.Name) &&
+			mayBePast(call.Args[0]) {
 			found = append(found, f.set.Position(call.Pos()).String())
 		}
 		return true

@@ -53,14 +53,31 @@ func TestWalls(t *testing.T) {
 			})
 		}
 		if methods == 0 || len(writers) < 50 {
-			t.Fatalf("%s: %d methods of %s and %d fields are assigned: the test has lost its object", hall.dir, methods, hall.name, len(writers))
+			t.Fatalf(
+				"%s: %d methods of %s and %d fields are assigned: the test has lost its object",
+				hall.dir,
+				methods,
+				hall.name,
+				len(writers),
+			)
 		}
 		if methods > hall.most {
-			t.Errorf("%s: %s has %d methods, of %d: give some to the room whose state they are about", hall.dir, hall.name, methods, hall.most)
+			t.Errorf(
+				"%s: %s has %d methods, of %d: give some to the room whose state they are about",
+				hall.dir,
+				hall.name,
+				methods,
+				hall.most,
+			)
 		}
 		for _, field := range slices.Sorted(maps.Keys(writers)) {
 			if in := slices.Sorted(maps.Keys(writers[field])); len(in) > mostWriters {
-				t.Errorf("%s: %s is assigned in %s: give its struct a method", hall.dir, field, strings.Join(in, ", "))
+				t.Errorf(
+					"%s: %s is assigned in %s: give its struct a method",
+					hall.dir,
+					field,
+					strings.Join(in, ", "),
+				)
 			}
 		}
 	}

@@ -15,7 +15,20 @@ import (
 )
 
 // libraries are the folders read by embedders.
-var libraries = []string{"pleg", "pleg/plegtest", "cache", "cri", "cri/fakeruntime", "metrics", "events", "exits", "embed", "embed/install", "embed/kubelet", "embed/ledger"}
+var libraries = []string{
+	"pleg",
+	"pleg/plegtest",
+	"cache",
+	"cri",
+	"cri/fakeruntime",
+	"metrics",
+	"events",
+	"exits",
+	"embed",
+	"embed/install",
+	"embed/kubelet",
+	"embed/ledger",
+}
 
 const (
 	longestFunction = 70  // lines, braces included
@@ -86,7 +99,9 @@ func (f parsed) wideComments() (found []string) {
 		line = strings.TrimLeft(line, "\t")
 		at := f.set.Position(f.file.FileStart)
 		at.Line, at.Column = i+1, 0
-		if utf8.RuneCountInString(line) > widest && strings.HasPrefix(line, "//") && !strings.HasPrefix(line, "//go:") && !raw[i+1] {
+		if utf8.RuneCountInString(line) > widest && strings.HasPrefix(line, "//") &&
+			!strings.HasPrefix(line, "//go:") &&
+			!raw[i+1] {
 			found = append(found, at.String())
 		}
 	}

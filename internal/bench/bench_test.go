@@ -171,7 +171,10 @@ func TestCompare(t *testing.T) {
 
 // checked is a result of a run in which something was checked.
 func checked() *Result {
-	return &Result{Load: LoadResult{Changes: 9}, ComparisonResult: ComparisonResult{Consistency: ConsistencyResult{CheckedPods: 3}}}
+	return &Result{
+		Load:             LoadResult{Changes: 9},
+		ComparisonResult: ComparisonResult{Consistency: ConsistencyResult{CheckedPods: 3}},
+	}
 }
 
 func TestJudge(t *testing.T) {
@@ -219,10 +222,27 @@ func TestJudge(t *testing.T) {
 func sample() *Result {
 	l := LatencyResult{Count: 100, P50: 0.0005, P90: 0.001, P99: 0.0042, Max: 1.5}
 	r := &Result{
-		Schema: Schema, Runtime: RuntimeResult{Name: "containerd", Version: "v2.4.2", Endpoint: "unix:///x", Profile: "containerd-2"},
+		Schema: Schema,
+		Runtime: RuntimeResult{
+			Name:     "containerd",
+			Version:  "v2.4.2",
+			Endpoint: "unix:///x",
+			Profile:  "containerd-2",
+		},
 		Load: LoadResult{
-			Pods: 3, Containers: 1, Rate: 10, AchievedRate: 9.9, DurationSeconds: 5, Seed: 1, Faults: []string{"drop=0.1"}, Changes: 9, Broken: 1,
-			Errors: map[string]int{"StopPodSandbox": 2}, FirstErrors: map[string]string{"StopPodSandbox": "no space left on device"},
+			Pods:            3,
+			Containers:      1,
+			Rate:            10,
+			AchievedRate:    9.9,
+			DurationSeconds: 5,
+			Seed:            1,
+			Faults:          []string{"drop=0.1"},
+			Changes:         9,
+			Broken:          1,
+			Errors: map[string]int{
+				"StopPodSandbox": 2,
+			},
+			FirstErrors: map[string]string{"StopPodSandbox": "no space left on device"},
 		},
 		ComparisonResult: ComparisonResult{
 			PLEG:        PLEGResult{Mode: "evented", State: "Connected", Relists: 4, RelistPeriodSeconds: 8},
@@ -230,7 +250,12 @@ func sample() *Result {
 			Latency:     l,
 			Freshness:   FreshnessResult{LatencyResult: l},
 			Consistency: ConsistencyResult{CheckedPods: 3},
-			Cost:        CostResult{PLEGCPUSeconds: 0.25, RuntimeCPUSeconds: new(0.5), PLEGMaxRSSBytes: 24 << 20, RPCs: map[string]int{"ListContainers": 4}},
+			Cost: CostResult{
+				PLEGCPUSeconds:    0.25,
+				RuntimeCPUSeconds: new(0.5),
+				PLEGMaxRSSBytes:   24 << 20,
+				RPCs:              map[string]int{"ListContainers": 4},
+			},
 		},
 		Outage: &OutageResult{AtSeconds: 3, DownSeconds: 0.4, ReconnectedSeconds: 1.1, RelistedSeconds: 1.2},
 	}
@@ -255,10 +280,25 @@ func TestDocument(t *testing.T) {
 	r := sample()
 	r.Judge(false)
 	said := text(t, r.Document())
-	testkit.Says(t, "the summary", strings.Join(strings.Fields(said), " "),
-		"fake runtime as containerd-2", "3 pods × 1 container,", "faults drop=0.1", "evented", "generic", "500 µs", "4.20 ms", "24.0 MiB",
-		"included: 12 of the runtime, 11 received", "7.5 lists a minute", "restarted, its containers survived",
-		"StopPodSandbox failed 2 times, first: no space left on device", "with 100 such reads", "PASS: the cache equals the runtime in all of 3 pods")
+	testkit.Says(
+		t,
+		"the summary",
+		strings.Join(strings.Fields(said), " "),
+		"fake runtime as containerd-2",
+		"3 pods × 1 container,",
+		"faults drop=0.1",
+		"evented",
+		"generic",
+		"500 µs",
+		"4.20 ms",
+		"24.0 MiB",
+		"included: 12 of the runtime, 11 received",
+		"7.5 lists a minute",
+		"restarted, its containers survived",
+		"StopPodSandbox failed 2 times, first: no space left on device",
+		"with 100 such reads",
+		"PASS: the cache equals the runtime in all of 3 pods",
+	)
 	r.Load.Pods = 4
 	if said := text(t, r.Document()); !strings.Contains(strings.Join(strings.Fields(said), " "), "in all of 3 pods, of 4 that there should be;") {
 		t.Errorf("a pod that could not be made again is not named:\n%s", said)
@@ -276,10 +316,26 @@ func TestDocument(t *testing.T) {
 
 // TestStressEnds: a test that measured nothing is not OK, and its figures are not there.
 func TestStressEnds(t *testing.T) {
-	measured := StressResult{End: EndKnee, Steps: []StressStep{{Rate: 50, Achieved: 49}}, CheckedPods: 1, KneeRate: 49, KneeP99Seconds: 1.2, Events: 200, Late: 3}
+	measured := StressResult{
+		End:            EndKnee,
+		Steps:          []StressStep{{Rate: 50, Achieved: 49}},
+		CheckedPods:    1,
+		KneeRate:       49,
+		KneeP99Seconds: 1.2,
+		Events:         200,
+		Late:           3,
+	}
 	said := text(t, measured.Document())
-	testkit.Says(t, "the summary", strings.Join(strings.Fields(said), " "),
-		"knee: events began to take more than a second after the last step,", "49 containers/s", "1.20 s", "200 container events, 3 late", "after them 200 3 0")
+	testkit.Says(
+		t,
+		"the summary",
+		strings.Join(strings.Fields(said), " "),
+		"knee: events began to take more than a second after the last step,",
+		"49 containers/s",
+		"1.20 s",
+		"200 container events, 3 late",
+		"after them 200 3 0",
+	)
 	whole := measured
 	whole.Steps = []StressStep{{Rate: 50, Achieved: 49, Events: 200, Late: 3}}
 	if said := text(t, whole.Document()); strings.Contains(said, "after them") || !strings.Contains(said, "than a second.") {
@@ -299,7 +355,8 @@ func TestStressEnds(t *testing.T) {
 		r := measured
 		test.set(&r)
 		r.Judge(test.unsupported)
-		if r.End != test.end || r.OK != (test.end == EndKnee) || (len(r.Unmeasured()) > 0) != (test.end == EndNoEvents || test.end == EndNothing) {
+		if r.End != test.end || r.OK != (test.end == EndKnee) ||
+			(len(r.Unmeasured()) > 0) != (test.end == EndNoEvents || test.end == EndNothing) {
 			t.Errorf("%+v: end %s, want %s; unmeasured %q", r, r.End, test.end, r.Unmeasured())
 		}
 	}
@@ -346,13 +403,27 @@ func TestNarrow(t *testing.T) {
 	for _, name := range []string{"container STARTED", "sandbox STOPPED"} {
 		table.Add(name, "of those received", "1234", "244 µs", "469 µs", "1.20 s", "12.3 s")
 	}
-	table.Rows = append(table.Rows, Row{Of: "a measure", Name: "p50", Cells: []string{"1", "", "", "", ""}}, Row{Of: "a measure", Name: "p99", Cells: []string{"2", "", "", "", ""}})
+	table.Rows = append(
+		table.Rows,
+		Row{Of: "a measure", Name: "p50", Cells: []string{"1", "", "", "", ""}},
+		Row{Of: "a measure", Name: "p99", Cells: []string{"2", "", "", "", ""}},
+	)
 	texts := Table{}
 	texts.Add("took", "", strings.Repeat("lists p50 2.36 ms, 3 KiB; ", 9))
 	d := Document{
-		Title: "containerd v2.4.2, watched for 4.10 s: 48 events printed", Lines: []string{strings.Repeat("a line ", 20)},
-		Tables: []Table{texts, table}, Story: []string{strings.Repeat("a story ", 20)}, Verdict: strings.Repeat("a verdict ", 20),
-		Notes: []string{"1. " + strings.Repeat("a note ", 20), "   - " + strings.Repeat("evidence ", 20)}, Advice: []string{strings.Repeat("advice ", 20)},
+		Title: "containerd v2.4.2, watched for 4.10 s: 48 events printed",
+		Lines: []string{strings.Repeat("a line ", 20)},
+		Tables: []Table{
+			texts,
+			table,
+		},
+		Story:   []string{strings.Repeat("a story ", 20)},
+		Verdict: strings.Repeat("a verdict ", 20),
+		Notes: []string{
+			"1. " + strings.Repeat("a note ", 20),
+			"   - " + strings.Repeat("evidence ", 20),
+		},
+		Advice: []string{strings.Repeat("advice ", 20)},
 	}
 	for width := Width(40); width <= Columns; width += 5 {
 		var b bytes.Buffer
@@ -418,8 +489,13 @@ alone
 
 last 1`))
 	want := map[string]float64{
-		"a_total": 7, "go_goroutines": 12, `b_bucket{le="1"}`: 3, `b_bucket{le="+Inf"}`: 5, `c{state="two words",x="} y"}`: 1,
-		`c{state="later"}`: 2, "last": 1,
+		"a_total":                      7,
+		"go_goroutines":                12,
+		`b_bucket{le="1"}`:             3,
+		`b_bucket{le="+Inf"}`:          5,
+		`c{state="two words",x="} y"}`: 1,
+		`c{state="later"}`:             2,
+		"last":                         1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)

@@ -183,7 +183,9 @@ func (t Table) writeText(b *strings.Builder, width Width) {
 	const texts = 10 // their column
 	if len(t.Columns) == 0 {
 		for _, r := range t.Rows {
-			b.WriteString(width.Fold(fmt.Sprintf("%-*s%s", texts, r.Name, strings.Join(r.Cells, " ")), texts) + "\n")
+			b.WriteString(
+				width.Fold(fmt.Sprintf("%-*s%s", texts, r.Name, strings.Join(r.Cells, " ")), texts) + "\n",
+			)
 		}
 		return
 	}
@@ -287,7 +289,12 @@ func (l LatencyResult) figures(prefix string) []Figure {
 	if l.Count == 0 {
 		return nil
 	}
-	return []Figure{{l.P50, prefix + "p50-sec"}, {l.P90, prefix + "p90-sec"}, {l.P99, prefix + "p99-sec"}, {l.Max, prefix + "max-sec"}}
+	return []Figure{
+		{l.P50, prefix + "p50-sec"},
+		{l.P90, prefix + "p90-sec"},
+		{l.P99, prefix + "p99-sec"},
+		{l.Max, prefix + "max-sec"},
+	}
 }
 
 // Row returns quantiles as cells.

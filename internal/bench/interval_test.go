@@ -19,7 +19,15 @@ func TestShare(t *testing.T) {
 	} {
 		s := NewShare(test.hits, test.of)
 		if math.Abs(s.Low-test.low) > 1e-4 || math.Abs(s.High-test.high) > 1e-4 {
-			t.Errorf("%d of %d: %.4f to %.4f, want %.4f to %.4f", test.hits, test.of, s.Low, s.High, test.low, test.high)
+			t.Errorf(
+				"%d of %d: %.4f to %.4f, want %.4f to %.4f",
+				test.hits,
+				test.of,
+				s.Low,
+				s.High,
+				test.low,
+				test.high,
+			)
 		}
 	}
 	for share, want := range map[Share]string{

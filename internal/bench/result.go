@@ -304,7 +304,12 @@ func (r *Result) Judge(readsLie bool) {
 	fail(r.Events.Duplicates, "event was", "events were", " delivered twice")
 	fail(r.Events.OutOfOrder, "event was", "events were", " delivered out of order")
 	if !r.Interrupted {
-		fail(r.Events.Undelivered, "change was", "changes were", " never told of, neither as an event nor as a PodSync")
+		fail(
+			r.Events.Undelivered,
+			"change was",
+			"changes were",
+			" never told of, neither as an event nor as a PodSync",
+		)
 	}
 	if !readsLie {
 		fail(r.Freshness.StaleReads, "read", "reads", " returned less than the caller knew")
@@ -318,7 +323,10 @@ func (r *Result) Judge(readsLie bool) {
 		none("every action of the load failed, so that nothing was checked")
 	}
 	if len(r.Strangers) > 0 {
-		none("pods that pleg-bench has not made came during the run (%s): a kubelet there disturbs the load, and is disturbed", Few(r.Strangers))
+		none(
+			"pods that pleg-bench has not made came during the run (%s): a kubelet there disturbs the load, and is disturbed",
+			Few(r.Strangers),
+		)
 	}
 	r.Failures = append(r.Failures, r.NoVerdict...)
 	r.OK = len(r.Failures) == 0

@@ -107,7 +107,9 @@ func (r *StressResult) Judge(streamUnsupported bool) {
 	case r.Events == 0 || r.KneeRate == 0:
 		r.End = EndNothing
 	}
-	r.OK = r.Mismatches+r.Duplicates+r.OutOfOrder == 0 && r.CheckedPods > 0 && r.End != EndInterrupted && r.End != EndNoEvents && r.End != EndNothing
+	r.OK = r.Mismatches+r.Duplicates+r.OutOfOrder == 0 && r.CheckedPods > 0 && r.End != EndInterrupted &&
+		r.End != EndNoEvents &&
+		r.End != EndNothing
 }
 
 // why says why the rate was raised no further.
@@ -175,24 +177,69 @@ func (r *StressResult) Document() Document {
 	if wrong := r.wrong(); len(wrong) > 0 {
 		d.Verdict = fmt.Sprintf("FAIL: %s (%s).", strings.Join(wrong, "; "), r.End+": "+r.why())
 	}
-	steps := Table{Title: "containers", Columns: []string{"achieved", "under way", "events", "late", "on Watch", "p50", "p99", "CPU"}}
+	steps := Table{
+		Title:   "containers",
+		Columns: []string{"achieved", "under way", "events", "late", "on Watch", "p50", "p99", "CPU"},
+	}
 	for _, s := range r.Steps {
-		steps.Add(fmt.Sprintf("%.3g/s", s.Rate), "", fmt.Sprintf("%.3g/s", s.Achieved), fmt.Sprint(s.UnderWay), fmt.Sprint(s.Events), fmt.Sprint(s.Late), fmt.Sprint(s.LateOnWatch),
-			Seconds(s.Latency.P50), Seconds(s.Latency.P99), fmt.Sprintf("%.0f %%", 100*s.PLEGCPU))
+		steps.Add(
+			fmt.Sprintf("%.3g/s", s.Rate),
+			"",
+			fmt.Sprintf("%.3g/s", s.Achieved),
+			fmt.Sprint(s.UnderWay),
+			fmt.Sprint(s.Events),
+			fmt.Sprint(s.Late),
+			fmt.Sprint(s.LateOnWatch),
+			Seconds(s.Latency.P50),
+			Seconds(s.Latency.P99),
+			fmt.Sprintf("%.0f %%", 100*s.PLEGCPU),
+		)
 		d.Marks = append(d.Marks, Mark{At: s.AtSeconds, Text: fmt.Sprintf("%.3g/s", s.Rate)})
 	}
 	if events, late, onWatch := r.afterSteps(); events > 0 {
-		steps.Add("after them", "", "", "", fmt.Sprint(events), fmt.Sprint(late), fmt.Sprint(onWatch), "", "", "")
+		steps.Add(
+			"after them",
+			"",
+			"",
+			"",
+			fmt.Sprint(events),
+			fmt.Sprint(late),
+			fmt.Sprint(onWatch),
+			"",
+			"",
+			"",
+		)
 	}
 	d.Tables = []Table{steps}
 	line := func(format string, args ...any) { d.Story = append(d.Story, fmt.Sprintf(format, args...)) }
 	if r.KneeRate > 0 {
-		line("The most that was achieved: %.3g containers/s, with a p99 of %s there.", r.KneeRate, Seconds(r.KneeP99Seconds))
+		line(
+			"The most that was achieved: %.3g containers/s, with a p99 of %s there.",
+			r.KneeRate,
+			Seconds(r.KneeP99Seconds),
+		)
 	}
-	line("%s, %d late (received more than a second after the stamp), %d late on Watch; missed %d, owed %d, delivered twice %d, out of order %d; %s compared in the end, %d differ; memory at most %s",
-		Count(int(r.Events), "container event"), r.Late, r.LateOnWatch, r.Missed, r.Owed, r.Duplicates, r.OutOfOrder, Count(r.CheckedPods, "pod"), r.Mismatches, Bytes(uint64(r.PLEGMaxRSSBytes)))
+	line(
+		"%s, %d late (received more than a second after the stamp), %d late on Watch; missed %d, owed %d, delivered twice %d, out of order %d; %s compared in the end, %d differ; memory at most %s",
+		Count(
+			int(r.Events),
+			"container event",
+		),
+		r.Late,
+		r.LateOnWatch,
+		r.Missed,
+		r.Owed,
+		r.Duplicates,
+		r.OutOfOrder,
+		Count(r.CheckedPods, "pod"),
+		r.Mismatches,
+		Bytes(uint64(r.PLEGMaxRSSBytes)),
+	)
 	if r.GivenUp > 0 {
-		line("the runtime did not finish %s in 20 s after the last step: they were given up and removed", Count(r.GivenUp, "container"))
+		line(
+			"the runtime did not finish %s in 20 s after the last step: they were given up and removed",
+			Count(r.GivenUp, "container"),
+		)
 	}
 	for _, method := range sortedKeys(r.FirstErrors) {
 		line("%s failed, first: %s", method, r.FirstErrors[method])
@@ -203,11 +250,29 @@ func (r *StressResult) Document() Document {
 // Benchmarks implements [Finding], with a line for each step and one for the best of them.
 func (r *StressResult) Benchmarks() (list []Benchmark) {
 	for _, s := range r.Steps {
-		figures := append([]Figure{{s.Achieved, "achieved/s"}, {s.PLEGCPU, "cpu-cores"}, {float64(s.Events), "events"}, {float64(s.Late), "late"}, {float64(s.LateOnWatch), "late-on-watch"}}, s.Latency.figures("")...)
+		figures := append(
+			[]Figure{
+				{s.Achieved, "achieved/s"},
+				{s.PLEGCPU, "cpu-cores"},
+				{float64(s.Events), "events"},
+				{float64(s.Late), "late"},
+				{float64(s.LateOnWatch), "late-on-watch"},
+			},
+			s.Latency.figures("")...)
 		list = append(list, Benchmark{fmt.Sprintf("Stress/rate=%.4g", s.Rate), figures})
 	}
 	if r.KneeRate > 0 {
-		list = append(list, Benchmark{"StressKnee", []Figure{{r.KneeRate, "achieved/s"}, {r.KneeP99Seconds, "p99-sec"}, {float64(r.PLEGMaxRSSBytes), "rss-bytes"}}})
+		list = append(
+			list,
+			Benchmark{
+				"StressKnee",
+				[]Figure{
+					{r.KneeRate, "achieved/s"},
+					{r.KneeP99Seconds, "p99-sec"},
+					{float64(r.PLEGMaxRSSBytes), "rss-bytes"},
+				},
+			},
+		)
 	}
 	return list
 }
@@ -215,7 +280,9 @@ func (r *StressResult) Benchmarks() (list []Benchmark) {
 // Unmeasured implements [Finding].
 func (r *StressResult) Unmeasured() (paths []string) {
 	if r.End == EndNoEvents || r.End == EndNothing {
-		paths = strings.Fields("events late late_on_watch knee_rate knee_p99_seconds missed duplicates out_of_order")
+		paths = strings.Fields(
+			"events late late_on_watch knee_rate knee_p99_seconds missed duplicates out_of_order",
+		)
 	}
 	if r.CheckedPods == 0 {
 		paths = append(paths, "mismatches")

@@ -37,7 +37,14 @@ func (r *Result) Document() Document {
 	if slow {
 		span = float64(l.Changes) / l.AchievedRate
 	}
-	head := fmt.Sprintf("%s × %s, %.3g changes/s for %s, seed %d", Count(l.Pods, "pod"), Count(l.Containers, "container"), l.AchievedRate, Seconds(span), l.Seed)
+	head := fmt.Sprintf(
+		"%s × %s, %.3g changes/s for %s, seed %d",
+		Count(l.Pods, "pod"),
+		Count(l.Containers, "container"),
+		l.AchievedRate,
+		Seconds(span),
+		l.Seed,
+	)
 	if slow {
 		head += fmt.Sprintf(" (asked for: %g changes/s for %s)", l.Rate, Seconds(l.DurationSeconds))
 	}
@@ -77,10 +84,16 @@ func (r *Result) pass() string {
 	if r.Consistency.CheckedPods < r.Load.Pods {
 		pods += fmt.Sprintf(", of %d that there should be", r.Load.Pods)
 	}
-	text := fmt.Sprintf("PASS: the cache equals the runtime in all of %s; no event came twice or out of order, and nothing that was seen to begin was left without its end",
-		pods)
+	text := fmt.Sprintf(
+		"PASS: the cache equals the runtime in all of %s; no event came twice or out of order, and nothing that was seen to begin was left without its end",
+		pods,
+	)
 	if n := r.Events.Unseen; n > 0 {
-		text += fmt.Sprintf(". %d of %s came and went unseen, between two reads", n, Count(r.Events.Changes, "change"))
+		text += fmt.Sprintf(
+			". %d of %s came and went unseen, between two reads",
+			n,
+			Count(r.Events.Changes, "change"),
+		)
 	}
 	if r.noEvents() {
 		text += ". This runtime offers no events: the PLEG polled"
@@ -134,14 +147,29 @@ func (r *Result) table() Table {
 		}
 	}
 	delays("from a change to its event", func(c *ComparisonResult) LatencyResult { return c.Latency })
-	row("changes never seen", "of "+Count(r.Events.Changes, "change"), func(c *ComparisonResult) string { return fmt.Sprint(c.Events.Unseen) })
+	row(
+		"changes never seen",
+		"of "+Count(r.Events.Changes, "change"),
+		func(c *ComparisonResult) string { return fmt.Sprint(c.Events.Unseen) },
+	)
 	cpu := meanwhile
 	if r.Freshness.Count > 0 {
-		delays("GetNewerThan(now) answered", func(c *ComparisonResult) LatencyResult { return c.Freshness.LatencyResult })
+		delays(
+			"GetNewerThan(now) answered",
+			func(c *ComparisonResult) LatencyResult { return c.Freshness.LatencyResult },
+		)
 		cpu = "with " + Count(r.Freshness.Count, "such read")
 	}
-	row("lists of the whole runtime", meanwhile, func(c *ComparisonResult) string { return fmt.Sprint(c.Cost.Relists) })
-	row("relist period at the end", "", func(c *ComparisonResult) string { return Seconds(c.PLEG.RelistPeriodSeconds) })
+	row(
+		"lists of the whole runtime",
+		meanwhile,
+		func(c *ComparisonResult) string { return fmt.Sprint(c.Cost.Relists) },
+	)
+	row(
+		"relist period at the end",
+		"",
+		func(c *ComparisonResult) string { return Seconds(c.PLEG.RelistPeriodSeconds) },
+	)
 	row("CRI calls", meanwhile, func(c *ComparisonResult) string { return fmt.Sprint(Sum(c.Cost.RPCs)) })
 	row("CPU", cpu, func(c *ComparisonResult) string { return Seconds(c.Cost.PLEGCPUSeconds) })
 	return t
@@ -154,11 +182,26 @@ func (r *Result) story() (list []string) {
 	if n := r.Events.RuntimeEmitted; n != nil {
 		emitted = fmt.Sprintf("%d of the runtime, ", *n)
 	}
-	line("events, those of the set-up included: %s%d received (%d without news), %d delivered on Watch; %d missed, %d owed",
-		emitted, r.Events.Received, r.Events.Stale, r.Events.Lifecycle, r.Events.Missed, r.Events.Owed)
-	line("stream: %s, %s; memory: at most %s", r.PLEG.State, Count(r.PLEG.Reconnects, "reconnect"), Bytes(uint64(r.Cost.PLEGMaxRSSBytes)))
+	line(
+		"events, those of the set-up included: %s%d received (%d without news), %d delivered on Watch; %d missed, %d owed",
+		emitted,
+		r.Events.Received,
+		r.Events.Stale,
+		r.Events.Lifecycle,
+		r.Events.Missed,
+		r.Events.Owed,
+	)
+	line(
+		"stream: %s, %s; memory: at most %s",
+		r.PLEG.State,
+		Count(r.PLEG.Reconnects, "reconnect"),
+		Bytes(uint64(r.Cost.PLEGMaxRSSBytes)),
+	)
 	if p := r.PLEG.RelistPeriodSeconds; p > 0 && r.PLEG.State == "Connected" {
-		line("trust: %.3g lists a minute now; each list that finds no missed event halves the rate, down to one in 5 minutes", 60/p)
+		line(
+			"trust: %.3g lists a minute now; each list that finds no missed event halves the rate, down to one in 5 minutes",
+			60/p,
+		)
 	}
 	if r.Freshness.Count > 0 {
 		line("answers older than known: %d of %d", r.Freshness.StaleReads, r.Freshness.Count)
@@ -182,12 +225,22 @@ func (r *Result) story() (list []string) {
 	if r.Load.Broken > 0 {
 		line("load: %s failed and their pods were replaced", Count(r.Load.Broken, "action"))
 		for _, method := range sortedKeys(r.Load.Errors) {
-			line("  %s failed %s, first: %s", method, Count(r.Load.Errors[method], "time"), r.Load.FirstErrors[method])
+			line(
+				"  %s failed %s, first: %s",
+				method,
+				Count(r.Load.Errors[method], "time"),
+				r.Load.FirstErrors[method],
+			)
 		}
 	}
 	if o := r.Outage; o != nil {
-		line("outage: at %s the runtime was restarted, its containers survived; down %s, stream back after %s, whole cache fresh after %s", Seconds(o.AtSeconds),
-			Seconds(o.DownSeconds), or(o.ReconnectedSeconds, "never"), or(o.RelistedSeconds, "never"))
+		line(
+			"outage: at %s the runtime was restarted, its containers survived; down %s, stream back after %s, whole cache fresh after %s",
+			Seconds(o.AtSeconds),
+			Seconds(o.DownSeconds),
+			or(o.ReconnectedSeconds, "never"),
+			or(o.RelistedSeconds, "never"),
+		)
 	}
 	return list
 }
@@ -222,7 +275,14 @@ func (c *ComparisonResult) benchmark() Benchmark {
 func (r *Result) Unmeasured() (paths []string) {
 	for path, c := range map[string]*ComparisonResult{"": &r.ComparisonResult, "comparison.": r.Comparison} {
 		if c != nil && (c.PLEG.Mode != evented || c.noEvents()) {
-			paths = append(paths, path+"events.missed", path+"events.received", path+"events.stale", path+"events.replayed", path+"pleg.overruled")
+			paths = append(
+				paths,
+				path+"events.missed",
+				path+"events.received",
+				path+"events.stale",
+				path+"events.replayed",
+				path+"pleg.overruled",
+			)
 		}
 		if c != nil && c.Freshness.Count == 0 {
 			paths = append(paths, path+"freshness_seconds")

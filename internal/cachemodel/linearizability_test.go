@@ -77,14 +77,28 @@ func TestLinearizable(t *testing.T) {
 			ended := time.Since(started)
 			mu.Lock()
 			defer mu.Unlock()
-			ops = append(ops, porcupine.Operation{ClientId: who, Input: in, Call: int64(begun), Output: out, Return: int64(ended)})
+			ops = append(
+				ops,
+				porcupine.Operation{
+					ClientId: who,
+					Input:    in,
+					Call:     int64(begun),
+					Output:   out,
+					Return:   int64(ended),
+				},
+			)
 		}
 		for who := range callers {
 			rng := rand.New(rand.NewPCG(seed, uint64(who)))
 			if who < 2 {
 				writers.Go(func() {
 					for i := range calls {
-						in := call{[]string{"set", "set", "fail", "delete", "observe", "advance", "get"}[rng.IntN(7)], rng.IntN(2), who*100 + i + 1, 1 + rng.IntN(20)}
+						in := call{
+							[]string{"set", "set", "fail", "delete", "observe", "advance", "get"}[rng.IntN(7)],
+							rng.IntN(2),
+							who*100 + i + 1,
+							1 + rng.IntN(20),
+						}
 						record(who, in, func() answer { return perform(ctx, c, in) })
 					}
 				})

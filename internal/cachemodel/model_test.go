@@ -172,7 +172,13 @@ func (x *pair) differs() string {
 		}
 	}
 	if x.cache.Len() != held || x.cache.Tombstones() != gone {
-		return fmt.Sprintf("%d pods and %d tombstones, the model %d and %d", x.cache.Len(), x.cache.Tombstones(), held, gone)
+		return fmt.Sprintf(
+			"%d pods and %d tombstones, the model %d and %d",
+			x.cache.Len(),
+			x.cache.Tombstones(),
+			held,
+			gone,
+		)
 	}
 	return ""
 }

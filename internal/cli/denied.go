@@ -63,7 +63,12 @@ func denier(path string, who identity) string {
 	for _, at := range above(path) {
 		info, err := os.Stat(at)
 		if err != nil {
-			return fmt.Sprintf("%s cannot be looked at (%v): a folder above it, or a security module, denies it to %s", at, err, who)
+			return fmt.Sprintf(
+				"%s cannot be looked at (%v): a folder above it, or a security module, denies it to %s",
+				at,
+				err,
+				who,
+			)
 		}
 		need := fs.FileMode(1)
 		what := "searched"

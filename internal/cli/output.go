@@ -33,8 +33,18 @@ type Output struct {
 func (o *Output) AddFlags(flags *pflag.FlagSet, form, example string) {
 	o.flags = flags
 	flags.StringVarP(&o.Form, "output", "o", "text", form)
-	flags.StringVar(&o.Dir, "out", "", "keep what was found in this folder: report.html, result.json, benchstat.txt")
-	flags.StringArrayVar(&o.expect, "expect", nil, "exit with 3 unless a number of the result keeps a bound, such as '"+example+"'; may be repeated")
+	flags.StringVar(
+		&o.Dir,
+		"out",
+		"",
+		"keep what was found in this folder: report.html, result.json, benchstat.txt",
+	)
+	flags.StringArrayVar(
+		&o.expect,
+		"expect",
+		nil,
+		"exit with 3 unless a number of the result keeps a bound, such as '"+example+"'; may be repeated",
+	)
 }
 
 // Check reads the bounds on results like blank without some parts, and checks before the work that
@@ -105,8 +115,20 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 func Setup(cmd *cobra.Command) map[string]string {
 	options := map[string]string{cmd.Root().Name(): cmd.Root().Version}
 	others := []string{
-		"out", "expect", "output", "verbose", "help", "version", "metrics-addr", "endpoint", "log-directory", "status-every", "compare",
-		"kubeconfig", "token-file", "dry-run",
+		"out",
+		"expect",
+		"output",
+		"verbose",
+		"help",
+		"version",
+		"metrics-addr",
+		"endpoint",
+		"log-directory",
+		"status-every",
+		"compare",
+		"kubeconfig",
+		"token-file",
+		"dry-run",
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(others, f.Name) {

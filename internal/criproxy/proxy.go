@@ -49,7 +49,11 @@ import (
 
 // reconnectAtOnce keeps the proxy's own backoff from hiding a returned runtime.
 var reconnectAtOnce = grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond},
+	Backoff: backoff.Config{
+		BaseDelay:  10 * time.Millisecond,
+		Multiplier: 1.2,
+		MaxDelay:   50 * time.Millisecond,
+	},
 	MinConnectTimeout: time.Second,
 }
 
@@ -153,10 +157,15 @@ type Outcome struct {
 // Start returns a proxy that listens on the socket with the path listen, which it makes, and
 // forwards to the runtime at the other path, which need not exist yet.
 func Start(listen, runtime string) (*Proxy, error) {
-	target, err := grpc.NewClient("unix:"+runtime,
+	target, err := grpc.NewClient(
+		"unix:"+runtime,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage), grpc.ForceCodecV2(rawgrpc.Codec{})),
-		grpc.WithConnectParams(reconnectAtOnce))
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage),
+			grpc.ForceCodecV2(rawgrpc.Codec{}),
+		),
+		grpc.WithConnectParams(reconnectAtOnce),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("criproxy: dial %s: %w", runtime, err)
 	}

@@ -42,16 +42,27 @@ type rig struct {
 	client runtimeapi.RuntimeServiceClient
 }
 
-func (r *rig) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *rig) ListContainers(
+	context.Context,
+	*runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	r.asked.Add(1)
-	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "one"}, {Id: "two"}}}, nil
+	return &runtimeapi.ListContainersResponse{
+		Containers: []*runtimeapi.Container{{Id: "one"}, {Id: "two"}},
+	}, nil
 }
 
-func (r *rig) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *rig) ContainerStatus(
+	context.Context,
+	*runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	return nil, status.Error(codes.NotFound, "no such container")
 }
 
-func (r *rig) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (r *rig) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest,
+	stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
+) error {
 	for {
 		select {
 		case id, ok := <-r.events:
@@ -82,7 +93,15 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(func() { server.Stop(); <-served })
 	r.proxy = testkit.Must(Start(listen, runtime))(t)
 	t.Cleanup(r.proxy.Close)
-	conn := testkit.Must(grpc.NewClient("unix:"+listen, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnectAtOnce)))(t)
+	conn := testkit.Must(
+		grpc.NewClient(
+			"unix:"+listen,
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithConnectParams(reconnectAtOnce),
+		),
+	)(
+		t,
+	)
 	t.Cleanup(func() { conn.Close() })
 	r.client = runtimeapi.NewRuntimeServiceClient(conn)
 	return r

@@ -96,7 +96,11 @@ func (f Facts) service() string {
 // the socket, the failure may not be the runtime's.
 func (f Facts) log() string {
 	if o := f.Host.Owner; o.PID > 0 && !o.known() {
-		return fmt.Sprintf("pleg-bench doctor --endpoint with the runtime's own socket: is it the runtime, or process %d (%s) before it?", o.PID, o.Name)
+		return fmt.Sprintf(
+			"pleg-bench doctor --endpoint with the runtime's own socket: is it the runtime, or process %d (%s) before it?",
+			o.PID,
+			o.Name,
+		)
 	}
 	return fmt.Sprintf("journalctl -u %s -n 100", f.service())
 }
@@ -106,13 +110,15 @@ func (f Facts) containerd() bool { return f.Name == "containerd" }
 func unreachable(f Facts) []Finding {
 	switch {
 	case f.Forbidden:
-		return []Finding{{
-			ID:       "forbidden",
-			Grade:    Note,
-			Sentence: "this user may not connect to the runtime's socket",
-			Evidence: []string{f.Unreachable},
-			Change:   "run as root, or as a member of the group that owns the socket; in a pod where SELinux enforces, with the type spc_t (deploy/selinux)",
-		}}
+		return []Finding{
+			{
+				ID:       "forbidden",
+				Grade:    Note,
+				Sentence: "this user may not connect to the runtime's socket",
+				Evidence: []string{f.Unreachable},
+				Change:   "run as root, or as a member of the group that owns the socket; in a pod where SELinux enforces, with the type spc_t (deploy/selinux)",
+			},
+		}
 	case f.Unreachable != "":
 		return []Finding{{
 			ID:       "runtime-dead",
@@ -130,26 +136,42 @@ func silent(f Facts) []Finding {
 	if f.Unreachable != "" || len(f.Calls) == 0 || f.Calls[0].Hung == 0 || f.Calls[0].Hung < f.Calls[0].Count {
 		return nil
 	}
-	evidence := []string{fmt.Sprintf("%s of Version, which a runtime answers from memory", bench.Count(f.Calls[0].Count, "call"))}
+	evidence := []string{
+		fmt.Sprintf(
+			"%s of Version, which a runtime answers from memory",
+			bench.Count(f.Calls[0].Count, "call"),
+		),
+	}
 	change := fmt.Sprintf("journalctl -u %s -n 100; systemctl restart %[1]s", f.service())
 	if o := f.Host.Owner; o.PID > 0 {
-		evidence = append(evidence, fmt.Sprintf("the socket belongs to process %d (%s), which is %s", o.PID, o.Name, o.words()))
+		evidence = append(
+			evidence,
+			fmt.Sprintf("the socket belongs to process %d (%s), which is %s", o.PID, o.Name, o.words()),
+		)
 		switch {
 		case o.stopped():
 			change = o.resume()
 		case !o.known():
 			change = f.log()
 		case f.service() == "containerd" && o.known():
-			change = fmt.Sprintf("kill -USR1 %d writes its goroutines to its log; then systemctl restart containerd", o.PID)
+			change = fmt.Sprintf(
+				"kill -USR1 %d writes its goroutines to its log; then systemctl restart containerd",
+				o.PID,
+			)
 		}
 	}
-	return []Finding{{
-		ID:       "runtime-silent",
-		Grade:    Ill,
-		Sentence: fmt.Sprintf("the runtime takes connections and answered nothing in %s", bench.Seconds(f.Calls[0].MaxSeconds)),
-		Evidence: evidence,
-		Change:   change,
-	}}
+	return []Finding{
+		{
+			ID:    "runtime-silent",
+			Grade: Ill,
+			Sentence: fmt.Sprintf(
+				"the runtime takes connections and answered nothing in %s",
+				bench.Seconds(f.Calls[0].MaxSeconds),
+			),
+			Evidence: evidence,
+			Change:   change,
+		},
+	}
 }
 
 // words describes the state of a process.
@@ -201,9 +223,13 @@ const (
 
 // known reports whether a process is a runtime by its name.
 func (p Process) known() bool {
-	return p.Name != ourName+" "+ourProxy && slices.ContainsFunc([]string{"containerd", "crio", "cri-dockerd", "k3s", "rke2", "systemd", "kubelite", "k0s", ourName}, func(name string) bool {
-		return strings.HasPrefix(p.Name, name)
-	})
+	return p.Name != ourName+" "+ourProxy &&
+		slices.ContainsFunc(
+			[]string{"containerd", "crio", "cri-dockerd", "k3s", "rke2", "systemd", "kubelite", "k0s", ourName},
+			func(name string) bool {
+				return strings.HasPrefix(p.Name, name)
+			},
+		)
 }
 
 func conditions(f Facts) (list []Finding) {
@@ -252,19 +278,38 @@ func hanging(f Facts) (list []Finding) {
 			Grade:    Ill,
 			Sentence: fmt.Sprintf("%s hangs: %s %s", i.words(), i.Call, how),
 			Evidence: []string{seen},
-			Change:   fmt.Sprintf("crictl %s %.13s (which may hang as well); journalctl -u %s -n 100", i.inspect(), i.ID, f.service()),
+			Change: fmt.Sprintf(
+				"crictl %s %.13s (which may hang as well); journalctl -u %s -n 100",
+				i.inspect(),
+				i.ID,
+				f.service(),
+			),
 		}
 		if shim, ok := f.shimOf(i); ok {
-			finding.Evidence = append(finding.Evidence, fmt.Sprintf("its %s, process %d (%s), is %s", shim.role(), shim.PID, shim.Name, shim.words()))
+			finding.Evidence = append(
+				finding.Evidence,
+				fmt.Sprintf("its %s, process %d (%s), is %s", shim.role(), shim.PID, shim.Name, shim.words()),
+			)
 			switch {
 			case shim.stopped():
 				finding.Change = shim.resume()
 			case !shim.conmon(): // after the end of a conmon, CRI-O shows the old state for good
-				finding.Change = fmt.Sprintf("kill -9 %d ends the shim; the runtime then ends the pod, and the kubelet starts it anew", shim.PID)
+				finding.Change = fmt.Sprintf(
+					"kill -9 %d ends the shim; the runtime then ends the pod, and the kubelet starts it anew",
+					shim.PID,
+				)
 			}
 		}
 		for _, p := range f.Host.Stuck[i.ID] {
-			finding.Evidence = append(finding.Evidence, fmt.Sprintf("its process %d (%s) is %s: a disk or a network file system that does not answer", p.PID, p.Name, p.words()))
+			finding.Evidence = append(
+				finding.Evidence,
+				fmt.Sprintf(
+					"its process %d (%s) is %s: a disk or a network file system that does not answer",
+					p.PID,
+					p.Name,
+					p.words(),
+				),
+			)
 		}
 		list = append(list, finding)
 	}
@@ -354,8 +399,16 @@ func calls(f Facts) (list []Finding) {
 				ID:       "call-hangs",
 				Grade:    Ill,
 				Sentence: fmt.Sprintf("%s is not answered", c.Method),
-				Evidence: []string{fmt.Sprintf("%d of %s without an answer in %s; %s", c.Hung, bench.Count(c.Count, "call"), bench.Seconds(c.MaxSeconds), usual)},
-				Change:   change,
+				Evidence: []string{
+					fmt.Sprintf(
+						"%d of %s without an answer in %s; %s",
+						c.Hung,
+						bench.Count(c.Count, "call"),
+						bench.Seconds(c.MaxSeconds),
+						usual,
+					),
+				},
+				Change: change,
 			})
 		case c.Failed > 0 && !single:
 			list = append(list, Finding{
@@ -442,7 +495,10 @@ func disks(f Facts) (list []Finding) {
 				Grade:    Ill,
 				Sentence: "the file system of " + cmp.Or(d.Means, d.Path) + " is full",
 				Evidence: evidence,
-				Change:   fmt.Sprintf("du -xh -d3 %s | sort -h | tail -20: who writes? crictl rmi --prune", cmp.Or(d.Mount, d.Path)),
+				Change: fmt.Sprintf(
+					"du -xh -d3 %s | sort -h | tail -20: who writes? crictl rmi --prune",
+					cmp.Or(d.Mount, d.Path),
+				),
 			})
 		}
 	}
@@ -458,17 +514,23 @@ func clocks(f Facts) (list []Finding) {
 		list = append(list, Finding{
 			ID:    "clock-behind",
 			Grade: Ill,
-			Sentence: fmt.Sprintf("the machine's clock is behind the stamps of %s, by up to %s: it was set back, or the stamps are wrong",
-				bench.Count(len(f.Ahead), "item"), bench.Seconds(f.AheadSeconds)),
+			Sentence: fmt.Sprintf(
+				"the machine's clock is behind the stamps of %s, by up to %s: it was set back, or the stamps are wrong",
+				bench.Count(len(f.Ahead), "item"),
+				bench.Seconds(f.AheadSeconds),
+			),
 			Evidence: evidence,
 			Change:   "timedatectl; chronyc tracking",
 		})
 	}
 	if f.BehindSeconds > clockOff {
 		list = append(list, Finding{
-			ID:       "stamps-behind",
-			Grade:    Ill,
-			Sentence: fmt.Sprintf("the runtime stamps what happens now %s too early", bench.Seconds(f.BehindSeconds)),
+			ID:    "stamps-behind",
+			Grade: Ill,
+			Sentence: fmt.Sprintf(
+				"the runtime stamps what happens now %s too early",
+				bench.Seconds(f.BehindSeconds),
+			),
 			Evidence: []string{"items that came during the examination were stamped before it"},
 			Change:   "timedatectl; chronyc tracking: was the clock set just now? is the runtime on another machine?",
 		})
@@ -491,8 +553,16 @@ func leftovers(f Facts) (list []Finding) {
 			ID:       "exited-left",
 			Grade:    Ill,
 			Sentence: fmt.Sprintf("%d exited containers are left, which every list carries", f.Exited),
-			Evidence: []string{fmt.Sprintf("%s running; the most, %d, in pod %s/%s", bench.Count(f.Running, "container"), f.MostExitedCount, f.MostExited.Namespace, f.MostExited.Pod)},
-			Change:   "crictl rm $(crictl ps -a -q --state Exited); the kubelet's maximum-dead-containers; why does the pod restart so often?",
+			Evidence: []string{
+				fmt.Sprintf(
+					"%s running; the most, %d, in pod %s/%s",
+					bench.Count(f.Running, "container"),
+					f.MostExitedCount,
+					f.MostExited.Namespace,
+					f.MostExited.Pod,
+				),
+			},
+			Change: "crictl rm $(crictl ps -a -q --state Exited); the kubelet's maximum-dead-containers; why does the pod restart so often?",
 		})
 	}
 	if f.NotReady > max(manyExited, 2*f.Pods) {
@@ -554,18 +624,25 @@ func events(f Facts) (list []Finding) {
 			evidence = append(evidence, i.words()+" "+i.ID)
 		}
 		list = append(list, Finding{
-			ID:       "events-silent",
-			Grade:    Ill,
-			Sentence: fmt.Sprintf("the event stream told nothing of %d of %s", len(s.Untold), bench.Count(s.Changed, "item that changed", "items that changed")),
+			ID:    "events-silent",
+			Grade: Ill,
+			Sentence: fmt.Sprintf(
+				"the event stream told nothing of %d of %s",
+				len(s.Untold),
+				bench.Count(s.Changed, "item that changed", "items that changed"),
+			),
 			Evidence: evidence,
 			Change:   "pleg-bench watch judges the stream; another subscriber that does not read holds CRI-O's stream up (ss -xp)",
 		})
 	}
 	if s.Replayed > 0 && f.BehindSeconds <= clockOff { // with a clock behind, what happens now looks old
 		list = append(list, Finding{
-			ID:       "events-replayed",
-			Grade:    Note,
-			Sentence: fmt.Sprintf("%s of before came first: nobody had listened", bench.Count(s.Replayed, "event")),
+			ID:    "events-replayed",
+			Grade: Note,
+			Sentence: fmt.Sprintf(
+				"%s of before came first: nobody had listened",
+				bench.Count(s.Replayed, "event"),
+			),
 			Evidence: []string{fmt.Sprintf("the oldest was %s old", bench.Seconds(s.OldestSeconds))},
 		})
 	}
@@ -576,9 +653,13 @@ func pressure(f Facts) (list []Finding) {
 	for _, resource := range slices.Sorted(maps.Keys(f.Host.Pressure)) {
 		if share := f.Host.Pressure[resource]; share > pressed {
 			list = append(list, Finding{
-				ID:       "pressure",
-				Grade:    Ill,
-				Sentence: fmt.Sprintf("all work waited for %s in %.0f %% of the last ten seconds", resource, 100*share),
+				ID:    "pressure",
+				Grade: Ill,
+				Sentence: fmt.Sprintf(
+					"all work waited for %s in %.0f %% of the last ten seconds",
+					resource,
+					100*share,
+				),
 				Evidence: []string{"/proc/pressure/" + resource},
 				Change:   "top; iostat -x 1; systemd-cgtop",
 			})
@@ -592,8 +673,13 @@ func costs(f Facts) (list []Finding) {
 	perSecond := func(cpu float64) string { return fmt.Sprintf("%.0f ms/s of CPU", 1000*cpu) }
 	measured := "the runtime's CPU could not be measured from here"
 	if f.Host.Owner.PID > 0 {
-		measured = fmt.Sprintf("the runtime used %s with %s running, its %s %s", perSecond(f.Host.Owner.CPU), bench.Count(f.Running, "container"),
-			bench.Count(f.Host.ShimsRun, "shim"), perSecond(f.Host.ShimCPU))
+		measured = fmt.Sprintf(
+			"the runtime used %s with %s running, its %s %s",
+			perSecond(f.Host.Owner.CPU),
+			bench.Count(f.Running, "container"),
+			bench.Count(f.Host.ShimsRun, "shim"),
+			perSecond(f.Host.ShimCPU),
+		)
 	}
 	if f.containerd() && f.StatsPeriod != nil && f.Running > 0 {
 		period, err := time.ParseDuration(*f.StatsPeriod)
@@ -606,17 +692,24 @@ func costs(f Facts) (list []Finding) {
 				ID:       "stats-collector",
 				Grade:    Costly,
 				Sentence: "containerd reads the statistics of every container from its shim, every " + text,
-				Evidence: []string{measured, "measured elsewhere with 30 pods: 112 ms/s of CPU, and 45 at 10 s"},
-				Change:   "[plugins.'io.containerd.cri.v1.runtime'] stats_collect_period = '10s' in config.toml (never 0s: containerd 2.4 panics)",
+				Evidence: []string{
+					measured,
+					"measured elsewhere with 30 pods: 112 ms/s of CPU, and 45 at 10 s",
+				},
+				Change: "[plugins.'io.containerd.cri.v1.runtime'] stats_collect_period = '10s' in config.toml (never 0s: containerd 2.4 panics)",
 			})
 		}
 	}
-	if n := f.Host.ShimsRun; n >= 10 && f.containerd() && f.Listed && f.Stream.Changed == 0 && len(list) == 0 { // else their CPU is for something else
+	if n := f.Host.ShimsRun; n >= 10 && f.containerd() && f.Listed && f.Stream.Changed == 0 &&
+		len(list) == 0 { // else their CPU is for something else
 		list = append(list, Finding{
 			ID:       "shims-wake",
 			Grade:    Note,
 			Sentence: fmt.Sprintf("each of %d shims wakes every 30 s to give memory back", n),
-			Evidence: []string{fmt.Sprintf("the shims used %s", perSecond(f.Host.ShimCPU)), "measured elsewhere: 9 ms/s for 30 shims without any call"},
+			Evidence: []string{
+				fmt.Sprintf("the shims used %s", perSecond(f.Host.ShimCPU)),
+				"measured elsewhere: 9 ms/s for 30 shims without any call",
+			},
 		})
 	}
 	if f.Host.Owner.CPU > busyRuntime && f.Stream.Changed == 0 && f.Listed && len(list) == 0 {
@@ -647,7 +740,10 @@ func others(f Facts) (list []Finding) {
 	}
 	var evidence []string
 	for _, p := range f.Host.Callers[:min(len(f.Host.Callers), 2*mostNamed)] {
-		evidence = append(evidence, fmt.Sprintf("process %d (%s) names the socket in its arguments", p.PID, p.Name))
+		evidence = append(
+			evidence,
+			fmt.Sprintf("process %d (%s) names the socket in its arguments", p.PID, p.Name),
+		)
 	}
 	busy := false
 	for _, method := range slices.Sorted(maps.Keys(f.ListsAMinute)) {
@@ -695,10 +791,13 @@ func limits(f Facts) (list []Finding) {
 	}
 	if f.LagSeconds > lagging {
 		list = append(list, Finding{
-			ID:       "no-cpu",
-			Grade:    Note,
-			Sentence: fmt.Sprintf("this program waited up to %s for the CPU, so times of calls say little", bench.Seconds(f.LagSeconds)),
-			Change:   "top",
+			ID:    "no-cpu",
+			Grade: Note,
+			Sentence: fmt.Sprintf(
+				"this program waited up to %s for the CPU, so times of calls say little",
+				bench.Seconds(f.LagSeconds),
+			),
+			Change: "top",
 		})
 	}
 	if f.Unexamined > 0 {
@@ -740,7 +839,10 @@ func (f Facts) unseen() []Unseen {
 	}
 	switch {
 	case f.Unexamined > 0:
-		why["items"] = strings.TrimSuffix(fmt.Sprintf("%s of %d: %s", bench.Count(f.Unexamined, "item"), f.Pods+f.Containers, f.Spared), ": ")
+		why["items"] = strings.TrimSuffix(
+			fmt.Sprintf("%s of %d: %s", bench.Count(f.Unexamined, "item"), f.Pods+f.Containers, f.Spared),
+			": ",
+		)
 	case !f.Listed:
 		why["items"] = "the runtime gave no list"
 	}

@@ -69,49 +69,234 @@ var sicknesses = []sickness{
 			return o.Dial(ctx)
 		}
 	}, worth: Well},
-	{name: "dead runtime", dialError: fmt.Errorf("dial: %w", fs.ErrNotExist), worth: Sick, findings: []string{"runtime-dead"}, says: "no runtime answers"},
-	{name: "no permission", dialError: fmt.Errorf("dial: %w", fs.ErrPermission), worth: Unknown, findings: []string{"forbidden"}, says: "spc_t"},
-	{name: "hung runtime", silent: true, host: HostFacts{Seen: true, Owner: Process{PID: 7, Name: "containerd", State: "T"}}, worth: Sick,
-		findings: []string{"runtime-silent"}, says: "kill -CONT 7"},
-	{name: "one hung container", population: ten, faults: []string{"hang-item=0.2"}, worth: Sick, findings: []string{"item-hangs"}, says: "ContainerStatus is not answered"},
-	{name: "unreadable containers", population: ten, faults: []string{"fail-item=0.3"}, worth: Sick, findings: []string{"items-unreadable"}},
-	{name: "lists hang", population: ten, faults: []string{"hang-list=1"}, worth: Sick, findings: []string{"call-hangs", "call-hangs"}, says: "ListContainers is not answered"},
-	{name: "lists fail", population: ten, faults: []string{"fail-list=1"}, worth: Sick, findings: []string{"call-fails", "call-fails"}},
-	{name: "statuses hang", population: ten, faults: []string{"hang-status=1"}, worth: Sick, findings: []string{"call-hangs", "call-hangs"}},
-	{name: "slow lists", population: ten, faults: []string{"slow-list=1s"}, worth: Sick, findings: []string{"call-slow", "call-slow"}, says: "usual on a quiet node"},
-	{name: "events disabled", profile: "crio-disabled", population: ten, worth: Well, findings: []string{"events-off"}, says: "enable_pod_events = true"},
-	{name: "no events", profile: "no-events", population: ten, worth: Well, findings: []string{"events-lacking"}},
-	{name: "containerd 1.7", profile: "containerd-1.7", population: ten, churn: true, worth: Well, findings: []string{"events-skipped"}, says: "one client only"},
-	{name: "silent stream", population: ten, churn: true, faults: []string{"drop=1"}, worth: Sick, findings: []string{"events-silent"}},
-	{name: "clock behind", population: ten, churn: true, faults: []string{"clock-skew=-90s"}, worth: Sick, findings: []string{"stamps-behind"}, says: "s too early"},
-	{name: "clock set back", population: ten, faults: []string{"clock-skew=90s"}, worth: Sick, findings: []string{"clock-behind"}},
-	{name: "1000 exited containers", population: fakeruntime.Population{Pods: 10, Containers: 100, Life: fakeruntime.After(time.Millisecond, 1)}, worth: Sick,
-		findings: []string{"exited-left", "events-replayed"}, says: "1000 exited containers"},
-	{name: "full disk", population: ten, host: HostFacts{Seen: true, Disks: []Disk{{Path: "/var/lib/containerd", FreeBytes: 1, Bytes: 1000}}}, worth: Sick, findings: []string{"disk-full"}},
-	{name: "no inodes", population: ten, host: HostFacts{Seen: true, Disks: []Disk{{Path: "/", FreeBytes: 900, Bytes: 1000, FreeInodes: 1, Inodes: 1000}}}, worth: Sick, findings: []string{"disk-full"}},
-	{name: "sick kubelet", population: ten, host: HostFacts{Seen: true, KubeletHealth: "PLEG is not healthy"}, worth: Sick, findings: []string{"kubelet-unhealthy"}},
-	{name: "pressure", population: ten, host: HostFacts{Seen: true, Pressure: map[string]float64{"io": 0.9, "memory": 0.1}}, worth: Sick, findings: []string{"pressure"}, says: "for io in 90 %"},
+	{
+		name:      "dead runtime",
+		dialError: fmt.Errorf("dial: %w", fs.ErrNotExist),
+		worth:     Sick,
+		findings:  []string{"runtime-dead"},
+		says:      "no runtime answers",
+	},
+	{
+		name:      "no permission",
+		dialError: fmt.Errorf("dial: %w", fs.ErrPermission),
+		worth:     Unknown,
+		findings:  []string{"forbidden"},
+		says:      "spc_t",
+	},
+	{
+		name:     "hung runtime",
+		silent:   true,
+		host:     HostFacts{Seen: true, Owner: Process{PID: 7, Name: "containerd", State: "T"}},
+		worth:    Sick,
+		findings: []string{"runtime-silent"},
+		says:     "kill -CONT 7",
+	},
+	{
+		name:       "one hung container",
+		population: ten,
+		faults:     []string{"hang-item=0.2"},
+		worth:      Sick,
+		findings:   []string{"item-hangs"},
+		says:       "ContainerStatus is not answered",
+	},
+	{
+		name:       "unreadable containers",
+		population: ten,
+		faults:     []string{"fail-item=0.3"},
+		worth:      Sick,
+		findings:   []string{"items-unreadable"},
+	},
+	{
+		name:       "lists hang",
+		population: ten,
+		faults:     []string{"hang-list=1"},
+		worth:      Sick,
+		findings:   []string{"call-hangs", "call-hangs"},
+		says:       "ListContainers is not answered",
+	},
+	{
+		name:       "lists fail",
+		population: ten,
+		faults:     []string{"fail-list=1"},
+		worth:      Sick,
+		findings:   []string{"call-fails", "call-fails"},
+	},
+	{
+		name:       "statuses hang",
+		population: ten,
+		faults:     []string{"hang-status=1"},
+		worth:      Sick,
+		findings:   []string{"call-hangs", "call-hangs"},
+	},
+	{
+		name:       "slow lists",
+		population: ten,
+		faults:     []string{"slow-list=1s"},
+		worth:      Sick,
+		findings:   []string{"call-slow", "call-slow"},
+		says:       "usual on a quiet node",
+	},
+	{
+		name:       "events disabled",
+		profile:    "crio-disabled",
+		population: ten,
+		worth:      Well,
+		findings:   []string{"events-off"},
+		says:       "enable_pod_events = true",
+	},
+	{
+		name:       "no events",
+		profile:    "no-events",
+		population: ten,
+		worth:      Well,
+		findings:   []string{"events-lacking"},
+	},
+	{
+		name:       "containerd 1.7",
+		profile:    "containerd-1.7",
+		population: ten,
+		churn:      true,
+		worth:      Well,
+		findings:   []string{"events-skipped"},
+		says:       "one client only",
+	},
+	{
+		name:       "silent stream",
+		population: ten,
+		churn:      true,
+		faults:     []string{"drop=1"},
+		worth:      Sick,
+		findings:   []string{"events-silent"},
+	},
+	{
+		name:       "clock behind",
+		population: ten,
+		churn:      true,
+		faults:     []string{"clock-skew=-90s"},
+		worth:      Sick,
+		findings:   []string{"stamps-behind"},
+		says:       "s too early",
+	},
+	{
+		name:       "clock set back",
+		population: ten,
+		faults:     []string{"clock-skew=90s"},
+		worth:      Sick,
+		findings:   []string{"clock-behind"},
+	},
+	{
+		name: "1000 exited containers",
+		population: fakeruntime.Population{
+			Pods:       10,
+			Containers: 100,
+			Life:       fakeruntime.After(time.Millisecond, 1),
+		},
+		worth:    Sick,
+		findings: []string{"exited-left", "events-replayed"},
+		says:     "1000 exited containers",
+	},
+	{
+		name:       "full disk",
+		population: ten,
+		host: HostFacts{
+			Seen:  true,
+			Disks: []Disk{{Path: "/var/lib/containerd", FreeBytes: 1, Bytes: 1000}},
+		},
+		worth:    Sick,
+		findings: []string{"disk-full"},
+	},
+	{
+		name:       "no inodes",
+		population: ten,
+		host: HostFacts{
+			Seen:  true,
+			Disks: []Disk{{Path: "/", FreeBytes: 900, Bytes: 1000, FreeInodes: 1, Inodes: 1000}},
+		},
+		worth:    Sick,
+		findings: []string{"disk-full"},
+	},
+	{
+		name:       "sick kubelet",
+		population: ten,
+		host:       HostFacts{Seen: true, KubeletHealth: "PLEG is not healthy"},
+		worth:      Sick,
+		findings:   []string{"kubelet-unhealthy"},
+	},
+	{
+		name:       "pressure",
+		population: ten,
+		host:       HostFacts{Seen: true, Pressure: map[string]float64{"io": 0.9, "memory": 0.1}},
+		worth:      Sick,
+		findings:   []string{"pressure"},
+		says:       "for io in 90 %",
+	},
 	{name: "polled", population: ten, options: func(o *Options) {
 		o.Metrics = func(context.Context) (map[string]float64, string) {
 			return map[string]float64{"ListContainers": 60}, "http://127.0.0.1:1338"
 		}
 	}, worth: Well, findings: []string{"polled"}, says: "60 ListContainers a minute"},
-	{name: "containerd's collector", server: collected{period: ""}, worth: Well, findings: []string{"stats-collector"}, says: "stats_collect_period = '10s'"},
+	{
+		name:     "containerd's collector",
+		server:   collected{period: ""},
+		worth:    Well,
+		findings: []string{"stats-collector"},
+		says:     "stats_collect_period = '10s'",
+	},
 	{name: "a slow collector", server: collected{period: "10s"}, worth: Well},
-	{name: "a stopped shim, for which the runtime gives up first", server: collected{period: "10s", after: 1900 * time.Millisecond, wrong: noMetrics},
-		host:  HostFacts{Seen: true, Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "T"}}},
-		worth: Sick, findings: []string{"item-hangs"}, says: "kill -CONT 7"},
-	{name: "a shim that does not answer, for which the runtime gives up first", server: collected{period: "10s", after: 1900 * time.Millisecond, wrong: noMetrics},
-		host:  HostFacts{Seen: true, Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "S"}}},
-		worth: Sick, findings: []string{"item-hangs"}, says: "an error after 1.90 s: rpc error: code = Unknown desc = unexpected metrics response: []"},
-	{name: "a stopped shim that answers in time", server: collected{period: "10s"},
-		host:  HostFacts{Seen: true, Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "T"}}},
-		worth: Sick, findings: []string{"shim-stopped"}, says: "the shim of the sandbox of pod shop/web is stopped"},
-	{name: "a container without statistics", server: collected{period: "10s", wrong: noMetrics}, worth: Sick, findings: []string{"items-unreadable"},
-		says: "the statistics of 1 running container cannot be read"},
-	{name: "a container that ends before its statistics", server: collected{period: "10s", wrong: noMetrics, ends: new(atomic.Int32)}, options: func(o *Options) { o.NoEvents = true },
-		worth: Well, findings: []string{"events-skipped"}},
-	{name: "events left alone", population: ten, options: func(o *Options) { o.NoEvents = true }, worth: Well, findings: []string{"events-skipped"}},
+	{
+		name:   "a stopped shim, for which the runtime gives up first",
+		server: collected{period: "10s", after: 1900 * time.Millisecond, wrong: noMetrics},
+		host: HostFacts{
+			Seen:  true,
+			Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "T"}},
+		},
+		worth:    Sick,
+		findings: []string{"item-hangs"},
+		says:     "kill -CONT 7",
+	},
+	{
+		name:   "a shim that does not answer, for which the runtime gives up first",
+		server: collected{period: "10s", after: 1900 * time.Millisecond, wrong: noMetrics},
+		host: HostFacts{
+			Seen:  true,
+			Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "S"}},
+		},
+		worth:    Sick,
+		findings: []string{"item-hangs"},
+		says:     "an error after 1.90 s: rpc error: code = Unknown desc = unexpected metrics response: []",
+	},
+	{
+		name:   "a stopped shim that answers in time",
+		server: collected{period: "10s"},
+		host: HostFacts{
+			Seen:  true,
+			Shims: map[string]Process{"s": {PID: 7, Name: "containerd-shim", State: "T"}},
+		},
+		worth:    Sick,
+		findings: []string{"shim-stopped"},
+		says:     "the shim of the sandbox of pod shop/web is stopped",
+	},
+	{
+		name:     "a container without statistics",
+		server:   collected{period: "10s", wrong: noMetrics},
+		worth:    Sick,
+		findings: []string{"items-unreadable"},
+		says:     "the statistics of 1 running container cannot be read",
+	},
+	{
+		name:     "a container that ends before its statistics",
+		server:   collected{period: "10s", wrong: noMetrics, ends: new(atomic.Int32)},
+		options:  func(o *Options) { o.NoEvents = true },
+		worth:    Well,
+		findings: []string{"events-skipped"},
+	},
+	{
+		name:       "events left alone",
+		population: ten,
+		options:    func(o *Options) { o.NoEvents = true },
+		worth:      Well,
+		findings:   []string{"events-skipped"},
+	},
 }
 
 // collected is a containerd with one container, and a collector of statistics.
@@ -131,38 +316,60 @@ func (collected) Version(context.Context, *runtimeapi.VersionRequest) (*runtimea
 }
 
 func (c collected) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	return &runtimeapi.StatusResponse{Info: map[string]string{"config": fmt.Sprintf(`{"statsCollectPeriod": %q}`, c.period)}}, nil
+	return &runtimeapi.StatusResponse{
+		Info: map[string]string{"config": fmt.Sprintf(`{"statsCollectPeriod": %q}`, c.period)},
+	}, nil
 }
 
-func (collected) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (collected) ListPodSandbox(
+	context.Context,
+	*runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	ready := runtimeapi.PodSandboxState_SANDBOX_READY
 	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{
 		{Id: "s", State: ready, Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop"}},
 	}}, nil
 }
 
-func (c collected) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (c collected) ListContainers(
+	context.Context,
+	*runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	state := runtimeapi.ContainerState_CONTAINER_RUNNING
 	if c.ends != nil && c.ends.Add(1) > 1 {
 		state = runtimeapi.ContainerState_CONTAINER_EXITED
 	}
-	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state}}}, nil
+	return &runtimeapi.ListContainersResponse{
+		Containers: []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state}},
+	}, nil
 }
 
-func (collected) PodSandboxStatus(context.Context, *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (collected) PodSandboxStatus(
+	context.Context,
+	*runtimeapi.PodSandboxStatusRequest,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return &runtimeapi.PodSandboxStatusResponse{}, nil
 }
 
-func (collected) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (collected) ContainerStatus(
+	context.Context,
+	*runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	return &runtimeapi.ContainerStatusResponse{}, nil
 }
 
-func (c collected) ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+func (c collected) ContainerStats(
+	context.Context,
+	*runtimeapi.ContainerStatsRequest,
+) (*runtimeapi.ContainerStatsResponse, error) {
 	time.Sleep(c.after)
 	return &runtimeapi.ContainerStatsResponse{}, c.wrong
 }
 
-func (collected) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+func (collected) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest,
+	stream runtimeapi.RuntimeService_GetContainerEventsServer,
+) error {
 	<-stream.Context().Done()
 	return nil
 }
@@ -244,7 +451,14 @@ func TestRules(t *testing.T) {
 		"socket-owner":   func(f *Facts) { f.Host.Owner.Name = "pleg-bench proxy" },
 		"unexamined":     func(f *Facts) { f.Unexamined = 3 },
 	} {
-		f := Facts{Listed: true, Name: "containerd", Pods: 30, Containers: 30, Running: 30, Host: HostFacts{Seen: true, Owner: Process{PID: 1, Name: "containerd"}}}
+		f := Facts{
+			Listed:     true,
+			Name:       "containerd",
+			Pods:       30,
+			Containers: 30,
+			Running:    30,
+			Host:       HostFacts{Seen: true, Owner: Process{PID: 1, Name: "containerd"}},
+		}
 		spoil(&f)
 		var ids []string
 		for _, found := range Conclude(f).Findings {
@@ -263,7 +477,11 @@ func examine(t *testing.T, s sickness) Report {
 	if name == "" {
 		name = "containerd-2"
 	}
-	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 3, Profile: testkit.Must(fakeruntime.ProfileByName(name))(t)}))(t)
+	rt := testkit.Must(
+		fakeruntime.New(fakeruntime.Config{Seed: 3, Profile: testkit.Must(fakeruntime.ProfileByName(name))(t)}),
+	)(
+		t,
+	)
 	defer rt.Close()
 	testkit.Check(t, rt.SetFaults(testkit.Must(fakeruntime.ParseFaults(s.faults...))(t)))
 	testkit.Must(rt.Populate(s.population))(t)
@@ -288,7 +506,11 @@ func examine(t *testing.T, s sickness) Report {
 	if s.kubelet {
 		conn := testkit.Must(client(lis.DialContext))(t)
 		defer conn.Close()
-		stream := testkit.Must(runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
+		stream := testkit.Must(
+			runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}),
+		)(
+			t,
+		)
 		group.Go(func() {
 			for {
 				if _, err := stream.Recv(); err != nil {
@@ -300,7 +522,17 @@ func examine(t *testing.T, s sickness) Report {
 	if s.churn {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				testkit.Must(rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1, Life: fakeruntime.After(300*time.Millisecond, 0)}))(t)
+				testkit.Must(
+					rt.Populate(
+						fakeruntime.Population{
+							Pods:       1,
+							Containers: 1,
+							Life:       fakeruntime.After(300*time.Millisecond, 0),
+						},
+					),
+				)(
+					t,
+				)
 				select {
 				case <-ctx.Done():
 				case <-time.After(700 * time.Millisecond):
@@ -351,7 +583,15 @@ func TestSicknesses(t *testing.T) {
 					text.WriteString(fmt.Sprint(f) + "\n")
 				}
 				if r.Worth != s.worth || !slices.Equal(ids, s.findings) {
-					t.Errorf("%s, findings %v, want %s, %v\n%s%+v", r.Worth, ids, s.worth, s.findings, text.String(), r.Calls)
+					t.Errorf(
+						"%s, findings %v, want %s, %v\n%s%+v",
+						r.Worth,
+						ids,
+						s.worth,
+						s.findings,
+						text.String(),
+						r.Calls,
+					)
 				}
 				if !strings.Contains(text.String(), s.says) {
 					t.Errorf("%q is not in %s", s.says, text.String())
@@ -365,12 +605,35 @@ func TestSicknesses(t *testing.T) {
 // call has met.
 func TestShims(t *testing.T) {
 	f := Facts{Listed: true, Name: "containerd", Running: 2, Began: time.Unix(0, 0), Host: HostFacts{
-		Seen:  true,
-		Shims: map[string]Process{"s1": {PID: 11, Name: "containerd-shim", State: "D", Wait: "nfs_wait"}, "s2": {PID: 12, Name: "containerd-shim", State: "T"}},
+		Seen: true,
+		Shims: map[string]Process{
+			"s1": {PID: 11, Name: "containerd-shim", State: "D", Wait: "nfs_wait"},
+			"s2": {PID: 12, Name: "containerd-shim", State: "T"},
+		},
 		Stuck: map[string][]Process{"c1": {{PID: 21, Name: "cat", State: "D", Wait: "rpc_wait"}}},
 	}, Items: []Item{
-		{ID: "c1", Sandbox: "s1", Kind: "container", Name: "app", Pod: "web", Namespace: "shop", Call: "ContainerStats", Hung: true, Seconds: 2},
-		{ID: "c9", Sandbox: "s1", Kind: "container", Name: "sidecar", Pod: "web", Namespace: "shop", Call: "ContainerStats", Hung: true, Seconds: 2},
+		{
+			ID:        "c1",
+			Sandbox:   "s1",
+			Kind:      "container",
+			Name:      "app",
+			Pod:       "web",
+			Namespace: "shop",
+			Call:      "ContainerStats",
+			Hung:      true,
+			Seconds:   2,
+		},
+		{
+			ID:        "c9",
+			Sandbox:   "s1",
+			Kind:      "container",
+			Name:      "sidecar",
+			Pod:       "web",
+			Namespace: "shop",
+			Call:      "ContainerStats",
+			Hung:      true,
+			Seconds:   2,
+		},
 	}}
 	r := Conclude(f)
 	if len(r.Findings) != 2 || r.Findings[0].ID != "item-hangs" || r.Findings[1].ID != "shim-stopped" {
@@ -394,7 +657,13 @@ func TestConditions(t *testing.T) {
 	if r.Worth != Well || len(r.Findings) != 1 || r.Findings[0].Grade != Note {
 		t.Errorf("%s: %+v", r.Worth, r.Findings)
 	}
-	r = Conclude(Facts{Listed: true, Host: HostFacts{Seen: true}, Conditions: []Condition{{Type: "NetworkReady", Reason: "NetworkPluginNotReady"}}})
+	r = Conclude(
+		Facts{
+			Listed:     true,
+			Host:       HostFacts{Seen: true},
+			Conditions: []Condition{{Type: "NetworkReady", Reason: "NetworkPluginNotReady"}},
+		},
+	)
 	if r.Worth != Sick || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Change, "cni") {
 		t.Errorf("%s: %+v", r.Worth, r.Findings)
 	}
@@ -403,8 +672,17 @@ func TestConditions(t *testing.T) {
 // TestCollector checks the finding about containerd's collector of statistics, by configuration.
 func TestCollector(t *testing.T) {
 	for period, want := range map[string]bool{"": true, "1s": true, "10s": false, "0s": false} {
-		f := Facts{Listed: true, Name: "containerd", Running: 30, StatsPeriod: &period, Host: HostFacts{Seen: true}}
-		found := slices.ContainsFunc(Conclude(f).Findings, func(f Finding) bool { return f.ID == "stats-collector" })
+		f := Facts{
+			Listed:      true,
+			Name:        "containerd",
+			Running:     30,
+			StatsPeriod: &period,
+			Host:        HostFacts{Seen: true},
+		}
+		found := slices.ContainsFunc(
+			Conclude(f).Findings,
+			func(f Finding) bool { return f.ID == "stats-collector" },
+		)
 		if found != want {
 			t.Errorf("period %q: found %v, want %v", period, found, want)
 		}
@@ -418,7 +696,13 @@ func TestLine(t *testing.T) {
 	if got := r.Line(80); got != "no runtime answers on unix:///x" {
 		t.Errorf("line %q", got)
 	}
-	r = Conclude(Facts{Listed: true, Host: HostFacts{Seen: true}, Items: []Item{{Kind: "container", Name: "\x1b[2J\n" + strings.Repeat("x", 1000), Hung: true}}})
+	r = Conclude(
+		Facts{
+			Listed: true,
+			Host:   HostFacts{Seen: true},
+			Items:  []Item{{Kind: "container", Name: "\x1b[2J\n" + strings.Repeat("x", 1000), Hung: true}},
+		},
+	)
 	got := r.Line(80)
 	if len([]rune(got)) > 80 || strings.ContainsAny(got, "\x1b\n") {
 		t.Errorf("line %q", got)

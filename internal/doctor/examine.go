@@ -138,7 +138,10 @@ func (e *examiner) feelLag(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-time.After(every):
-			e.facts.LagSeconds = max(e.facts.LagSeconds, (time.Since(began) - every).Seconds()) // read after its end
+			e.facts.LagSeconds = max(
+				e.facts.LagSeconds,
+				(time.Since(began) - every).Seconds(),
+			) // read after its end
 		}
 	}
 }
@@ -233,7 +236,9 @@ func (e *examiner) examine(ctx context.Context) {
 	// The stream is open until shortly before the end, while all else is asked. The second list comes
 	// earlier: events are on their way for a moment.
 	var listening sync.WaitGroup
-	until, stop := context.WithCancel(ctx) // no deadline: the runtime might end the stream at the deadline first
+	until, stop := context.WithCancel(
+		ctx,
+	) // no deadline: the runtime might end the stream at the deadline first
 	defer stop()
 	defer time.AfterFunc(max(1, time.Until(e.began.Add(e.options.Within*9/10))), stop).Stop()
 	again, done := context.WithDeadline(ctx, e.began.Add(e.options.Within*6/10))
@@ -302,13 +307,25 @@ func (e *examiner) skip() string {
 }
 
 // ask makes a call with its deadline, and counts the call.
-func ask[Q, A any](ctx context.Context, e *examiner, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, bool) {
+func ask[Q, A any](
+	ctx context.Context,
+	e *examiner,
+	method string,
+	call func(context.Context, Q, ...grpc.CallOption) (A, error),
+	request Q,
+) (A, bool) {
 	answer, _, err := try(ctx, e, method, call, request)
 	return answer, err == nil
 }
 
 // try is ask, and also returns the duration and the error.
-func try[Q, A any](ctx context.Context, e *examiner, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, time.Duration, error) {
+func try[Q, A any](
+	ctx context.Context,
+	e *examiner,
+	method string,
+	call func(context.Context, Q, ...grpc.CallOption) (A, error),
+	request Q,
+) (A, time.Duration, error) {
 	answer, took, err := timed(ctx, e, call, request)
 	if err == nil && took.Seconds() > slowFrom { // a moment without a CPU is not the runtime's
 		second, again, err := timed(ctx, e, call, request)
@@ -350,7 +367,12 @@ func try[Q, A any](ctx context.Context, e *examiner, method string, call func(co
 }
 
 // timed makes a call with its deadline.
-func timed[Q, A any](ctx context.Context, e *examiner, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, time.Duration, error) {
+func timed[Q, A any](
+	ctx context.Context,
+	e *examiner,
+	call func(context.Context, Q, ...grpc.CallOption) (A, error),
+	request Q,
+) (A, time.Duration, error) {
 	bounded, cancel := context.WithTimeout(ctx, e.answerIn())
 	defer cancel()
 	began := time.Now()
@@ -363,7 +385,8 @@ func (e *examiner) cutShort(took time.Duration) bool { return took < e.answerIn(
 
 // hung reports whether an error is the end of a deadline.
 func hung(err error) bool {
-	return status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Canceled || errors.Is(err, context.DeadlineExceeded)
+	return status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Canceled ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 // status asks for the runtime's conditions, and containerd's configuration.
@@ -394,10 +417,22 @@ func (e *examiner) status(ctx context.Context) {
 // list lists everything.
 func (e *examiner) list(ctx context.Context) (map[string]item, bool) {
 	done := e.listing(ctx)
-	pods, ok := ask(ctx, e, "ListPodSandbox", thin(e.client.ListPodSandbox), &runtimeapi.ListPodSandboxRequest{})
+	pods, ok := ask(
+		ctx,
+		e,
+		"ListPodSandbox",
+		thin(e.client.ListPodSandbox),
+		&runtimeapi.ListPodSandboxRequest{},
+	)
 	done()
 	done = e.listing(ctx)
-	containers, both := ask(ctx, e, "ListContainers", thin(e.client.ListContainers), &runtimeapi.ListContainersRequest{})
+	containers, both := ask(
+		ctx,
+		e,
+		"ListContainers",
+		thin(e.client.ListContainers),
+		&runtimeapi.ListContainersRequest{},
+	)
 	done()
 	if !ok || !both {
 		return nil, false
@@ -406,7 +441,14 @@ func (e *examiner) list(ctx context.Context) (map[string]item, bool) {
 	for _, p := range pods.GetItems() {
 		m := p.GetMetadata()
 		items[p.GetId()] = item{
-			Item:      Item{ID: p.GetId(), Sandbox: p.GetId(), Kind: "sandbox", Name: m.GetName(), Pod: m.GetName(), Namespace: m.GetNamespace()},
+			Item: Item{
+				ID:        p.GetId(),
+				Sandbox:   p.GetId(),
+				Kind:      "sandbox",
+				Name:      m.GetName(),
+				Pod:       m.GetName(),
+				Namespace: m.GetNamespace(),
+			},
 			state:     p.GetState().String(),
 			running:   p.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
 			createdAt: p.GetCreatedAt(),
@@ -415,7 +457,14 @@ func (e *examiner) list(ctx context.Context) (map[string]item, bool) {
 	for _, c := range containers.GetContainers() {
 		pod := items[c.GetPodSandboxId()]
 		items[c.GetId()] = item{
-			Item:      Item{ID: c.GetId(), Sandbox: c.GetPodSandboxId(), Kind: "container", Name: c.GetMetadata().GetName(), Pod: pod.Pod, Namespace: pod.Namespace},
+			Item: Item{
+				ID:        c.GetId(),
+				Sandbox:   c.GetPodSandboxId(),
+				Kind:      "container",
+				Name:      c.GetMetadata().GetName(),
+				Pod:       pod.Pod,
+				Namespace: pod.Namespace,
+			},
 			state:     c.GetState().String(),
 			running:   c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING,
 			createdAt: c.GetCreatedAt(),
@@ -529,7 +578,11 @@ func (e *examiner) spare() {
 	defer e.mu.Unlock()
 	for _, method := range e.order {
 		if c := e.calls[method]; c.MaxSeconds > slowFrom {
-			e.facts.Spared = fmt.Sprintf("the runtime is slow, and was asked no more: %s took %s", method, bench.Seconds(c.MaxSeconds))
+			e.facts.Spared = fmt.Sprintf(
+				"the runtime is slow, and was asked no more: %s took %s",
+				method,
+				bench.Seconds(c.MaxSeconds),
+			)
 			return
 		}
 	}
@@ -557,14 +610,32 @@ func (e *examiner) readItem(ctx context.Context, i item) {
 		return
 	}
 	if i.Kind == "sandbox" {
-		_, took, err := try(ctx, e, "PodSandboxStatus", e.client.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: i.ID})
+		_, took, err := try(
+			ctx,
+			e,
+			"PodSandboxStatus",
+			e.client.PodSandboxStatus,
+			&runtimeapi.PodSandboxStatusRequest{PodSandboxId: i.ID},
+		)
 		e.enter(ctx, i, "PodSandboxStatus", err, took)
 		return
 	}
-	_, took, err := try(ctx, e, "ContainerStatus", e.client.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID})
+	_, took, err := try(
+		ctx,
+		e,
+		"ContainerStatus",
+		e.client.ContainerStatus,
+		&runtimeapi.ContainerStatusRequest{ContainerId: i.ID},
+	)
 	e.enter(ctx, i, "ContainerStatus", err, took)
 	if i.running && err == nil {
-		_, took, err = try(ctx, e, "ContainerStats", e.client.ContainerStats, &runtimeapi.ContainerStatsRequest{ContainerId: i.ID})
+		_, took, err = try(
+			ctx,
+			e,
+			"ContainerStats",
+			e.client.ContainerStats,
+			&runtimeapi.ContainerStatsRequest{ContainerId: i.ID},
+		)
 		if status.Code(err) != codes.Unimplemented {
 			e.enter(ctx, i, "ContainerStats", err, took)
 		}

@@ -45,12 +45,18 @@ func (*crowd) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.St
 	return &runtimeapi.StatusResponse{}, nil
 }
 
-func (c *crowd) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (c *crowd) ListPodSandbox(
+	context.Context,
+	*runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	time.Sleep(c.slow)
 	return &runtimeapi.ListPodSandboxResponse{}, nil
 }
 
-func (c *crowd) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (c *crowd) ListContainers(
+	context.Context,
+	*runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
 	var list []*runtimeapi.Container
 	for i := range c.containers {
 		list = append(list, &runtimeapi.Container{Id: fmt.Sprintf("c%04d", i), PodSandboxId: "s"})
@@ -58,7 +64,10 @@ func (c *crowd) ListContainers(context.Context, *runtimeapi.ListContainersReques
 	return &runtimeapi.ListContainersResponse{Containers: list}, nil
 }
 
-func (c *crowd) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (c *crowd) ContainerStatus(
+	ctx context.Context,
+	r *runtimeapi.ContainerStatusRequest,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	c.mu.Lock()
 	c.reads = append(c.reads, time.Now())
 	c.order = append(c.order, r.GetContainerId())
@@ -222,13 +231,27 @@ func TestThin(t *testing.T) {
 	list := &runtimeapi.ListPodSandboxResponse{}
 	for i := range 40 {
 		list.Items = append(list.Items, &runtimeapi.PodSandbox{
-			Id: fmt.Sprint("s", i), Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Attempt: 3},
-			State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY, CreatedAt: 1 << 60, Labels: big, Annotations: big,
+			Id: fmt.Sprint(
+				"s",
+				i,
+			),
+			Metadata:    &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Attempt: 3},
+			State:       runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+			CreatedAt:   1 << 60,
+			Labels:      big,
+			Annotations: big,
 		})
 	}
-	containers := &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{
-		Id: "c", PodSandboxId: "s1", Metadata: &runtimeapi.ContainerMetadata{Name: "app"}, State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: 5, Annotations: big,
-	}}}
+	containers := &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{
+		{
+			Id:           "c",
+			PodSandboxId: "s1",
+			Metadata:     &runtimeapi.ContainerMetadata{Name: "app"},
+			State:        runtimeapi.ContainerState_CONTAINER_EXITED,
+			CreatedAt:    5,
+			Annotations:  big,
+		},
+	}}
 	data := testkit.Must(encoding.GetCodecV2("proto").Marshal(list))(t)
 	var got runtimeapi.ListPodSandboxResponse
 	allocated := testing.AllocsPerRun(1, func() {
@@ -256,7 +279,10 @@ func TestThin(t *testing.T) {
 		many[i] = 0x0a
 	}
 	for name, bad := range map[string][]byte{"cut": raw[:len(raw)-1], "no field": {0xff}, "a number": {0x08, 1}, "an item cut": {0x0a, 2, 0x0a, 9}, "too many": many} {
-		err := thinCodec{}.Unmarshal(mem.BufferSlice{mem.SliceBuffer(bad)}, &runtimeapi.ListContainersResponse{})
+		err := thinCodec{}.Unmarshal(
+			mem.BufferSlice{mem.SliceBuffer(bad)},
+			&runtimeapi.ListContainersResponse{},
+		)
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -133,7 +133,14 @@ func (m *Machine) disks(f *HostFacts, paths []string) {
 	contained := unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC
 	socket := filepath.Dir(m.Socket)
 	if f.Seen || !contained { // the first also if the node itself is a container
-		usual := []string{"/run", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet", "/var/log/pods", socket}
+		usual := []string{
+			"/run",
+			"/var/lib/containerd",
+			"/var/lib/containers",
+			"/var/lib/kubelet",
+			"/var/log/pods",
+			socket,
+		}
 		f.Disks = disksOf(append(paths, usual...)...)
 		return
 	}

@@ -138,7 +138,9 @@ func TestNotLookedAt(t *testing.T) {
 		return m.End(t.Context(), Whereabouts{})
 	}
 	health := http.StatusOK
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(health) }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(health) }),
+	)
 	here := onfake.Socket(t, testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 3}))(t))
 	f := look(here, server.URL)
 	if f.Unseen["kubelet"] != "" || f.Unseen["clients"] != "" || f.KubeletHealth != "" {
@@ -151,7 +153,8 @@ func TestNotLookedAt(t *testing.T) {
 	}
 	server.Close()
 	f = look(filepath.Join(t.TempDir(), "elsewhere.sock"), server.URL)
-	if f.Unseen["kubelet"] == "" || !strings.HasPrefix(f.Unseen["clients"], "nobody listens") || f.KubeletHealth != "" {
+	if f.Unseen["kubelet"] == "" || !strings.HasPrefix(f.Unseen["clients"], "nobody listens") ||
+		f.KubeletHealth != "" {
 		t.Errorf("not looked at: %v; the kubelet's health is %q", f.Unseen, f.KubeletHealth)
 	}
 	if f.Node != bench.Node() {
@@ -159,7 +162,8 @@ func TestNotLookedAt(t *testing.T) {
 	}
 	r := Conclude(Facts{Listed: true, Looked: true, Host: f})
 	said := fmt.Sprint(r.Document().Notes)
-	if unseenOf(r, "kubelet") == "" || !strings.Contains(said, "Not looked at: the kubelet's health: no kubelet is reached at "+server.URL) {
+	if unseenOf(r, "kubelet") == "" ||
+		!strings.Contains(said, "Not looked at: the kubelet's health: no kubelet is reached at "+server.URL) {
 		t.Errorf("the report says %s", said)
 	}
 }

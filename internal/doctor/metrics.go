@@ -47,7 +47,8 @@ func ListRates(addresses ...string) func(context.Context) (map[string]float64, s
 
 // listIn is the list counted by a metric of containerd or CRI-O, empty for none.
 func listIn(metric string) string {
-	if !strings.HasPrefix(metric, "grpc_server_handled_total{") && !strings.HasPrefix(metric, "container_runtime_crio_operations_total{") {
+	if !strings.HasPrefix(metric, "grpc_server_handled_total{") &&
+		!strings.HasPrefix(metric, "container_runtime_crio_operations_total{") {
 		return ""
 	}
 	for _, method := range []string{"ListContainers", "ListPodSandbox", "StreamContainers", "StreamPodSandboxes"} {

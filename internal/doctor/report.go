@@ -177,11 +177,27 @@ func (r Report) Document() bench.Document {
 		Tone:  map[Worth]bench.Tone{Well: bench.Good, Sick: bench.Bad}[r.Worth],
 	}
 	if r.Pods >= 0 {
-		d.Lines = []string{fmt.Sprintf("%s, %s (%d running); %s received", bench.Count(r.Pods, "pod"), bench.Count(r.Containers, "container"), r.Running, bench.Count(r.Events, "event"))}
+		d.Lines = []string{
+			fmt.Sprintf(
+				"%s, %s (%d running); %s received",
+				bench.Count(r.Pods, "pod"),
+				bench.Count(r.Containers, "container"),
+				r.Running,
+				bench.Count(r.Events, "event"),
+			),
+		}
 	}
 	calls := bench.Table{Title: "calls", Columns: []string{"made", "failed", "hung", "longest", "usual"}}
 	for _, c := range r.Calls {
-		calls.Add(c.Method, "", fmt.Sprint(c.Count), fmt.Sprint(c.Failed), fmt.Sprint(c.Hung), bench.Seconds(c.MaxSeconds), bench.Seconds(c.UsualSeconds))
+		calls.Add(
+			c.Method,
+			"",
+			fmt.Sprint(c.Count),
+			fmt.Sprint(c.Failed),
+			fmt.Sprint(c.Hung),
+			bench.Seconds(c.MaxSeconds),
+			bench.Seconds(c.UsualSeconds),
+		)
 	}
 	if len(r.Calls) > 0 {
 		d.Tables = append(d.Tables, calls)
@@ -204,7 +220,10 @@ func (r Report) Document() bench.Document {
 		}
 	}
 	for _, u := range r.Unseen {
-		d.Notes = append(d.Notes, fmt.Sprintf("Not looked at: %s: %s.", findings.Meaning(findings.Areas, u.Area), u.Why))
+		d.Notes = append(
+			d.Notes,
+			fmt.Sprintf("Not looked at: %s: %s.", findings.Meaning(findings.Areas, u.Area), u.Why),
+		)
 	}
 	return d
 }
@@ -213,7 +232,10 @@ func (r Report) Document() bench.Document {
 func (r Report) Benchmarks() []bench.Benchmark {
 	var figures []bench.Figure
 	for _, c := range r.Calls {
-		figures = append(figures, bench.Figure{Value: c.MaxSeconds, Unit: strings.ToLower(c.Method) + "-max-sec"})
+		figures = append(
+			figures,
+			bench.Figure{Value: c.MaxSeconds, Unit: strings.ToLower(c.Method) + "-max-sec"},
+		)
 	}
 	return []bench.Benchmark{{Name: "Doctor", Figures: figures}}
 }
@@ -229,6 +251,9 @@ func (r Report) Unmeasured() []string {
 // sorted puts the gravest findings first, and keeps the order of each grade.
 func sorted(list []Finding) []Finding {
 	order := []Grade{Ill, Costly, Note}
-	slices.SortStableFunc(list, func(a, b Finding) int { return slices.Index(order, a.Grade) - slices.Index(order, b.Grade) })
+	slices.SortStableFunc(
+		list,
+		func(a, b Finding) int { return slices.Index(order, a.Grade) - slices.Index(order, b.Grade) },
+	)
 	return list
 }

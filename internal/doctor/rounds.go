@@ -89,8 +89,17 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	foundDesc  = desc(findings.Found, "Findings of the last examination, sick and costly ones.", "finding", "grade")
-	worthDesc  = desc(findings.Worth, "1 for the outcome of the last examination: well, sick or unknown.", "worth")
+	foundDesc = desc(
+		findings.Found,
+		"Findings of the last examination, sick and costly ones.",
+		"finding",
+		"grade",
+	)
+	worthDesc = desc(
+		findings.Worth,
+		"1 for the outcome of the last examination: well, sick or unknown.",
+		"worth",
+	)
 	unseenDesc = desc(findings.Unseen, "1 for each area that the last examination could not look at.", "area")
 	ageDesc    = desc(findings.Age, "Time since the end of the last examination, or since the start.")
 	periodDesc = desc(findings.Period, "Time between two examinations.")

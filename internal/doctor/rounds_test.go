@@ -33,7 +33,10 @@ func served(t *testing.T, r *Rounds) (list []string) {
 			for _, l := range m.GetLabel() {
 				text.WriteString(" " + l.GetValue())
 			}
-			list = append(list, fmt.Sprint(text.String(), " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()))
+			list = append(
+				list,
+				fmt.Sprint(text.String(), " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()),
+			)
 		}
 	}
 	return list
@@ -62,9 +65,21 @@ func TestRounds(t *testing.T) {
 		var at []time.Time
 		var told []Report // read after the end
 		reports := []Report{
-			{Worth: Sick, Calls: []Call{{Count: 3}, {Count: 4}}, Unseen: []Unseen{{"disks", "secret"}}, Findings: []Finding{
-				{ID: "item-hangs", Grade: Ill, Sentence: "secret"}, {ID: "item-hangs", Grade: Ill}, {ID: "polled", Grade: Costly}, {ID: "clients", Grade: Note},
-			}},
+			{
+				Worth:  Sick,
+				Calls:  []Call{{Count: 3}, {Count: 4}},
+				Unseen: []Unseen{{"disks", "secret"}},
+				Findings: []Finding{
+					{
+						ID:       "item-hangs",
+						Grade:    Ill,
+						Sentence: "secret",
+					},
+					{ID: "item-hangs", Grade: Ill},
+					{ID: "polled", Grade: Costly},
+					{ID: "clients", Grade: Note},
+				},
+			},
 			{Worth: Sick, lag: 3, Findings: []Finding{{ID: "call-hangs", Grade: Ill}}}, // of a frozen process
 			{Worth: Well, Calls: []Call{{Count: 1}}},
 		}
@@ -105,7 +120,14 @@ func TestRounds(t *testing.T) {
 		if first := at[0].Sub(began); first >= time.Hour {
 			t.Errorf("the first examination comes after %v, want less than an hour", first)
 		}
-		want := []string{"calls_total 7", "findings item-hangs sick 2", "findings polled costly 1", "not_looked_at disks 1", "period_seconds 3600", "worth sick 1"}
+		want := []string{
+			"calls_total 7",
+			"findings item-hangs sick 2",
+			"findings polled costly 1",
+			"not_looked_at disks 1",
+			"period_seconds 3600",
+			"worth sick 1",
+		}
 		if got := served(t, r); !slices.Equal(got, want) {
 			t.Errorf("%q is served, want %q", got, want)
 		}

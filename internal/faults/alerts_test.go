@@ -29,12 +29,21 @@ func addAlerts(t *testing.T, rows []*row) {
 	var tests []map[string]any
 	for i, r := range rows {
 		tests = append(tests, map[string]any{
-			"interval": "15s", "input_series": r.seen.input(),
-			"promql_expr_test": []map[string]any{{"expr": fmt.Sprintf(fired, i), "eval_time": "39m45s", "exp_samples": []any{}}},
+			"interval":     "15s",
+			"input_series": r.seen.input(),
+			"promql_expr_test": []map[string]any{
+				{"expr": fmt.Sprintf(fired, i), "eval_time": "39m45s", "exp_samples": []any{}},
+			},
 		})
 	}
 	// which is YAML too
-	raw := testkit.Must(json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests}))(t)
+	raw := testkit.Must(
+		json.Marshal(
+			map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests},
+		),
+	)(
+		t,
+	)
 	path := filepath.Join(t.TempDir(), "scenes.yaml")
 	testkit.Check(t, os.WriteFile(path, raw, 0o600))
 	// it fails for each alert that fires
@@ -70,6 +79,9 @@ func (s *seen) input() (series []map[string]string) {
 		}
 		series = append(series, map[string]string{"series": name, "values": strings.Join(texts, " ")})
 	}
-	slices.SortFunc(series, func(a, b map[string]string) int { return strings.Compare(a["series"], b["series"]) })
+	slices.SortFunc(
+		series,
+		func(a, b map[string]string) int { return strings.Compare(a["series"], b["series"]) },
+	)
 	return series
 }

@@ -77,13 +77,25 @@ const podsDiffer = "pods differ between the cache and the runtime"
 // takenForMute is the sign when the lost events happen to be those of two lists in a row: the
 // stream counts as hanging, and is opened anew.
 var takenForMute = []string{
-	"the event stream ended", "ContainerEventStreamLost", "ContainerEventStreamRestored", "ContainerChangesUnheard",
-	"kubelet_evented_pleg_connection_error_count", "evented_pleg_replayed_claims_total", "evented_pleg_stale_claims_total",
-	"evented_pleg_unheard_changes_total", "evented_pleg_stream_state{state=\"Backoff\"}", "PLEGStreamFlapping",
+	"the event stream ended",
+	"ContainerEventStreamLost",
+	"ContainerEventStreamRestored",
+	"ContainerChangesUnheard",
+	"kubelet_evented_pleg_connection_error_count",
+	"evented_pleg_replayed_claims_total",
+	"evented_pleg_stale_claims_total",
+	"evented_pleg_unheard_changes_total",
+	"evented_pleg_stream_state{state=\"Backoff\"}",
+	"PLEGStreamFlapping",
 }
 
 // rarelyMissed is the sign of an end without an event if the removal is not announced soon after.
-var rarelyMissed = []string{"ContainerEventsMissed", "gaps", "kube_pod_missed_events", "evented_pleg_relist_period_seconds"}
+var rarelyMissed = []string{
+	"ContainerEventsMissed",
+	"gaps",
+	"kube_pod_missed_events",
+	"evented_pleg_relist_period_seconds",
+}
 
 // backlog is the sign of late events from a time without a listener.
 var backlog = []string{
@@ -101,7 +113,9 @@ var aroundARestart = []string{
 var scraped = []string{"PLEGStreamFlapping"}
 
 // left is the sign when the client leaves a hung server, and connects anew.
-var left = append([]string{"evented_pleg_client_abandoned_connects_total", "evented_pleg_waiters", "PLEGPodWorkersStarve"}, takenForMute...)
+var left = append(
+	[]string{"evented_pleg_client_abandoned_connects_total", "evented_pleg_waiters", "PLEGPodWorkersStarve"},
+	takenForMute...)
 
 // tries is how often a fault is played until its signs equal the page: the order of goroutines
 // decides details, and the race detector changes the order. Stale or silent rows fail each time.
@@ -111,7 +125,13 @@ const toldTheCaller = "the caller is told, and nothing has changed that a reader
 
 var settings = []setting{
 	{name: "drop", set: "drop=0.3", section: missed, sometimes: takenForMute},
-	{name: "drop-created", set: "drop-created=0.5", section: missed, sometimes: takenForMute, harmless: "a container is seen with its start"},
+	{
+		name:      "drop-created",
+		set:       "drop-created=0.5",
+		section:   missed,
+		sometimes: takenForMute,
+		harmless:  "a container is seen with its start",
+	},
 	{name: "drop-started", set: "drop-started=0.5", section: missed, sometimes: takenForMute},
 	{name: "drop-stopped", set: "drop-stopped=0.5", section: missed, sometimes: takenForMute},
 	{name: "drop-deleted", set: "drop-deleted=0.5", section: missed, sometimes: takenForMute},
@@ -121,14 +141,30 @@ var settings = []setting{
 	// A container of containerd's does not end within the 100 ms for which the fault holds its start.
 	{name: "swap-start-stop", set: "swap-start-stop=1", profile: "crio", section: contradicts},
 	{name: "swap-stop-delete", set: "swap-stop-delete=1", section: contradicts},
-	{name: "stale", set: "stale=0.5", section: contradicts, harmless: "a payload in an earlier phase is not stored, and the pod is read"},
+	{
+		name:     "stale",
+		set:      "stale=0.5",
+		section:  contradicts,
+		harmless: "a payload in an earlier phase is not stored, and the pod is read",
+	},
 	{name: "nil-sandbox", set: "nil-sandbox=0.5", section: unusable},
 	{name: "nil-statuses", set: "nil-statuses=0.5", section: unusable},
 	{name: "oversize", set: "oversize=0.05", section: unusable},
-	{name: "oversize-bytes", set: "oversize=0.05 oversize-bytes=268435456", section: streamLost, sometimes: scraped},
+	{
+		name:      "oversize-bytes",
+		set:       "oversize=0.05 oversize-bytes=268435456",
+		section:   streamLost,
+		sometimes: scraped,
+	},
 	{name: "invalid-event", set: "invalid-event=0.3", section: unusable, sometimes: takenForMute},
 	{name: "silent-exit", set: "silent-exit=0.5", section: missed, sometimes: takenForMute},
-	{name: "start-error", set: "start-error=0.5", section: missed, sometimes: rarelyMissed, ownCall: "its own StartContainer fails"},
+	{
+		name:      "start-error",
+		set:       "start-error=0.5",
+		section:   missed,
+		sometimes: rarelyMissed,
+		ownCall:   "its own StartContainer fails",
+	},
 	{name: "sandbox-error", set: "sandbox-error=0.5", harmless: toldTheCaller},
 
 	{name: "cut", set: "cut=0.1", section: streamLost, sometimes: append(scraped, backlog...)},
@@ -146,27 +182,98 @@ var settings = []setting{
 	{name: "clock-step", set: "clock-step=-30s", section: late},
 	{name: "clock-step-every", set: "clock-step=-30s clock-step-every=1m", section: late},
 
-	{name: "late-reason", set: "late-reason=0.5", harmless: "the statuses are read again a moment after an end"},
+	{
+		name:     "late-reason",
+		set:      "late-reason=0.5",
+		harmless: "the statuses are read again a moment after an end",
+	},
 	{name: "late-code", set: "late-code=0.5", harmless: "the statuses are read again a moment after an end"},
 	{name: "late-address", set: "late-address=0.5", harmless: "the next read of statuses shows the address"},
-	{name: "late-by", set: "late-reason=0.5 late-by=1m", harmless: "the next read of statuses shows the reason"},
-	{name: "lost-address", set: "lost-address=0.5", restartEvery: 5 * time.Minute, section: streamLost, sometimes: aroundARestart},
-	{name: "fail-item", set: "fail-item=0.1", section: workersHang, sometimes: []string{"evented_pleg_dirty_pods"}},
-	{name: "hang-item", set: "hang-item=0.1", section: workersHang, sometimes: []string{"evented_pleg_dirty_pods"}},
+	{
+		name:     "late-by",
+		set:      "late-reason=0.5 late-by=1m",
+		harmless: "the next read of statuses shows the reason",
+	},
+	{
+		name:         "lost-address",
+		set:          "lost-address=0.5",
+		restartEvery: 5 * time.Minute,
+		section:      streamLost,
+		sometimes:    aroundARestart,
+	},
+	{
+		name:      "fail-item",
+		set:       "fail-item=0.1",
+		section:   workersHang,
+		sometimes: []string{"evented_pleg_dirty_pods"},
+	},
+	{
+		name:      "hang-item",
+		set:       "hang-item=0.1",
+		section:   workersHang,
+		sometimes: []string{"evented_pleg_dirty_pods"},
+	},
 	{name: "no-creation-time", set: "no-creation-time=0.1", section: unusable},
-	{name: "bare-sandbox", set: "bare-sandbox=0.5", harmless: "the containers beside the sandbox are read as before"},
-	{name: "stays-listed", set: "stays-listed=0.5", harmless: "a status that is not found, twice, is believed rather than a list"},
-	{name: "work", set: "work=100ms", section: workersHang, harmless: "reads take longer, and all are answered"},
+	{
+		name:     "bare-sandbox",
+		set:      "bare-sandbox=0.5",
+		harmless: "the containers beside the sandbox are read as before",
+	},
+	{
+		name:     "stays-listed",
+		set:      "stays-listed=0.5",
+		harmless: "a status that is not found, twice, is believed rather than a list",
+	},
+	{
+		name:     "work",
+		set:      "work=100ms",
+		section:  workersHang,
+		harmless: "reads take longer, and all are answered",
+	},
 	{name: "processors", set: "work=100ms processors=4", harmless: "reads take longer, and all are answered"},
-	{name: "empty-list", set: "empty-list=0.1", section: contradicts, sometimes: slices.Concat([]string{"partial"}, rarelyMissed, takenForMute)},
-	{name: "empty-start", set: "empty-start=1", restartEvery: 5 * time.Minute, section: takenBack, sometimes: aroundARestart, seldom: []string{"ContainerEventsOverruled"}},
-	{name: "late-write", set: "late-write=0.1", harmless: "the caller is told nothing, and who reads sees the change when it is made"},
-	{name: "late-write-by", set: "late-write=0.1 late-write-by=1m", harmless: "the caller is told nothing, and who reads sees the change when it is made"},
+	{
+		name:      "empty-list",
+		set:       "empty-list=0.1",
+		section:   contradicts,
+		sometimes: slices.Concat([]string{"partial"}, rarelyMissed, takenForMute),
+	},
+	{
+		name:         "empty-start",
+		set:          "empty-start=1",
+		restartEvery: 5 * time.Minute,
+		section:      takenBack,
+		sometimes:    aroundARestart,
+		seldom:       []string{"ContainerEventsOverruled"},
+	},
+	{
+		name:     "late-write",
+		set:      "late-write=0.1",
+		harmless: "the caller is told nothing, and who reads sees the change when it is made",
+	},
+	{
+		name:     "late-write-by",
+		set:      "late-write=0.1 late-write-by=1m",
+		harmless: "the caller is told nothing, and who reads sees the change when it is made",
+	},
 
-	{name: "slow-list", set: "slow-list=8s", section: notListed, sometimes: []string{"evented_pleg_waiters", "evented_pleg_dirty_pods"}},
+	{
+		name:      "slow-list",
+		set:       "slow-list=8s",
+		section:   notListed,
+		sometimes: []string{"evented_pleg_waiters", "evented_pleg_dirty_pods"},
+	},
 	{name: "slow-status", set: "slow-status=5s", section: workersHang},
-	{name: "slow-write", set: "slow-write=5s", harmless: "who reads sees each change when it happens, however long the call takes"},
-	{name: "fail-list", set: "fail-list=0.8", section: notListed, sometimes: []string{"evented_pleg_dirty_pods"}},
+	{
+		name:     "slow-write",
+		set:      "slow-write=5s",
+		harmless: "who reads sees each change when it happens, however long the call takes",
+	},
+	{
+		name:      "fail-list",
+		set:       "fail-list=0.8",
+		section:   notListed,
+		sometimes: []string{"evented_pleg_dirty_pods"},
+	},
 	{name: "fail-list", set: "fail-list=1", section: notListed},
 	{name: "fail-status", set: "fail-status=1", section: workersHang},
 	{name: "fail-write", set: "fail-write=0.3", harmless: toldTheCaller},
@@ -177,19 +284,65 @@ var settings = []setting{
 	{name: "hang-status", set: "hang-status=1", section: workersHang, sometimes: left},
 	{name: "hang-write", set: "hang-write=0.2", harmless: toldTheCaller},
 
-	{name: "nil-fields", set: "nil-fields=0.3", section: unusable, sometimes: append([]string{"evented_pleg_dirty_pods"}, takenForMute...)},
-	{name: "unknown-enum", set: "unknown-enum=0.3", section: unusable, sometimes: []string{"events lost", "kubelet_running_containers{container_state=\"unknown\"}"}},
-	{name: "invalid-utf8", set: "invalid-utf8=0.3", harmless: "the broken text is none that a generator reads: " +
-		"image references and annotations, in which what is no UTF-8 becomes U+FFFD. A client that decodes whole messages, as a kubelet's, fails"},
-	{name: "duplicate-id", set: "duplicate-id=0.5", section: contradicts, sometimes: []string{"evented_pleg_relist_period_seconds", "evented_pleg_stale_claims_total"}},
+	{
+		name:      "nil-fields",
+		set:       "nil-fields=0.3",
+		section:   unusable,
+		sometimes: append([]string{"evented_pleg_dirty_pods"}, takenForMute...),
+	},
+	{
+		name:      "unknown-enum",
+		set:       "unknown-enum=0.3",
+		section:   unusable,
+		sometimes: []string{"events lost", "kubelet_running_containers{container_state=\"unknown\"}"},
+	},
+	{
+		name: "invalid-utf8",
+		set:  "invalid-utf8=0.3",
+		harmless: "the broken text is none that a generator reads: " +
+			"image references and annotations, in which what is no UTF-8 becomes U+FFFD. A client that decodes whole messages, as a kubelet's, fails",
+	},
+	{
+		name:      "duplicate-id",
+		set:       "duplicate-id=0.5",
+		section:   contradicts,
+		sometimes: []string{"evented_pleg_relist_period_seconds", "evented_pleg_stale_claims_total"},
+	},
 	{name: "orphan-container", set: "orphan-container=1", harmless: "a read of the pod shows no container"},
 
-	{name: "agent, Watch not read", what: "the agent's sync loop hangs; its Watch holds 20 events", unread: true, capacity: 20, section: unread},
-	{name: "eof-at-once", set: "eof=1 eof-at-once=1", what: "the runtime ends its stream in order, and each one that is opened", section: wasThere, sometimes: backlog},
-	{name: "false ends, one in 20 s", what: "the stream tells that a sandbox has ended, which is ready", falseEnds: 20 * time.Second, section: takenBack},
-	{name: "false ends, one a second", what: "the same, so often that no list finds nothing to say", falseEnds: time.Second, section: polls},
-	{name: "CRI-O, a subscriber that does not read", what: "another client has opened a stream of events and does not read it",
-		deafPeer: true, profile: "crio", section: crioSilent},
+	{
+		name:     "agent, Watch not read",
+		what:     "the agent's sync loop hangs; its Watch holds 20 events",
+		unread:   true,
+		capacity: 20,
+		section:  unread,
+	},
+	{
+		name:      "eof-at-once",
+		set:       "eof=1 eof-at-once=1",
+		what:      "the runtime ends its stream in order, and each one that is opened",
+		section:   wasThere,
+		sometimes: backlog,
+	},
+	{
+		name:      "false ends, one in 20 s",
+		what:      "the stream tells that a sandbox has ended, which is ready",
+		falseEnds: 20 * time.Second,
+		section:   takenBack,
+	},
+	{
+		name:      "false ends, one a second",
+		what:      "the same, so often that no list finds nothing to say",
+		falseEnds: time.Second,
+		section:   polls,
+	},
+	{
+		name:     "CRI-O, a subscriber that does not read",
+		what:     "another client has opened a stream of events and does not read it",
+		deafPeer: true,
+		profile:  "crio",
+		section:  crioSilent,
+	},
 }
 
 // TestEveryFaultHasARow wants a row for each fault of the fake.
@@ -211,7 +364,8 @@ func TestEverySectionIsTried(t *testing.T) {
 		t.Errorf("docs/troubleshooting.md: %q leads to %q", podsDiffer, guide.leads(podsDiffer))
 	}
 	for anchor := range guide.sections {
-		if anchor != differs && !slices.ContainsFunc(settings, func(s setting) bool { return s.section == anchor }) {
+		if anchor != differs &&
+			!slices.ContainsFunc(settings, func(s setting) bool { return s.section == anchor }) {
 			t.Errorf("docs/troubleshooting.md, #%s: no fault has been tried that leads there", anchor)
 		}
 	}
@@ -277,7 +431,10 @@ func TestEveryFaultShows(t *testing.T) {
 	for _, r := range rows {
 		r.check(t, guide)
 		if !all && !r.standsIn(string(old)) {
-			t.Errorf("docs/faults.md has another row than was seen (go test ./internal/faults -update -promtool=…):\n%s", render([]*row{r}))
+			t.Errorf(
+				"docs/faults.md has another row than was seen (go test ./internal/faults -update -promtool=…):\n%s",
+				render([]*row{r}),
+			)
 		}
 	}
 	if !all {
@@ -289,6 +446,9 @@ func TestEveryFaultShows(t *testing.T) {
 		return
 	}
 	if text != string(old) {
-		t.Errorf("docs/faults.md is not what was seen (go test ./internal/faults -update -promtool=…):\n%s", cmp.Diff(strings.Split(string(old), "\n"), strings.Split(text, "\n")))
+		t.Errorf(
+			"docs/faults.md is not what was seen (go test ./internal/faults -update -promtool=…):\n%s",
+			cmp.Diff(strings.Split(string(old), "\n"), strings.Split(text, "\n")),
+		)
 	}
 }

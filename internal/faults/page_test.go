@@ -29,9 +29,12 @@ type row struct {
 // newRow returns the row of a scene, without its alerts.
 func newRow(set setting, with, without *seen) *row {
 	return &row{
-		set:     set,
-		seen:    with,
-		watch:   slices.DeleteFunc(set.steady(with.watchSays()), func(sign string) bool { return slices.Contains(set.seldom, sign) }),
+		set:  set,
+		seen: with,
+		watch: slices.DeleteFunc(
+			set.steady(with.watchSays()),
+			func(sign string) bool { return slices.Contains(set.seldom, sign) },
+		),
 		reports: set.steady(with.reasons()),
 		metrics: set.steady(with.moved(without)),
 	}
@@ -93,7 +96,11 @@ func readGuide(t *testing.T) guide {
 		g.sections[anchor] = strings.Join(strings.Fields(text), " ")
 	}
 	if len(g.rows) < 5 || len(g.sections) < 5 {
-		t.Fatalf("docs/troubleshooting.md has %d rows and %d sections that can be read", len(g.rows), len(g.sections))
+		t.Fatalf(
+			"docs/troubleshooting.md has %d rows and %d sections that can be read",
+			len(g.rows),
+			len(g.sections),
+		)
 	}
 	return g
 }
@@ -116,7 +123,14 @@ func (r *row) check(t *testing.T, g guide) {
 	title := r.set.title()
 	if r.set.harmless != "" {
 		if len(r.reports)+len(r.metrics)+len(r.alerts)+len(r.seen.differs) > 0 {
-			t.Errorf("%s is said to be harmless, and shows: reports %q, metrics %q, alerts %q, differences %q", title, r.reports, r.metrics, r.alerts, r.seen.differs)
+			t.Errorf(
+				"%s is said to be harmless, and shows: reports %q, metrics %q, alerts %q, differences %q",
+				title,
+				r.reports,
+				r.metrics,
+				r.alerts,
+				r.seen.differs,
+			)
 		}
 		if len(r.watch) == 0 {
 			return
@@ -139,10 +153,24 @@ func (r *row) check(t *testing.T, g guide) {
 		found = found || strings.Contains(section, m)
 	}
 	if !led {
-		t.Errorf("%s: nothing of what shows leads to #%s: watch %q, reports %q, alerts %q", title, r.set.section, r.watch, r.reports, r.alerts)
+		t.Errorf(
+			"%s: nothing of what shows leads to #%s: watch %q, reports %q, alerts %q",
+			title,
+			r.set.section,
+			r.watch,
+			r.reports,
+			r.alerts,
+		)
 	}
 	if !found {
-		t.Errorf("%s: the section #%s speaks of nothing that shows: watch %q, reports %q, metrics %q", title, r.set.section, r.watch, r.reports, r.metrics)
+		t.Errorf(
+			"%s: the section #%s speaks of nothing that shows: watch %q, reports %q, metrics %q",
+			title,
+			r.set.section,
+			r.watch,
+			r.reports,
+			r.metrics,
+		)
 	}
 }
 
@@ -164,7 +192,11 @@ func render(rows []*row) string {
 	for _, r := range rows {
 		var look string
 		if r.set.section != "" {
-			look = fmt.Sprintf("[%s](troubleshooting.md#%s)", strings.ReplaceAll(r.set.section, "-", " "), r.set.section)
+			look = fmt.Sprintf(
+				"[%s](troubleshooting.md#%s)",
+				strings.ReplaceAll(r.set.section, "-", " "),
+				r.set.section,
+			)
 		}
 		if r.set.harmless != "" {
 			look = strings.TrimSuffix("harmless: "+r.set.harmless+"; "+look, "; ")

@@ -112,9 +112,17 @@ func play(t *testing.T, set setting, alerted func(*seen) bool) {
 
 func (s *seen) play(t *testing.T, set setting, alerted func(*seen) bool) {
 	profile := testkit.Must(fakeruntime.ProfileByName(cmp.Or(set.profile, "containerd-2")))(t)
-	faults := testkit.Must(fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...))(t)
+	faults := testkit.Must(
+		fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...),
+	)(
+		t,
+	)
 	well := testkit.Must(fakeruntime.ParseFaults(strings.Fields(takesTime)...))(t)
-	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1}))(t)
+	rt := testkit.Must(
+		fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1}),
+	)(
+		t,
+	)
 	dial := onfake.Memory(t, rt)
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	var group sync.WaitGroup
@@ -188,15 +196,33 @@ func newDriver(t *testing.T, dial onfake.Dialer) *load.Driver {
 		return call(ctx, method, request, answer, conn, opts...)
 	}))
 	return load.New(load.Config{
-		Conn: conn, RunID: "w", Pods: pods, Containers: 2, Rate: busyRate, Seed: 1, Image: fakeruntime.WorkloadImage,
-		JobLife: 20 * time.Millisecond, CallTimeout: time.Minute,
+		Conn:        conn,
+		RunID:       "w",
+		Pods:        pods,
+		Containers:  2,
+		Rate:        busyRate,
+		Seed:        1,
+		Image:       fakeruntime.WorkloadImage,
+		JobLife:     20 * time.Millisecond,
+		CallTimeout: time.Minute,
 	})
 }
 
 // watch runs pleg-bench watch.
 func (s *seen) watch(ctx context.Context, dial onfake.Dialer) {
 	var out bytes.Buffer
-	summary, err := watch.Run(ctx, watch.Options{Endpoint: "fake", Dialer: dial, Mode: worker.Evented, Duration: watched, Output: "json", Out: &out, Err: &out})
+	summary, err := watch.Run(
+		ctx,
+		watch.Options{
+			Endpoint: "fake",
+			Dialer:   dial,
+			Mode:     worker.Evented,
+			Duration: watched,
+			Output:   "json",
+			Out:      &out,
+			Err:      &out,
+		},
+	)
 	if s.err = err; summary != nil {
 		s.summary = *summary
 	}
@@ -214,7 +240,13 @@ func (s *seen) watch(ctx context.Context, dial onfake.Dialer) {
 
 // agent is the agent of docs/agents.md, with a worker for each pod that waits for a fresh status
 // after each event, as a kubelet's pod workers do.
-func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial onfake.Dialer, registry *prometheus.Registry) {
+func (s *seen) agent(
+	t *testing.T,
+	ctx context.Context,
+	agent setting,
+	dial onfake.Dialer,
+	registry *prometheus.Registry,
+) {
 	client, err := cri.New(cri.Config{Endpoint: "fake", Dialer: dial})
 	if err != nil {
 		t.Error(err)
@@ -228,7 +260,13 @@ func (s *seen) agent(t *testing.T, ctx context.Context, agent setting, dial onfa
 	}
 	statuses := s.statuses
 	generator, err := pleg.New(pleg.Config[cri.PodStatus]{
-		Source: client, Stream: client, Cache: statuses, Merge: cri.KeepIPs, Metrics: set, Recorder: s, Capacity: agent.capacity,
+		Source:   client,
+		Stream:   client,
+		Cache:    statuses,
+		Merge:    cri.KeepIPs,
+		Metrics:  set,
+		Recorder: s,
+		Capacity: agent.capacity,
 	})
 	if err != nil {
 		t.Error(err)

@@ -31,7 +31,11 @@ var Filler = strings.Repeat("A", 210_000)
 func Clean(text string) error {
 	if n := printable.Count(text); n > 0 {
 		i := strings.IndexFunc(text, func(r rune) bool { return printable.Count(string(r)) > 0 })
-		return fmt.Errorf("%d characters that are not printable, the first in %q", n, text[max(0, i-100):min(len(text), i+100)])
+		return fmt.Errorf(
+			"%d characters that are not printable, the first in %q",
+			n,
+			text[max(0, i-100):min(len(text), i+100)],
+		)
 	}
 	if strings.HasPrefix(text, forged) || strings.Contains(text, "\n"+forged) {
 		return errors.New("a forged line")

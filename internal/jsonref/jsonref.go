@@ -79,7 +79,14 @@ func Render(repo, head string, roots []Root) (string, error) {
 	for _, n := range slices.SortedFunc(maps.Keys(g.met), byType) {
 		if g.shared(n) {
 			text := meaning(n.typ, g.find(n).doc)
-			fmt.Fprintf(&b, "\n## %s\n\n%s%s.\n\n%s", n.typ, strings.ToUpper(text[:min(1, len(text))]), text[min(1, len(text)):], g.table(n))
+			fmt.Fprintf(
+				&b,
+				"\n## %s\n\n%s%s.\n\n%s",
+				n.typ,
+				strings.ToUpper(text[:min(1, len(text))]),
+				text[min(1, len(text)):],
+				g.table(n),
+			)
 		}
 	}
 	return b.String(), errors.Join(g.errs...)
@@ -214,7 +221,12 @@ func (g *generator) parse(dir string) {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(g.repo, dir, entry.Name()), nil, parser.ParseComments)
+		file, err := parser.ParseFile(
+			token.NewFileSet(),
+			filepath.Join(g.repo, dir, entry.Name()),
+			nil,
+			parser.ParseComments,
+		)
 		if err != nil {
 			g.errs = append(g.errs, err)
 			continue
@@ -235,7 +247,11 @@ func (g *generator) parse(dir string) {
 			}
 			for _, s := range decl.Specs {
 				spec := s.(*ast.TypeSpec)
-				types[spec.Name.Name] = declared{spec.Type, strings.Join(strings.Fields(decl.Doc.Text()), " "), imports}
+				types[spec.Name.Name] = declared{
+					spec.Type,
+					strings.Join(strings.Fields(decl.Doc.Text()), " "),
+					imports,
+				}
 			}
 		}
 	}

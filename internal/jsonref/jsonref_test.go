@@ -39,12 +39,37 @@ same. Durations are seconds; ` + "`null`" + ` is what cannot be known; an option
 var roots = []Root{
 	{"run", "One object.", "internal/bench", "Result"},
 	{"stress", "One object.", "internal/bench", "StressResult"},
-	{"watch", "One object a line, all on standard output, told apart by `type`. The last is the summary:", "internal/bench/watch", "Summary"},
+	{
+		"watch",
+		"One object a line, all on standard output, told apart by `type`. The last is the summary:",
+		"internal/bench/watch",
+		"Summary",
+	},
 	{"watch: a lifecycle event", "A line for each event of the PLEG:", "internal/bench/watch", "line"},
-	{"watch: the state", "A line for each change of the PLEG's own state:", "internal/bench/watch", "stateLine"},
-	{"watch: a report", "A line for what an agent would tell, and for what `watch` itself tells:", "internal/bench/watch", "reportLine"},
-	{"watch: a message", "A line for each message of the stream, with `--raw`:", "internal/bench/watch", "rawLine"},
-	{"watch: an examination", "A line for an examination, with `--doctor-every`: each of a sick node, and else those with another worth than the last:", "internal/bench/watch", "doctorLine"},
+	{
+		"watch: the state",
+		"A line for each change of the PLEG's own state:",
+		"internal/bench/watch",
+		"stateLine",
+	},
+	{
+		"watch: a report",
+		"A line for what an agent would tell, and for what `watch` itself tells:",
+		"internal/bench/watch",
+		"reportLine",
+	},
+	{
+		"watch: a message",
+		"A line for each message of the stream, with `--raw`:",
+		"internal/bench/watch",
+		"rawLine",
+	},
+	{
+		"watch: an examination",
+		"A line for an examination, with `--doctor-every`: each of a sick node, and else those with another worth than the last:",
+		"internal/bench/watch",
+		"doctorLine",
+	},
 	{"doctor", "One object.", "internal/doctor", "Report"},
 	{"proxy", "One object.", "cmd/pleg-bench", "proxyReport"},
 	{"fleet verdict", "One object.", "cmd/pleg-bench-fleet", "Verdict"},
@@ -115,7 +140,8 @@ func TestErrors(t *testing.T) {
 	source := "package p\n\ntype R struct {\n\tBare int `json:\"bare\"`\n\t// Odd is odd.\n\tOdd chan int `json:\"odd\"`\n\t// Fine is fine.\n\tFine []map[string]*int `json:\"fine,omitempty\"`\n}\n"
 	testkit.Check(t, os.WriteFile(filepath.Join(dir, "p.go"), []byte(source), 0o644))
 	got, err := Render(dir, "", []Root{{Title: "r", Dir: ".", Type: "R"}})
-	if err == nil || !strings.Contains(err.Error(), "R.Bare has no comment") || !strings.Contains(err.Error(), "ChanType cannot be followed") {
+	if err == nil || !strings.Contains(err.Error(), "R.Bare has no comment") ||
+		!strings.Contains(err.Error(), "ChanType cannot be followed") {
 		t.Errorf("the error is %v", err)
 	}
 	if !strings.Contains(got, "| `fine` | list of map of int or null, optional | fine |") {

@@ -22,7 +22,11 @@ import (
 func main() {
 	seeds := flag.Int("seeds", 6000, "histories of the first tier for each mutation")
 	run := flag.String("run", "", "only the mutations whose name, or file, contains this, such as 'acks: '")
-	scripts := flag.Bool("scripts", false, "only play the scripts that name a mutation against it: each must convict it")
+	scripts := flag.Bool(
+		"scripts",
+		false,
+		"only play the scripts that name a mutation against it: each must convict it",
+	)
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "mutate: what is %q? It takes flags only; -help explains them\n", flag.Arg(0))
@@ -57,7 +61,10 @@ func work(ctx context.Context, run string, do func(*workshop, []mutation) (int, 
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	chosen := slices.DeleteFunc(allMutations(), func(m mutation) bool { return !strings.Contains(m.name, run) && !strings.Contains(m.file, run) })
+	chosen := slices.DeleteFunc(
+		allMutations(),
+		func(m mutation) bool { return !strings.Contains(m.name, run) && !strings.Contains(m.file, run) },
+	)
 	if len(chosen) == 0 {
 		return 0, fmt.Errorf("-run %s: no mutation has such a name or file", run)
 	}
@@ -116,7 +123,9 @@ const firstSeeds = 500
 // reporter to the tests of their packages.
 func (m mutation) stages(seeds int) []stage {
 	if strings.HasPrefix(m.file, ledgerDir) {
-		return []stage{{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}}}
+		return []stage{
+			{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}},
+		}
 	}
 	for _, pkg := range []string{"events", "exits"} {
 		if strings.HasPrefix(m.file, pkg+"/") {
@@ -129,7 +138,11 @@ func (m mutation) stages(seeds int) []stage {
 		}
 	}
 	simulate := func(name, run string, args ...string) stage {
-		return stage{name, "internal/simulate", append(args, "-test.run=^"+run+"$", "-hung=20s", "-reduce=false")}
+		return stage{
+			name,
+			"internal/simulate",
+			append(args, "-test.run=^"+run+"$", "-hung=20s", "-reduce=false"),
+		}
 	}
 	first := min(seeds, firstSeeds)
 	stages := []stage{

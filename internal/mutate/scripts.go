@@ -27,7 +27,12 @@ const (
 func named(root string) (map[string][]string, error) {
 	paths, err := filepath.Glob(filepath.Join(root, scriptsGlob))
 	if err != nil || len(paths) == 0 {
-		return nil, fmt.Errorf("%d scripts at %s: %v; run it within the repository", len(paths), scriptsGlob, err)
+		return nil, fmt.Errorf(
+			"%d scripts at %s: %v; run it within the repository",
+			len(paths),
+			scriptsGlob,
+			err,
+		)
 	}
 	known := map[string]bool{}
 	for _, m := range allMutations() {
@@ -48,9 +53,19 @@ func named(root string) (map[string][]string, error) {
 			for name := range strings.Lines(string(f.Data)) {
 				name = strings.TrimSpace(name)
 				if !known[name] {
-					wrong = append(wrong, fmt.Errorf("script %s names the mutation %q, which there is not: name one of internal/mutate", script, name))
+					wrong = append(
+						wrong,
+						fmt.Errorf(
+							"script %s names the mutation %q, which there is not: name one of internal/mutate",
+							script,
+							name,
+						),
+					)
 				} else if slices.Contains(scripts[name], script) {
-					wrong = append(wrong, fmt.Errorf("script %s names the mutation %q twice: once will do", script, name))
+					wrong = append(
+						wrong,
+						fmt.Errorf("script %s names the mutation %q twice: once will do", script, name),
+					)
 				} else {
 					scripts[name] = append(scripts[name], script)
 				}

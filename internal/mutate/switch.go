@@ -40,19 +40,35 @@ func switched(file, src string, muts map[int]mutation) (text, pkg string, err er
 	for _, number := range slices.Sorted(maps.Keys(muts)) {
 		m := muts[number]
 		if n := strings.Count(src, m.old); n != 1 {
-			return "", "", fmt.Errorf("mutation %q: its text occurs %d times in %s, want once: adapt it to the code", m.name, n, file)
+			return "", "", fmt.Errorf(
+				"mutation %q: its text occurs %d times in %s, want once: adapt it to the code",
+				m.name,
+				n,
+				file,
+			)
 		}
 		from, to, instead := m.edit(src)
 		d := funcAround(f, from, to)
 		if d == nil {
-			return "", "", fmt.Errorf("mutation %q changes more of %s than the body of one function: let it break what a function does", m.name, file)
+			return "", "", fmt.Errorf(
+				"mutation %q changes more of %s than the body of one function: let it break what a function does",
+				m.name,
+				file,
+			)
 		}
 		begin, end := int(d.Body.Lbrace-f.FileStart)+1, int(d.Body.Rbrace-f.FileStart)
 		leave := ""
 		if d.Type.Results == nil {
 			leave = "return\n" // with results, the body ends with a return of its own
 		}
-		variants[begin] += fmt.Sprintf("\nif mutation__ == %d {%s%s%s\n%s}\n", number, src[begin:from], instead, src[to:end], leave)
+		variants[begin] += fmt.Sprintf(
+			"\nif mutation__ == %d {%s%s%s\n%s}\n",
+			number,
+			src[begin:from],
+			instead,
+			src[to:end],
+			leave,
+		)
 	}
 	var out strings.Builder
 	done := 0
@@ -82,7 +98,8 @@ func (m mutation) edit(src string) (from, to int, instead string) {
 func funcAround(f *ast.File, from, to int) *ast.FuncDecl {
 	for _, decl := range f.Decls {
 		d, ok := decl.(*ast.FuncDecl)
-		if ok && d.Body != nil && int(d.Body.Lbrace-f.FileStart) < from && to <= int(d.Body.Rbrace-f.FileStart) {
+		if ok && d.Body != nil && int(d.Body.Lbrace-f.FileStart) < from &&
+			to <= int(d.Body.Rbrace-f.FileStart) {
 			return d
 		}
 	}

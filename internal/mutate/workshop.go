@@ -27,7 +27,14 @@ type workshop struct {
 
 // newWorkshop writes the sources with all mutations into dir.
 func newWorkshop(root, dir string) (*workshop, error) {
-	w := &workshop{root: root, dir: dir, overlay: map[string]string{}, numbers: map[string]int{}, built: map[string]bool{}, sound: map[string]bool{}}
+	w := &workshop{
+		root:    root,
+		dir:     dir,
+		overlay: map[string]string{},
+		numbers: map[string]int{},
+		built:   map[string]bool{},
+		sound:   map[string]bool{},
+	}
 	byFile := map[string]map[int]mutation{}
 	for i, m := range allMutations() {
 		if byFile[m.file] == nil {
@@ -87,7 +94,10 @@ func (w *workshop) run(ctx context.Context, m *mutation, s stage) (out string, f
 	if m != nil {
 		number = w.numbers[m.name]
 	}
-	cmd := exec.CommandContext(ctx, binary, append([]string{"-test.failfast", "-test.timeout=" + limit}, s.args...)...)
+	cmd := exec.CommandContext(
+		ctx,
+		binary,
+		append([]string{"-test.failfast", "-test.timeout=" + limit}, s.args...)...)
 	cmd.Dir = filepath.Join(w.root, s.pkg)
 	cmd.Env = append(os.Environ(), chosenBy+"="+strconv.Itoa(number))
 	text, err := cmd.CombinedOutput()

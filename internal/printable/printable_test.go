@@ -57,7 +57,15 @@ func TestLog(t *testing.T) {
 	var b strings.Builder
 	hostile := "\x1b]0;x\a\n" + strings.Repeat("y", 210_000)
 	logger := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: LogAttr}))
-	logger.Info("m", "err", errors.New(hostile), "name", hostile, "group", slog.GroupValue(slog.String("a", hostile)))
+	logger.Info(
+		"m",
+		"err",
+		errors.New(hostile),
+		"name",
+		hostile,
+		"group",
+		slog.GroupValue(slog.String("a", hostile)),
+	)
 	if strings.Count(b.String(), "\n") != 1 || Count(b.String()) > 0 || b.Len() > 5*Most {
 		t.Errorf("%d characters, %d bytes: %.300q", Count(b.String()), b.Len(), b.String())
 	}

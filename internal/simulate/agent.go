@@ -82,7 +82,8 @@ func parseCall(what string, args []string) (c ownCall, names []string, err error
 	if c.makes {
 		want = 2
 	}
-	if !ok || len(names) != want || c.how.lag > 0 || c.takes < 0 || c.works < 0 || !c.timesOut && c.works > c.takes {
+	if !ok || len(names) != want || c.how.lag > 0 || c.takes < 0 || c.works < 0 ||
+		!c.timesOut && c.works > c.takes {
 		return c, nil, errUsage
 	}
 	c.now.Phase = phase
@@ -304,7 +305,9 @@ func (b *ledger) returned(c *ownCall, err error) {
 		b.settling(c.pod, now, true)
 		b.unnamed[c.now.ID] = b.unnamed[c.now.ID] || c.about.Pod.UID == ""
 	}
-	known := c.about.ID == "" || !b.pace.applied.IsZero() && slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
+	known := c.about.ID == "" ||
+		!b.pace.applied.IsZero() &&
+			slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
 	b.pace.news = now
 	if err == nil && known && c.now.Phase != pleg.PhaseUnknown && b.pace.settings.roomy() {
 		b.promise(c.pod, c.now, now)

@@ -70,7 +70,11 @@ func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, err
 
 func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
 	begun := time.Now()
-	i, peek, err := b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) })
+	i, peek, err := b.inspect(
+		ctx,
+		pod,
+		func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) },
+	)
 	if err == nil || i.Status != nil && b.truth.spoilt(pod.UID) { // nobody can read the rest
 		b.inspected(pod.UID, begun, peek)
 	}
@@ -88,7 +92,11 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 
 // inspect passes a read of statuses through, and reports whether the read was, or may have been, a
 // peek.
-func (b *boundary[S]) inspect(ctx context.Context, pod pleg.Pod, read func() (pleg.Inspection[S], error)) (i pleg.Inspection[S], peek bool, err error) {
+func (b *boundary[S]) inspect(
+	ctx context.Context,
+	pod pleg.Pod,
+	read func() (pleg.Inspection[S], error),
+) (i pleg.Inspection[S], peek bool, err error) {
 	if b.peeks(ctx, pod.UID) {
 		i, err = b.peek(pod, read)
 		return i, true, err
@@ -137,7 +145,14 @@ func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) t
 }
 
 // end notes the end of a read of a pod, and reports whether the read may have been a peek.
-func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, items []pleg.Item, begun time.Time, err error) (peek bool) {
+func (b *boundary[S]) end(
+	ctx context.Context,
+	uid cache.UID,
+	statuses bool,
+	items []pleg.Item,
+	begun time.Time,
+	err error,
+) (peek bool) {
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +170,8 @@ func (b *boundary[S]) end(ctx context.Context, uid cache.UID, statuses bool, ite
 	if peek || statuses && err != nil && len(items) == 0 && !cut { // single statuses do not answer either
 		b.peekHurts(begun, time.Now(), len(items), err)
 	}
-	if !cut && (!peek || err != nil) && (statuses || err != nil || len(items) == 0) { // a possible peek may be none
+	if !cut && (!peek || err != nil) &&
+		(statuses || err != nil || len(items) == 0) { // a possible peek may be none
 		b.timedOut(b.podPace(uid).started, time.Now(), b.podPace(uid).again, err)
 	}
 	if len(b.inflight) == b.workers {

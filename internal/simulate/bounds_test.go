@@ -49,7 +49,17 @@ func TestCutStreamIsNoLiar(t *testing.T) {
 			}
 			add("advance %dms", rng.IntN(120))
 		}
-		holds(t, append(h, "advance 5s", "expect stat Missed 0", "expect stat Regressions 0", "expect stat Overruled 0", "settle"))
+		holds(
+			t,
+			append(
+				h,
+				"advance 5s",
+				"expect stat Missed 0",
+				"expect stat Regressions 0",
+				"expect stat Overruled 0",
+				"settle",
+			),
+		)
 	}
 }
 

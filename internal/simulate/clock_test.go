@@ -13,7 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var clockFlag = flag.Int("clock-seeds", 300, "number of histories that are run with and without their steps of the wall clock")
+var clockFlag = flag.Int(
+	"clock-seeds",
+	300,
+	"number of histories that are run with and without their steps of the wall clock",
+)
 
 // TestClockStepsChangeNothing runs histories with and without their steps of the wall clock
 // (invariant 10): every event, every read and its time, the cache and the statistics must be the
@@ -52,10 +56,21 @@ func TestClockStepsChangeNothing(t *testing.T) {
 		}
 		if len(parts) > 0 {
 			p := parts[0]
-			t.Fatalf("seed %d: %s: without the steps of the clock -, with them +:\n%s\n%s", seed, p, cmp.Diff(without[0].Part(p), with[0].Part(p)), h)
+			t.Fatalf(
+				"seed %d: %s: without the steps of the clock -, with them +:\n%s\n%s",
+				seed,
+				p,
+				cmp.Diff(without[0].Part(p), with[0].Part(p)),
+				h,
+			)
 		}
 	}
-	t.Logf("%d histories with %d steps of the clock, %d of them with more than one outcome", runs, stepped, loose)
+	t.Logf(
+		"%d histories with %d steps of the clock, %d of them with more than one outcome",
+		runs,
+		stepped,
+		loose,
+	)
 }
 
 // unsteady puts steps of the wall clock into a history without any.

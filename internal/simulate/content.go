@@ -100,7 +100,14 @@ func (o *oracle) lookContent(uid cache.UID, p *seen) {
 	now := o.truth.versions(shown)
 	for id, version := range now {
 		if before, known := p.versions[id]; known && version < before {
-			o.fail("content-back", "pod %s: the cache showed the content of version %d of %s, and then that of version %d", uid, before, id, version)
+			o.fail(
+				"content-back",
+				"pod %s: the cache showed the content of version %d of %s, and then that of version %d",
+				uid,
+				before,
+				id,
+				version,
+			)
 		}
 	}
 	p.versions = now
@@ -109,7 +116,14 @@ func (o *oracle) lookContent(uid cache.UID, p *seen) {
 // answered checks the content of an answer of GetNewerThan.
 func (o *oracle) answered(pod cache.UID, shown []field, t time.Time) {
 	if what := o.truth.CheckContent(shown, t); what != "" {
-		o.fail("stale-content", "pod %s: GetNewerThan of %s returned at %s a status that %s", pod, o.when(t), o.when(time.Now()), what)
+		o.fail(
+			"stale-content",
+			"pod %s: GetNewerThan of %s returned at %s a status that %s",
+			pod,
+			o.when(t),
+			o.when(time.Now()),
+			what,
+		)
 	}
 }
 
@@ -123,7 +137,12 @@ func (o *oracle) contentSettled(since time.Time) {
 			continue // other checks find a lasting error
 		}
 		if what := o.truth.CheckContent(o.store.Fields(uid), since); what != "" {
-			o.fail("diverged-content", "pod %s: every status must have been read again, and the cache %s", uid, what)
+			o.fail(
+				"diverged-content",
+				"pod %s: every status must have been read again, and the cache %s",
+				uid,
+				what,
+			)
 		}
 	}
 }

@@ -58,7 +58,12 @@ func (w *world) served(args []string) error {
 			return nil
 		}
 		if time.Since(begun) > bound {
-			w.oracle.fail("progress", "after %v %d pods of a runtime that answers have no status", time.Since(begun), unserved)
+			w.oracle.fail(
+				"progress",
+				"after %v %d pods of a runtime that answers have no status",
+				time.Since(begun),
+				unserved,
+			)
 			return nil
 		}
 		w.sleep(max(bound/64, time.Millisecond))
@@ -112,9 +117,20 @@ func (w *world) unfailed() {
 	most := w.ledger.most
 	w.ledger.mu.Unlock()
 	if s.InspectionErrors+s.RelistErrors+warnings > 0 {
-		w.oracle.fail("accused", "%d reads and %d lists of a runtime that answers have failed, and %d warnings were recorded", s.InspectionErrors, s.RelistErrors, warnings)
+		w.oracle.fail(
+			"accused",
+			"%d reads and %d lists of a runtime that answers have failed, and %d warnings were recorded",
+			s.InspectionErrors,
+			s.RelistErrors,
+			warnings,
+		)
 	}
 	if most > 2*w.settings.workers {
-		w.oracle.fail("herd", "%d reads at once of a runtime that answers, with %d workers", most, w.settings.workers)
+		w.oracle.fail(
+			"herd",
+			"%d reads at once of a runtime that answers, with %d workers",
+			most,
+			w.settings.workers,
+		)
 	}
 }

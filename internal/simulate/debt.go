@@ -55,7 +55,8 @@ func (b *ledger) lookDebts(now time.Time) {
 	grace := b.pace.settings.grace
 	kept := b.debts[:0]
 	for _, d := range b.debts {
-		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase && phaseIn(b.podPace(d.pod).listed, d.id) != d.phase {
+		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase &&
+			phaseIn(b.podPace(d.pod).listed, d.id) != d.phase {
 			d.open = now // where reads of the pod fail, a list finds the change
 		}
 		_, phase := b.truth.phaseOf(d.id)
@@ -72,7 +73,14 @@ func (b *ledger) lookDebts(now time.Time) {
 		case !d.shown.IsZero() && b.own[d.pod] != nil && b.own[d.pod].calls > 0:
 			d.shown = now // perhaps the effect of the call
 		case !d.shown.IsZero() && now.Sub(d.shown) > grace+2*b.pace.settings.base:
-			b.fail("trust", "pod %s: a read has found that %s is %v, which nobody announced, and %v later the period has not been the base", d.pod, d.id, d.phase, now.Sub(d.shown))
+			b.fail(
+				"trust",
+				"pod %s: a read has found that %s is %v, which nobody announced, and %v later the period has not been the base",
+				d.pod,
+				d.id,
+				d.phase,
+				now.Sub(d.shown),
+			)
 			continue
 		}
 		kept = append(kept, d)

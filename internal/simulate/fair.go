@@ -75,7 +75,13 @@ func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 	}
 	bound = max(bound, probed*b.lately) // before this age no read counts as hung
 	if d := now.Sub(at.since); d > bound && len(b.inflight) < mostReads*b.workers {
-		b.fail("unfair", "pod %s has needed a read for %v, and %d others hold the workers", uid, d, len(b.inflight))
+		b.fail(
+			"unfair",
+			"pod %s has needed a read for %v, and %d others hold the workers",
+			uid,
+			d,
+			len(b.inflight),
+		)
 	}
 	return true
 }
@@ -103,7 +109,9 @@ func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
-	d := time.Since(latest(waits, t, x.caused, b.opened)) // the last waiter is served by a read begun later than the last news
+	d := time.Since(
+		latest(waits, t, x.caused, b.opened),
+	) // the last waiter is served by a read begun later than the last news
 	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 {
 		return
 	}

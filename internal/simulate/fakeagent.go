@@ -34,7 +34,11 @@ type fakeAgent struct {
 }
 
 func newFakeAgent(conn *grpc.ClientConn) *fakeAgent {
-	return &fakeAgent{conn: conn, cri: runtimeapi.NewRuntimeServiceClient(conn), img: runtimeapi.NewImageServiceClient(conn)}
+	return &fakeAgent{
+		conn: conn,
+		cri:  runtimeapi.NewRuntimeServiceClient(conn),
+		img:  runtimeapi.NewImageServiceClient(conn),
+	}
 }
 
 // call makes a call of the agent, written as in the first tier, to the runtime. A failing call is
@@ -65,7 +69,9 @@ func (a *fakeAgent) call(w *world, f *fakeSide, what string, args []string) erro
 		if a.plan(w, f, &c, what, names) {
 			c.begin(w)
 			err := c.do()
-			w.upset(time.Now()) // done by the runtime, though unknown to the agent for as long as the call takes
+			w.upset(
+				time.Now(),
+			) // done by the runtime, though unknown to the agent for as long as the call takes
 			_ = sleep(w.ctx, c.takes)
 			c.end(w, err)
 			w.upset(time.Now())
@@ -115,7 +121,11 @@ func (a *fakeAgent) send(ctx context.Context, c *ownCall, what, sandbox, name st
 	id := c.now.ID
 	isSandbox := c.now.Kind == pleg.Sandbox
 	labels := map[string]string{
-		"io.kubernetes.pod.uid": string(c.pod), "io.kubernetes.pod.name": string(c.pod), "io.kubernetes.pod.namespace": "default",
+		"io.kubernetes.pod.uid": string(
+			c.pod,
+		),
+		"io.kubernetes.pod.name":      string(c.pod),
+		"io.kubernetes.pod.namespace": "default",
 	}
 	pod := &runtimeapi.PodSandboxConfig{Labels: labels, Metadata: &runtimeapi.PodSandboxMetadata{
 		Name: string(c.pod), Uid: string(c.pod), Namespace: "default", Attempt: attempt(name),
@@ -129,13 +139,21 @@ func (a *fakeAgent) send(ctx context.Context, c *ownCall, what, sandbox, name st
 		if _, err := a.img.PullImage(ctx, &runtimeapi.PullImageRequest{Image: image}); err != nil {
 			return "", err
 		}
-		r, err := a.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: pod, Config: &runtimeapi.ContainerConfig{
-			Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: image, Labels: labels,
-		}})
+		r, err := a.cri.CreateContainer(
+			ctx,
+			&runtimeapi.CreateContainerRequest{
+				PodSandboxId:  sandbox,
+				SandboxConfig: pod,
+				Config: &runtimeapi.ContainerConfig{
+					Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: image, Labels: labels,
+				},
+			},
+		)
 		return r.GetContainerId(), err
 	case what == "update":
 		_, err = a.cri.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
-			ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: a.limit.Add(1 << 20)},
+			ContainerId: id,
+			Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: a.limit.Add(1 << 20)},
 		})
 	case what == "start":
 		_, err = a.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})

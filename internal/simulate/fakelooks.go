@@ -63,14 +63,24 @@ func (l fakeLooks) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[c
 }
 
 // Update implements pleg.Updater.
-func (l fakeLooks) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus) (pleg.Inspection[cri.PodStatus], error) {
-	return l.accusing(ctx, func() (pleg.Inspection[cri.PodStatus], error) { return l.Client.Update(ctx, pod, prev) })
+func (l fakeLooks) Update(
+	ctx context.Context,
+	pod pleg.Pod,
+	prev *cri.PodStatus,
+) (pleg.Inspection[cri.PodStatus], error) {
+	return l.accusing(
+		ctx,
+		func() (pleg.Inspection[cri.PodStatus], error) { return l.Client.Update(ctx, pod, prev) },
+	)
 }
 
 // accusing passes a read of statuses through, and checks its list of unreadable items: each must be
 // unreadable, and no other fault may count against an item. The faults must have been the same for
 // a while: a hanging call is not made again before its end.
-func (l fakeLooks) accusing(ctx context.Context, read func() (pleg.Inspection[cri.PodStatus], error)) (pleg.Inspection[cri.PodStatus], error) {
+func (l fakeLooks) accusing(
+	ctx context.Context,
+	read func() (pleg.Inspection[cri.PodStatus], error),
+) (pleg.Inspection[cri.PodStatus], error) {
 	before := l.f.callsFail()
 	i, err := read()
 	after := l.f.callsFail()

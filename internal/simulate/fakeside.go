@@ -243,7 +243,8 @@ func (f *fakeSide) offersEvents() bool {
 	now := f.rt.Faults()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.rt.Profile().Events == fakeruntime.EventsOn && !f.down && now.Cut+now.EOF+now.EOFAtOnce+now.Unimplemented+now.Oversize+now.InvalidEvent == 0
+	return f.rt.Profile().Events == fakeruntime.EventsOn && !f.down &&
+		now.Cut+now.EOF+now.EOFAtOnce+now.Unimplemented+now.Oversize+now.InvalidEvent == 0
 }
 
 func (f *fakeSide) finishCalls() { f.agent.line.finish() }
@@ -415,7 +416,8 @@ func (f *fakeSide) resize(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := f.agent.cri.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
-		ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: f.agent.limit.Add(1 << 20)},
+		ContainerId: id,
+		Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: f.agent.limit.Add(1 << 20)},
 	})
 	return err
 }

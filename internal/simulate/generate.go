@@ -57,7 +57,10 @@ func generate(seed uint64) History {
 		g.agent = r
 		g.worker = rand.New(rand.NewPCG(seed, 93))
 		if g.worker.Float64() < 0.1 {
-			g.add("config call-settle %v", []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second}[g.worker.IntN(3)])
+			g.add(
+				"config call-settle %v",
+				[]time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second}[g.worker.IntN(3)],
+			)
 		}
 		g.tells = r.Float64() < 0.5
 		if g.tells {
@@ -100,7 +103,10 @@ func (g *generator) withinTurns(r *rand.Rand) (lines History) {
 		}
 		lines = append(lines, fmt.Sprintf("within %d %s", steps, line))
 		if r.Float64() < 0.5 {
-			lines = append(lines, fmt.Sprintf("within %d wait %s", steps+r.IntN(2), g.pods[r.IntN(len(g.pods))]))
+			lines = append(
+				lines,
+				fmt.Sprintf("within %d wait %s", steps+r.IntN(2), g.pods[r.IntN(len(g.pods))]),
+			)
 		}
 	}
 	return lines
@@ -170,8 +176,23 @@ func (g *generator) step() {
 	case n < 82:
 		g.stream()
 	case n < 88:
-		g.add("reads %s %s%s", g.word("list", "pod", "inspect"),
-			g.word("fail", "hang", "ok", "ok", "slow 10ms", "slow 300ms", "slow 3s", "late 10ms", "late 300ms", "late 3s"), g.only())
+		g.add(
+			"reads %s %s%s",
+			g.word("list", "pod", "inspect"),
+			g.word(
+				"fail",
+				"hang",
+				"ok",
+				"ok",
+				"slow 10ms",
+				"slow 300ms",
+				"slow 3s",
+				"late 10ms",
+				"late 300ms",
+				"late 3s",
+			),
+			g.only(),
+		)
 	case n < 90:
 		g.add("clock %s", g.word("-1h", "-30s", "-1s", "1s", "30s", "1h"))
 	case n < 92:
@@ -205,7 +226,12 @@ func (g *generator) step() {
 func (g *generator) waitAgain() {
 	word := func(of ...string) string { return of[g.worker.IntN(len(of))] }
 	for g.worker.Float64() < 0.5 {
-		g.add("wait %s ago=%s%s", g.pods[g.worker.IntN(len(g.pods))], word("10µs", "200µs", "1ms", "20ms", "1s"), g.ofPhases())
+		g.add(
+			"wait %s ago=%s%s",
+			g.pods[g.worker.IntN(len(g.pods))],
+			word("10µs", "200µs", "1ms", "20ms", "1s"),
+			g.ofPhases(),
+		)
 		if g.worker.Float64() < 0.5 {
 			g.add("advance %s", word("10µs", "300µs", "2ms", "30ms", "2s"))
 		}
@@ -376,7 +402,16 @@ func (g *generator) does(what, names string) {
 		what = "stop"
 	}
 	word := func(of ...time.Duration) time.Duration { return of[g.agent.IntN(len(of))] }
-	takes := word(0, 0, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond, 25*time.Millisecond, 300*time.Millisecond, 3*time.Second)
+	takes := word(
+		0,
+		0,
+		200*time.Microsecond,
+		time.Millisecond,
+		5*time.Millisecond,
+		25*time.Millisecond,
+		300*time.Millisecond,
+		3*time.Second,
+	)
 	works := word(0, 100*time.Microsecond, time.Millisecond, 25*time.Millisecond, 300*time.Millisecond)
 	line := fmt.Sprintf("agent %s %s", what, names)
 	n := g.agent.IntN(12)
@@ -406,8 +441,23 @@ func (g *generator) how(removal bool) string {
 	if !g.chance(g.faults) {
 		return ""
 	}
-	return " " + g.word("drop", "drop", "twice", "stale", "stale", "nil-sandbox", "nil-statuses", "oversize",
-		"late=1ms", "late=30ms", "late=700ms", "late=4s", "stale late=10ms", "nil-sandbox late=20ms", "twice stale")
+	return " " + g.word(
+		"drop",
+		"drop",
+		"twice",
+		"stale",
+		"stale",
+		"nil-sandbox",
+		"nil-statuses",
+		"oversize",
+		"late=1ms",
+		"late=30ms",
+		"late=700ms",
+		"late=4s",
+		"stale late=10ms",
+		"nil-sandbox late=20ms",
+		"twice stale",
+	)
 }
 
 // only names the pod with the faulty reads, now and then.

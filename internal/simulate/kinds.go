@@ -113,7 +113,8 @@ func (v *weaver) content(h History) History {
 	v.harmless = true
 	h = slices.Insert(h, 0, "config reread "+v.word("20s", "60s", "10m0s"))
 	return v.each(h, func(line string) []string {
-		plain := strings.HasPrefix(line, "runtime ") && !strings.Contains(line, "=") && !strings.Contains(line, " drop")
+		plain := strings.HasPrefix(line, "runtime ") && !strings.Contains(line, "=") &&
+			!strings.Contains(line, " drop")
 		word := ""
 		if words := strings.Fields(line); len(words) > 1 {
 			word = words[1]
@@ -133,9 +134,22 @@ func (v *weaver) content(h History) History {
 		case n < 3:
 			lines = append(lines, "runtime update "+id)
 		case n < 4:
-			lines = append(lines, "agent update "+id+v.word("", " takes=1ms", " takes=30ms works=10ms", " fails", " times-out works=3s"))
+			lines = append(
+				lines,
+				"agent update "+id+v.word(
+					"",
+					" takes=1ms",
+					" takes=30ms works=10ms",
+					" fails",
+					" times-out works=3s",
+				),
+			)
 		case n < 5:
-			lines = append(lines, "runtime update "+id, "wait "+v.pods[v.rng.IntN(len(v.pods))]+v.word("", " ago=1ms", " ago=50ms"))
+			lines = append(
+				lines,
+				"runtime update "+id,
+				"wait "+v.pods[v.rng.IntN(len(v.pods))]+v.word("", " ago=1ms", " ago=50ms"),
+			)
 		}
 		if line == "settle" && v.chance(0.5) {
 			lines = append(lines, "reread")
@@ -158,7 +172,11 @@ func (v *weaver) contentFake(h History) History {
 		case n < 4:
 			lines = append(lines, "agent update "+id+v.word("", " takes=1ms", " fails"))
 		case n < 6:
-			lines = append(lines, "runtime update "+id, "wait "+v.pods[v.rng.IntN(len(v.pods))]+v.word("", " ago=1ms", " ago=50ms"))
+			lines = append(
+				lines,
+				"runtime update "+id,
+				"wait "+v.pods[v.rng.IntN(len(v.pods))]+v.word("", " ago=1ms", " ago=50ms"),
+			)
 		}
 		if line == "settle" && v.chance(0.5) {
 			lines = append(lines, "reread")
@@ -261,7 +279,12 @@ func (v *weaver) hung(h History) History {
 			return []string{line}
 		}
 		how := v.word("hang", "hang", "fail", "ok")
-		return []string{line, "reads list " + how, "reads pod " + how, "advance " + v.word("100ms", "2s", "10s")}
+		return []string{
+			line,
+			"reads list " + how,
+			"reads pod " + how,
+			"advance " + v.word("100ms", "2s", "10s"),
+		}
 	})
 }
 
@@ -275,7 +298,8 @@ func (v *weaver) late(h History) History {
 			return []string{line}
 		}
 		words := slices.DeleteFunc(strings.Fields(line), func(w string) bool {
-			return strings.HasPrefix(w, "works=") || strings.HasPrefix(w, "takes=") || w == "fails" || w == "times-out"
+			return strings.HasPrefix(w, "works=") || strings.HasPrefix(w, "takes=") || w == "fails" ||
+				w == "times-out"
 		})
 		works := v.word("4s", "40s", "3m0s", "6m0s", "9m30s")
 		line = strings.Join(words, " ") + " times-out takes=" + v.word("1ms", "2s") + " works=" + works
@@ -293,7 +317,12 @@ func (v *weaver) crowd(h History) History {
 	processors := 1 + v.rng.IntN(3)
 	work := []int{2, 10, 30, 80, 150}[v.rng.IntN(5)]
 	bound := func(n int) string { return fmt.Sprintf("%dms", 1500+n*work*12/10/processors) }
-	out := History{h[0], fmt.Sprintf("config processors %d", processors), fmt.Sprintf("config work %dms", work), "config capacity 10000"}
+	out := History{
+		h[0],
+		fmt.Sprintf("config processors %d", processors),
+		fmt.Sprintf("config work %dms", work),
+		"config capacity 10000",
+	}
 	if v.chance(0.5) {
 		out = append(out, "config inspect-timeout 10s")
 	}
@@ -304,7 +333,16 @@ func (v *weaver) crowd(h History) History {
 	}
 	out = append(out, "start", "served "+bound(pods), "advance 20s")
 	for range v.rng.IntN(4) {
-		out = append(out, all+v.word("runtime exit c$", "runtime exit c$ nil-statuses", "runtime remove c$", "wait p$", "runtime update c$"))
+		out = append(
+			out,
+			all+v.word(
+				"runtime exit c$",
+				"runtime exit c$ nil-statuses",
+				"runtime remove c$",
+				"wait p$",
+				"runtime update c$",
+			),
+		)
 		out = append(out, v.word("relist", "stream cut", "advance 10ms"), "advance "+bound(3*pods))
 	}
 	return append(out, "served "+bound(pods), "unfailed", "settle")

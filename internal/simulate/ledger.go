@@ -90,7 +90,11 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 		unnamed:  make(map[string]bool),
 		asked:    make(map[cache.UID]time.Time),
 		touched:  make(map[string]time.Time),
-		peekPace: peekPace{under: make(map[cache.UID]int), maybe: make(map[cache.UID]calls), made: make(map[cache.UID][]time.Time)},
+		peekPace: peekPace{
+			under: make(map[cache.UID]int),
+			maybe: make(map[cache.UID]calls),
+			made:  make(map[cache.UID][]time.Time),
+		},
 	}
 }
 
@@ -239,7 +243,12 @@ func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	defer b.mu.Unlock()
 	discards := b.pace.on && !b.pace.settings.roomy()
 	if n := b.truth.untold(grace, b.heard, discards); missed > n {
-		b.fail("false-missed", "%d events are said to be missed, and while a stream was open there were %d changes of which nothing was told", missed, n)
+		b.fail(
+			"false-missed",
+			"%d events are said to be missed, and while a stream was open there were %d changes of which nothing was told",
+			missed,
+			n,
+		)
 	}
 }
 
@@ -301,6 +310,12 @@ func (b *ledger) atRest() {
 		peeks += n
 	}
 	if b.listing+b.streams+len(b.inflight)+peeks > 0 {
-		b.fail("leak", "after Run: %d lists, %d streams, %d pod reads under way", b.listing, b.streams, len(b.inflight))
+		b.fail(
+			"leak",
+			"after Run: %d lists, %d streams, %d pod reads under way",
+			b.listing,
+			b.streams,
+			len(b.inflight),
+		)
 	}
 }

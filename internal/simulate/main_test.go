@@ -24,17 +24,28 @@ var (
 	fakeFlag  = flag.Int("fake-seeds", 24, "number of histories of the second tier")
 	fromFlag  = flag.Uint64("from", 1, "first seed")
 	hungFlag  = flag.Duration("hung", 5*time.Minute, "real time after which a history counts as hung")
-	faultFlag = flag.String("faults", "", "begin the histories of the second tier with these faults in turn, separated by commas, in place of all")
+	faultFlag = flag.String(
+		"faults",
+		"",
+		"begin the histories of the second tier with these faults in turn, separated by commas, in place of all",
+	)
 	reduceOn  = flag.Bool("reduce", true, "reduce a history that fails to a short one")
-	kindsFlag = flag.String("kinds", "", "weave these kinds, separated by commas, or all, into histories of the first tier beside those that are in every search")
-	forFlag   = flag.Duration("for", 0, "stop the search after this time, however many seeds are left")
+	kindsFlag = flag.String(
+		"kinds",
+		"",
+		"weave these kinds, separated by commas, or all, into histories of the first tier beside those that are in every search",
+	)
+	forFlag = flag.Duration("for", 0, "stop the search after this time, however many seeds are left")
 )
 
 // inBubble runs a history in a bubble of its own.
 func inBubble(t *testing.T, h History, opts Options) (r *Result) {
 	t.Helper()
 	// A goroutine that spins stops virtual time; only a clock outside of the bubble notices.
-	watchdog := time.AfterFunc(*hungFlag, func() { panic(fmt.Sprintf("time stands still in this history:\n%s", h)) })
+	watchdog := time.AfterFunc(
+		*hungFlag,
+		func() { panic(fmt.Sprintf("time stands still in this history:\n%s", h)) },
+	)
 	defer watchdog.Stop()
 	synctest.Test(t, func(*testing.T) { r = Run(h, opts) })
 	return r
@@ -86,7 +97,12 @@ func search(t *testing.T, from uint64, n int, generate func(uint64) History) (hi
 		}
 	}
 	d := time.Since(began)
-	t.Logf("%d histories in %v, %.0f a second", histories, d.Round(time.Millisecond), float64(histories)/d.Seconds())
+	t.Logf(
+		"%d histories in %v, %.0f a second",
+		histories,
+		d.Round(time.Millisecond),
+		float64(histories)/d.Seconds(),
+	)
 	for _, why := range slices.Sorted(maps.Keys(excused)) {
 		t.Logf("%s has excused in %d histories, %d times", why, excused[why], uses[why])
 	}
@@ -113,7 +129,12 @@ func namedKinds(t *testing.T) []string {
 	names := strings.Split(*kindsFlag, ",")
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			t.Fatalf("-kinds %s: no kind is called %q: write %s, or all", *kindsFlag, name, strings.Join(all, ", "))
+			t.Fatalf(
+				"-kinds %s: no kind is called %q: write %s, or all",
+				*kindsFlag,
+				name,
+				strings.Join(all, ", "),
+			)
 		}
 	}
 	return names
@@ -174,7 +195,11 @@ func firstFaults(t *testing.T) []fakeruntime.Fault {
 	names := strings.Split(*faultFlag, ",")
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(f fakeruntime.Fault) bool { return f.Name == name }) {
-			t.Fatalf("-faults %s: no fault is called %q; pleg-bench fake --list-faults explains all", *faultFlag, name)
+			t.Fatalf(
+				"-faults %s: no fault is called %q; pleg-bench fake --list-faults explains all",
+				*faultFlag,
+				name,
+			)
 		}
 	}
 	return slices.DeleteFunc(all, func(f fakeruntime.Fault) bool { return !slices.Contains(names, f.Name) })

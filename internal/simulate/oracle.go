@@ -95,7 +95,8 @@ var ofInstants = []string{"greedy", "late", "trust", "unfair", "health"}
 func (o *oracle) fail(kind, format string, args ...any) {
 	o.failMu.Lock()
 	defer o.failMu.Unlock()
-	if !o.stood.IsZero() && time.Since(o.stood) < o.settings.restful()+o.settings.listTimeout && slices.Contains(ofInstants, kind) {
+	if !o.stood.IsZero() && time.Since(o.stood) < o.settings.restful()+o.settings.listTimeout &&
+		slices.Contains(ofInstants, kind) {
 		o.excuses[excuseStood]++
 		return
 	}
@@ -181,7 +182,11 @@ func (o *oracle) look(resting bool) {
 	heard := latest(end, o.ledger.resumed)
 	o.ledger.mu.Unlock()
 	if !listOK.IsZero() && g.After(listOK) {
-		o.fail("global", "the global time is %v later than the start of the last list that succeeded", g.Sub(listOK))
+		o.fail(
+			"global",
+			"the global time is %v later than the start of the last list that succeeded",
+			g.Sub(listOK),
+		)
 	}
 	if resting {
 		o.lookHealth(end, heard)
@@ -291,7 +296,13 @@ func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
 	}
 	o.ledger.mu.Unlock()
 	if at.After(latest) {
-		o.fail("freshness", "pod %s is fresh as of %s, and no read that began after %s has ended", uid, o.when(at), o.when(latest))
+		o.fail(
+			"freshness",
+			"pod %s is fresh as of %s, and no read that began after %s has ended",
+			uid,
+			o.when(at),
+			o.when(latest),
+		)
 	}
 	if err != nil && failed.IsZero() {
 		o.fail("error", "pod %s has the error %q, and no read of it has failed", uid, err)

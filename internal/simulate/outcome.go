@@ -44,7 +44,15 @@ func (o *Outcome) add(part, format string, args ...any) {
 // heard records an event but for its stamp, which is the runtime's wall clock.
 func (o *Outcome) heard(e pleg.Event) {
 	if o != nil {
-		o.add("events of "+string(e.Pod), "%s %s %v %v seen %v", e.Type, e.ID, e.Kind, e.Cause, e.Seen.Sub(o.begun))
+		o.add(
+			"events of "+string(e.Pod),
+			"%s %s %v %v seen %v",
+			e.Type,
+			e.ID,
+			e.Kind,
+			e.Cause,
+			e.Seen.Sub(o.begun),
+		)
 	}
 }
 

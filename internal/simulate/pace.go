@@ -194,7 +194,11 @@ func (b *ledger) listBegins(now time.Time) {
 	case !p.first, !p.now.Before(p.begun), wants >= sweep, b.halved:
 	case gap < p.settings.base:
 		b.fail("greedy", "a list of everything without a reason, %v after the last one", gap)
-	case now.Sub(p.news) < p.settings.restful(), !p.news.Before(p.begun), restless >= sweep, gap >= p.settings.max, b.listFailed:
+	case now.Sub(p.news) < p.settings.restful(),
+		!p.news.Before(p.begun),
+		restless >= sweep,
+		gap >= p.settings.max,
+		b.listFailed:
 	default:
 		p.unclear = &unclear{at: now, gap: gap, period: p.stats().RelistPeriod}
 	}
@@ -237,7 +241,8 @@ func (b *ledger) sample(s pleg.Stats) {
 	b.sampled(s, now)
 	b.lookDistrust(now)
 	b.lookDebts(now)
-	if !p.must.IsZero() && b.listing == 0 && p.first && p.must.After(p.begun) && now.After(p.must) && now.After(p.ended) {
+	if !p.must.IsZero() && b.listing == 0 && p.first && p.must.After(p.begun) && now.After(p.must) &&
+		now.After(p.ended) {
 		b.fail("late", "a list of everything is to begin at once, and has not since %v", now.Sub(p.must))
 	}
 }
@@ -250,7 +255,12 @@ func (b *ledger) lookDistrust(now time.Time) {
 		return
 	}
 	if since := latest(p.overruled, p.ended.Add(p.settings.base)); now.After(since) {
-		b.fail("trust", "a claim was overruled %v ago, the last list ended %v ago, and none has begun", now.Sub(p.overruled), now.Sub(p.ended))
+		b.fail(
+			"trust",
+			"a claim was overruled %v ago, the last list ended %v ago, and none has begun",
+			now.Sub(p.overruled),
+			now.Sub(p.ended),
+		)
 	}
 }
 
@@ -273,7 +283,12 @@ func (b *ledger) sampled(s pleg.Stats, now time.Time) {
 	if u := p.unclear; u != nil && now.After(u.at) {
 		p.unclear = nil
 		if period := min(u.period, s.RelistPeriod); u.gap < period {
-			b.fail("greedy", "a list of everything without a reason, %v after the last one and with a period of %v", u.gap, period)
+			b.fail(
+				"greedy",
+				"a list of everything without a reason, %v after the last one and with a period of %v",
+				u.gap,
+				period,
+			)
 		}
 	}
 	if s.State != pleg.StreamConnected && s.RelistPeriod != p.settings.base {

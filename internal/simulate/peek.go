@@ -117,7 +117,13 @@ func (b *ledger) peekBegins(uid cache.UID, now time.Time) {
 	// Some of the possible peeks take the IDs from a list, one for each list. Others take the IDs from
 	// the agent's calls, with delays that double.
 	if n := 40 + int(2*now.Sub(made[0])/b.pace.settings.base) + b.pace.lists - x.lists; len(made) > n {
-		b.fail("greedy", "pod %s is peeked at %d times in %v, and nothing of it is new", uid, len(made), now.Sub(made[0]))
+		b.fail(
+			"greedy",
+			"pod %s is peeked at %d times in %v, and nothing of it is new",
+			uid,
+			len(made),
+			now.Sub(made[0]),
+		)
 	}
 }
 
@@ -132,7 +138,8 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 		if !b.truth.isFresh(x.pod) {
 			continue // the generator knows no IDs of an earlier generator's entry
 		}
-		if _, moody := o.moods[x.pod]; moody || b.truth.spoilt(x.pod) || b.podPace(x.pod).open && !b.podPace(x.pod).failed {
+		if _, moody := o.moods[x.pod]; moody || b.truth.spoilt(x.pod) ||
+			b.podPace(x.pod).open && !b.podPace(x.pod).failed {
 			continue
 		}
 		if b.peekHangs(x.pod, now) {
@@ -141,8 +148,16 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 		from := latest(since, b.settled(x.pod), x.at, b.truth.moved(x.pod), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[x.pod].Add(3*b.pace.settings.grace))
 		if d := now.Sub(from); d > peekSoon && phaseIn(b.shows(x.pod), id) < x.phase && len(b.shows(x.pod)) > 0 {
 			delete(b.prompt.promises, id)
-			o.fail("blind", "pod %s: a claim told that %s is %v, lists hang since %v, and %v later the cache shows it %v",
-				x.pod, id, x.phase, now.Sub(b.listBegun), d, phaseIn(b.shows(x.pod), id))
+			o.fail(
+				"blind",
+				"pod %s: a claim told that %s is %v, lists hang since %v, and %v later the cache shows it %v",
+				x.pod,
+				id,
+				x.phase,
+				now.Sub(b.listBegun),
+				d,
+				phaseIn(b.shows(x.pod), id),
+			)
 		}
 	}
 }

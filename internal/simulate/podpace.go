@@ -212,7 +212,12 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 	if b.lied() && !b.truth.mentions(uid) {
 		b.phantoms++
 		if b.phantoms > 4*(b.lists+b.podReads-b.phantoms)+20 {
-			b.fail("greedy", "%d reads of pods that never were, and %d others", b.phantoms, b.lists+b.podReads-b.phantoms)
+			b.fail(
+				"greedy",
+				"%d reads of pods that never were, and %d others",
+				b.phantoms,
+				b.lists+b.podReads-b.phantoms,
+			)
 		}
 	}
 	if statuses && b.listless(uid, now) {
@@ -233,11 +238,22 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 	}
 	x.reads++
 	if n := x.allowed(now.Sub(x.since), b.pace.lists-x.lists, s); x.reads > n {
-		b.fail("greedy", "pod %s is read %d times in %v, and nothing of it is new", uid, x.reads, now.Sub(x.since))
+		b.fail(
+			"greedy",
+			"pod %s is read %d times in %v, and nothing of it is new",
+			uid,
+			x.reads,
+			now.Sub(x.since),
+		)
 	}
 	atRest := !b.lied() && !x.open && x.begun.After(x.caused.Add(s.restful())) && !b.truth.restless(uid)
 	if atRest && !b.readsAgain(x, now) {
-		b.fail("greedy", "pod %s is read again %v after a read at rest, and it is not going away", uid, now.Sub(x.ended))
+		b.fail(
+			"greedy",
+			"pod %s is read again %v after a read at rest, and it is not going away",
+			uid,
+			now.Sub(x.ended),
+		)
 	}
 	x.call = call
 	x.started = now
@@ -342,7 +358,8 @@ func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.T
 // missing in the status.
 func blurs(listed, shown []pleg.Item) bool {
 	return slices.ContainsFunc(listed, func(it pleg.Item) bool {
-		return it.Phase == pleg.PhaseUnknown && !slices.ContainsFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID && s.Phase == it.Phase })
+		return it.Phase == pleg.PhaseUnknown &&
+			!slices.ContainsFunc(shown, func(s pleg.Item) bool { return s.ID == it.ID && s.Phase == it.Phase })
 	})
 }
 

@@ -182,9 +182,25 @@ func (o *oracle) lookPrompt(reading bool) {
 		switch {
 		case blind && (shown == pleg.PhaseUnknown || told == pleg.PhaseUnknown):
 		case shown < x.phase:
-			o.fail("late", "pod %s: a claim told that %s is %v, and %v later the cache shows it %v", x.pod, id, x.phase, now.Sub(since), shown)
+			o.fail(
+				"late",
+				"pod %s: a claim told that %s is %v, and %v later the cache shows it %v",
+				x.pod,
+				id,
+				x.phase,
+				now.Sub(since),
+				shown,
+			)
 		case reading && untold(told, x.phase, shown):
-			o.fail("late", "pod %s: a claim told that %s is %v, and %v later Watch has told %v", x.pod, id, x.phase, now.Sub(since), told)
+			o.fail(
+				"late",
+				"pod %s: a claim told that %s is %v, and %v later Watch has told %v",
+				x.pod,
+				id,
+				x.phase,
+				now.Sub(since),
+				told,
+			)
 		}
 	}
 }
@@ -212,7 +228,15 @@ func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
 	d := at.Sub(x.at)
 	soon := b.soon(x.pod)
 	if d > soon {
-		o.fail("late", "pod %s: a claim told that %s is %v, and Watch tells it %v later, want %v", x.pod, id, x.phase, d, soon)
+		o.fail(
+			"late",
+			"pod %s: a claim told that %s is %v, and Watch tells it %v later, want %v",
+			x.pod,
+			id,
+			x.phase,
+			d,
+			soon,
+		)
 	}
 }
 
@@ -234,7 +258,15 @@ func (b *ledger) excuses(uid cache.UID) bool {
 // owedSince returns the time since which no excuse for an unkept promise stands.
 func (b *ledger) owedSince(x promise) time.Time {
 	p := &b.prompt
-	return latest(b.settled(x.pod), x.at, x.excused, b.truth.moved(x.pod), p.troubled, p.ahead[x.pod].Add(3*b.pace.settings.grace), b.podPace(x.pod).closed)
+	return latest(
+		b.settled(x.pod),
+		x.at,
+		x.excused,
+		b.truth.moved(x.pod),
+		p.troubled,
+		p.ahead[x.pod].Add(3*b.pace.settings.grace),
+		b.podPace(x.pod).closed,
+	)
 }
 
 // untold reports whether Watch still has to deliver a phase. Of an ID that has gone, Watch need not

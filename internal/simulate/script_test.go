@@ -13,9 +13,17 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-var updateFlag = flag.Bool("update", false, "rewrite the expect events and expect cache lines of the scripts with what happened; read the diff before you commit it")
+var updateFlag = flag.Bool(
+	"update",
+	false,
+	"rewrite the expect events and expect cache lines of the scripts with what happened; read the diff before you commit it",
+)
 
-var pendingFlag = flag.Bool("pending", false, "run the scripts of what the core does not do yet: testdata/pending")
+var pendingFlag = flag.Bool(
+	"pending",
+	false,
+	"run the scripts of what the core does not do yet: testdata/pending",
+)
 
 // TestScripts runs testdata/*.txtar: prose, a file "history" that must run without a violation and
 // as it expects. Those that have a file "mutations" name the deliberate faults of internal/mutate

@@ -127,7 +127,12 @@ func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.M
 }
 
 // accusations are the reasons of warnings about a runtime's answers.
-var accusations = []pleg.Reason{pleg.ReasonInspectFailed, pleg.ReasonRelistFailed, pleg.ReasonRelistHangs, pleg.ReasonRelistSlow}
+var accusations = []pleg.Reason{
+	pleg.ReasonInspectFailed,
+	pleg.ReasonRelistFailed,
+	pleg.ReasonRelistHangs,
+	pleg.ReasonRelistSlow,
+}
 
 // Record counts the generator's warnings about the runtime's answers, and judges the first about
 // slow and about hung lists. Later ones may have been held back.

@@ -57,7 +57,9 @@ func simplify(line string) []string {
 		return out
 	}
 	for i := len(fields) - 1; i > 0; i-- {
-		if strings.Contains(fields[i], "=") || fields[i] == "drop" || fields[i] == "stale" || fields[i] == "twice" || fields[i] == "wall" {
+		if strings.Contains(fields[i], "=") || fields[i] == "drop" || fields[i] == "stale" ||
+			fields[i] == "twice" ||
+			fields[i] == "wall" {
 			out = append(out, strings.Join(slices.Concat(fields[:i], fields[i+1:]), " "))
 		}
 	}

@@ -336,5 +336,8 @@ func (f *readFault) release() {
 func (r *toy) live(pod cache.UID, match func(*toyItem) bool) []*toyItem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.items), func(x *toyItem) bool { return x.pod != pod || x.phase == pleg.PhaseRemoved || !match(x) })
+	return slices.DeleteFunc(
+		slices.Clone(r.items),
+		func(x *toyItem) bool { return x.pod != pod || x.phase == pleg.PhaseRemoved || !match(x) },
+	)
 }

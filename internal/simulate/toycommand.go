@@ -64,7 +64,10 @@ func (t *toySide) claim(w *world, args []string) error {
 	if !ok {
 		return errUsage
 	}
-	c := pleg.Claim[Status]{Pod: cache.UID(args[0]), Item: pleg.Item{ID: args[1], Kind: t.kind(args[1]), Phase: phase}}
+	c := pleg.Claim[Status]{
+		Pod:  cache.UID(args[0]),
+		Item: pleg.Item{ID: args[1], Kind: t.kind(args[1]), Phase: phase},
+	}
 	for _, a := range args[3:] {
 		id, name, _ := strings.Cut(a, "=")
 		p, ok := phases[name]
@@ -120,7 +123,15 @@ func (t *toySide) flood(w *world, args []string) error {
 		if i < pods {
 			w.truth.Mention(uid)
 		}
-		c := pleg.Claim[Status]{Pod: uid, Item: pleg.Item{ID: fmt.Sprintf("flood-%d", i), Kind: pleg.Container, Phase: pleg.PhaseRunning}, CreatedAt: t.toy.wall()}
+		c := pleg.Claim[Status]{
+			Pod: uid,
+			Item: pleg.Item{
+				ID:    fmt.Sprintf("flood-%d", i),
+				Kind:  pleg.Container,
+				Phase: pleg.PhaseRunning,
+			},
+			CreatedAt: t.toy.wall(),
+		}
 		for _, s := range t.toy.subs {
 			s.put(delivery{due: time.Now().Add(time.Duration(i) * over / time.Duration(n)), claim: c})
 		}

@@ -202,7 +202,9 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	case "recover":
 		pod, _ := w.truth.phaseOf(id)
 		w.oracle.mood(time.Now(), pod)
-		r.upset(time.Now().Add(w.settings.grace + 50*time.Millisecond)) // an event of its end may just have been sent
+		r.upset(
+			time.Now().Add(w.settings.grace + 50*time.Millisecond),
+		) // an event of its end may just have been sent
 		return r.set(id, pleg.PhaseRunning, how)
 	case "exit", "unready":
 		defer t.settle(w, id, how)
@@ -314,7 +316,10 @@ func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
 		}
 		_ = t.toy.set(x.id, pleg.PhaseExited, telling{}) // like a kubelet with a container in an unknown state
 	}
-	ready := t.toy.live(pod, func(x *toyItem) bool { return x.kind == pleg.Sandbox && x.phase == pleg.PhaseRunning })
+	ready := t.toy.live(
+		pod,
+		func(x *toyItem) bool { return x.kind == pleg.Sandbox && x.phase == pleg.PhaseRunning },
+	)
 	if len(ready) == 0 {
 		return ""
 	}
@@ -325,15 +330,33 @@ func (t *toySide) keepRunning(pod cache.UID, cycle int) string {
 		kind:    pleg.Container,
 		worker:  true,
 	}
-	made := t.workerCall(x, pod, pleg.OwnCall{Pod: named(pod)}, pleg.PhaseCreated, func() error { return t.toy.add(x, pleg.PhaseCreated, telling{}) })
+	made := t.workerCall(
+		x,
+		pod,
+		pleg.OwnCall{Pod: named(pod)},
+		pleg.PhaseCreated,
+		func() error { return t.toy.add(x, pleg.PhaseCreated, telling{}) },
+	)
 	if made == nil {
-		_ = t.workerCall(x, pod, pleg.OwnCall{ID: id}, pleg.PhaseRunning, func() error { return t.toy.set(id, pleg.PhaseRunning, telling{}) })
+		_ = t.workerCall(
+			x,
+			pod,
+			pleg.OwnCall{ID: id},
+			pleg.PhaseRunning,
+			func() error { return t.toy.set(id, pleg.PhaseRunning, telling{}) },
+		)
 	}
 	return ""
 }
 
 // workerCall acts for a pod worker, by a reported call if the generator accepts reports.
-func (t *toySide) workerCall(x *toyItem, pod cache.UID, about pleg.OwnCall, phase pleg.Phase, work func() error) error {
+func (t *toySide) workerCall(
+	x *toyItem,
+	pod cache.UID,
+	about pleg.OwnCall,
+	phase pleg.Phase,
+	work func() error,
+) error {
 	c := ownCall{about: about, pod: pod, now: pleg.Item{ID: x.id, Kind: x.kind, Phase: phase, Name: x.name()}}
 	if t.w.settings.tells {
 		c.begin(t.w)

@@ -84,7 +84,11 @@ func (r *toy) tell(it *toyItem, phase pleg.Phase, how telling) {
 
 // claim builds the event of a change.
 func (r *toy) claim(it *toyItem, phase pleg.Phase, how telling) pleg.Claim[Status] {
-	c := pleg.Claim[Status]{Pod: it.pod, Item: pleg.Item{ID: it.id, Kind: it.kind, Phase: phase}, CreatedAt: r.wall()}
+	c := pleg.Claim[Status]{
+		Pod:       it.pod,
+		Item:      pleg.Item{ID: it.id, Kind: it.kind, Phase: phase},
+		CreatedAt: r.wall(),
+	}
 	if how.noPod {
 		c.Pod = ""
 	}
@@ -118,7 +122,10 @@ func advanced(pod cache.UID, items []pleg.Item, texts []string) func(prev *Statu
 		for i, it := range items {
 			text := texts[i]
 			if prev != nil {
-				at := slices.IndexFunc(prev.Items, func(p pleg.Item) bool { return p.ID == it.ID && p.Phase >= it.Phase })
+				at := slices.IndexFunc(
+					prev.Items,
+					func(p pleg.Item) bool { return p.ID == it.ID && p.Phase >= it.Phase },
+				)
 				if at >= 0 {
 					text = prev.Texts[at]
 				}

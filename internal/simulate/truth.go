@@ -210,7 +210,8 @@ func (t *Truth) whole(pod cache.UID, at time.Time) {
 func (t *Truth) spoilt(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.bad) > 0 && slices.ContainsFunc(t.pods[pod], func(l *life) bool { _, noted := t.bad[l.id]; return noted })
+	return len(t.bad) > 0 &&
+		slices.ContainsFunc(t.pods[pod], func(l *life) bool { _, noted := t.bad[l.id]; return noted })
 }
 
 // excused reports whether the checks leave an ID out: a read has lied about the ID, or cannot read
@@ -285,7 +286,8 @@ func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool, disca
 	for _, l := range t.lives {
 		n += l.hid
 		for _, s := range l.steps {
-			if (s.phase == pleg.PhaseRunning || s.phase == pleg.PhaseExited) && listened(s.at) && !l.toldBy(s.phase, s.at, s.at.Add(grace), discards) {
+			if (s.phase == pleg.PhaseRunning || s.phase == pleg.PhaseExited) && listened(s.at) &&
+				!l.toldBy(s.phase, s.at, s.at.Add(grace), discards) {
 				n++
 			}
 		}
@@ -296,7 +298,10 @@ func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool, disca
 // toldBy reports whether a claim reached a phase, or a later phase, by a time, and if late is set,
 // no sooner than another time.
 func (l *life) toldBy(phase pleg.Phase, from, by time.Time, late bool) bool {
-	return slices.ContainsFunc(l.first[phase:], func(at time.Time) bool { return !at.IsZero() && !at.After(by) && !(late && at.Before(from)) })
+	return slices.ContainsFunc(
+		l.first[phase:],
+		func(at time.Time) bool { return !at.IsZero() && !at.After(by) && !(late && at.Before(from)) },
+	)
 }
 
 // UIDs returns every pod ever mentioned, sorted. The slice is not changed, and not to be changed.
@@ -339,7 +344,8 @@ func (t *Truth) restless(pod cache.UID) bool {
 	defer t.mu.Unlock()
 	return slices.ContainsFunc(t.pods[pod], func(l *life) bool {
 		ends := l.now() == pleg.PhaseExited || l.told&(1<<pleg.PhaseExited) != 0
-		return l.now() == pleg.PhaseUnknown || t.ghosts[l.id] || l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved && ends
+		return l.now() == pleg.PhaseUnknown || t.ghosts[l.id] ||
+			l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved && ends
 	})
 }
 

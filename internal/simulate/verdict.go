@@ -81,10 +81,13 @@ func (t *Truth) Trust() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lies := len(t.lied) > 0
-	maps.DeleteFunc(t.lied, func(id string, _ bool) bool { // an unreadable item may still be missing in the status
-		_, bad := t.bad[id]
-		return !bad
-	})
+	maps.DeleteFunc(
+		t.lied,
+		func(id string, _ bool) bool { // an unreadable item may still be missing in the status
+			_, bad := t.bad[id]
+			return !bad
+		},
+	)
 	return lies
 }
 

@@ -144,7 +144,14 @@ func (x *waiter) returned(ctx context.Context, got shown, err error) {
 		x.w.truth.Unreadable(id)
 	}
 	if kind, what := x.w.truth.Check(x.pod, got.Items, since); kind != "" {
-		o.fail(kind+"-read", "pod %s: GetNewerThan of %s returned at %s a status that %s", x.pod, o.when(x.t), o.when(time.Now()), what)
+		o.fail(
+			kind+"-read",
+			"pod %s: GetNewerThan of %s returned at %s a status that %s",
+			x.pod,
+			o.when(x.t),
+			o.when(time.Now()),
+			what,
+		)
 	}
 	if x.phases {
 		since = time.Time{} // the content may be older, and was the runtime's
@@ -164,7 +171,13 @@ func (o *oracle) failedSince(pod cache.UID, t time.Time, err error) {
 	failed := l.podFail[pod]
 	l.mu.Unlock()
 	if !failed.After(t) {
-		o.fail("error", "pod %s: GetNewerThan of %s returned the error %q, and no read that began after has failed", pod, o.when(t), err)
+		o.fail(
+			"error",
+			"pod %s: GetNewerThan of %s returned the error %q, and no read that began after has failed",
+			pod,
+			o.when(t),
+			err,
+		)
 	}
 }
 
@@ -211,8 +224,14 @@ func (w *world) stuckWaiters() {
 	first := w.ledger.listFirst
 	w.ledger.mu.Unlock()
 	for _, x := range w.waiters {
-		if !x.ended() && x.begun.Before(first.Add(-w.settings.base)) && x.t.Before(first.Add(-w.settings.base)) {
-			w.oracle.fail("stuck-waiter", "a waiter for pod %s still waits, since %s", x.pod, w.oracle.when(x.begun))
+		if !x.ended() && x.begun.Before(first.Add(-w.settings.base)) &&
+			x.t.Before(first.Add(-w.settings.base)) {
+			w.oracle.fail(
+				"stuck-waiter",
+				"a waiter for pod %s still waits, since %s",
+				x.pod,
+				w.oracle.when(x.begun),
+			)
 		}
 	}
 }
@@ -281,7 +300,9 @@ func (w *world) sync(maker containerMaker, p *podWorker, pod cache.UID, items []
 	alive := false
 	for _, it := range items {
 		ready = ready || it.Kind == pleg.Sandbox && it.Phase == pleg.PhaseRunning
-		alive = alive || it.Kind == pleg.Container && it.Phase == pleg.PhaseRunning && strings.HasPrefix(w.side.name(it.ID), "w-")
+		alive = alive ||
+			it.Kind == pleg.Container && it.Phase == pleg.PhaseRunning &&
+				strings.HasPrefix(w.side.name(it.ID), "w-")
 	}
 	if !ready || alive || p.cycle > 20 {
 		return

@@ -91,7 +91,16 @@ func (o *oracle) event(e pleg.Event) {
 		return
 	}
 	if o.named && (e.PodName == "" || (e.ContainerName == "") != (e.Kind == pleg.Sandbox)) {
-		o.fail("nameless", "pod %s: %s of %s %s calls the pod %q and the container %q", e.Pod, e.Type, e.Kind, e.ID, e.PodName, e.ContainerName)
+		o.fail(
+			"nameless",
+			"pod %s: %s of %s %s calls the pod %q and the container %q",
+			e.Pod,
+			e.Type,
+			e.Kind,
+			e.ID,
+			e.PodName,
+			e.ContainerName,
+		)
 	}
 	phase := pleg.PhaseRemoved
 	present := false
@@ -117,7 +126,8 @@ func (o *oracle) event(e pleg.Event) {
 	}
 	// An unknown state excuses no shown status, but Watch may deliver a claim of a container in an
 	// unknown state.
-	if present && phase < atLeast && !failed && phase != pleg.PhaseUnknown && !o.truth.LiedOf(e.ID) && !(late && o.inMood(e.Pod)) {
+	if present && phase < atLeast && !failed && phase != pleg.PhaseUnknown && !o.truth.LiedOf(e.ID) &&
+		!(late && o.inMood(e.Pod)) {
 		o.fail("order", "pod %s: Watch tells %s of %s while the cache shows it %v", e.Pod, e.Type, e.ID, phase)
 	}
 	if !at.IsZero() {
@@ -205,7 +215,13 @@ func (o *oracle) consumer(uid cache.UID) {
 		if told := p.told[it.ID]; it.Phase >= pleg.PhaseRunning && told != it.Phase {
 			o.fail("lost-event", "pod %s: %s is %v, and Watch has told %v", uid, it.ID, it.Phase, told)
 		} else if it.Phase == pleg.PhaseUnknown && told != it.Phase {
-			o.fail("lost-event", "pod %s: the runtime does not know how %s is, and Watch has told %v", uid, it.ID, told)
+			o.fail(
+				"lost-event",
+				"pod %s: the runtime does not know how %s is, and Watch has told %v",
+				uid,
+				it.ID,
+				told,
+			)
 		}
 	}
 	for id, told := range p.told {
@@ -221,7 +237,14 @@ func (o *oracle) consumer(uid cache.UID) {
 			continue // looks missed the ID, and a later generator never knew of the ID
 		}
 		if told := p.told[id]; told < phase && (told != 0 || phase != pleg.PhaseRemoved) {
-			o.fail("lost-event", "pod %s: the cache has shown %s %v, and Watch has told %v", uid, id, phase, told)
+			o.fail(
+				"lost-event",
+				"pod %s: the cache has shown %s %v, and Watch has told %v",
+				uid,
+				id,
+				phase,
+				told,
+			)
 		}
 	}
 }

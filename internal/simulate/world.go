@@ -289,7 +289,11 @@ func (w *world) reconnected() {
 		w.sleep(time.Second)
 		w.rest()
 	}
-	w.oracle.fail("deaf", "the runtime has offered events for 210 s, and the stream is %v", w.system.Stats().State)
+	w.oracle.fail(
+		"deaf",
+		"the runtime has offered events for 210 s, and the stream is %v",
+		w.system.Stats().State,
+	)
 }
 
 // reinspected checks that each reinspection is answered at rest, at most once in a base period.
@@ -338,8 +342,15 @@ func (w *world) empty() error {
 	}
 	s := w.system.Stats()
 	if s.Pods+s.DirtyPods+s.Containers+s.Sandboxes+s.Inspecting+s.OwedPods > 0 {
-		w.oracle.fail("memory", "the runtime is empty, and the generator remembers %d pods, %d of them open, %d containers, %d sandboxes, %d owed",
-			s.Pods, s.DirtyPods, s.Containers, s.Sandboxes, s.OwedPods)
+		w.oracle.fail(
+			"memory",
+			"the runtime is empty, and the generator remembers %d pods, %d of them open, %d containers, %d sandboxes, %d owed",
+			s.Pods,
+			s.DirtyPods,
+			s.Containers,
+			s.Sandboxes,
+			s.OwedPods,
+		)
 	}
 	if uids := w.store.UIDs(); len(uids) > 0 {
 		w.oracle.fail("memory", "the runtime is empty, and the cache holds %v", uids)

@@ -33,7 +33,11 @@ func TestEventstestAgrees(t *testing.T) {
 	defer fake.Close()
 	other := testkit.Must(kubernetes.NewForConfig(&rest.Config{Host: fake.URL, QPS: -1}))(t)
 	t.Run("events.k8s.io", func(t *testing.T) {
-		agree(t, &clientevents.EventSinkImpl{Interface: admin.EventsV1()}, &clientevents.EventSinkImpl{Interface: other.EventsV1()})
+		agree(
+			t,
+			&clientevents.EventSinkImpl{Interface: admin.EventsV1()},
+			&clientevents.EventSinkImpl{Interface: other.EventsV1()},
+		)
 	})
 	t.Run("core", func(t *testing.T) { agree(t, events.NewClientSink(admin), events.NewClientSink(other)) })
 }
@@ -44,8 +48,18 @@ func agree(t *testing.T, sinks ...clientevents.EventSink) {
 	now := metav1.NewMicroTime(time.Now())
 	base := func(name string) *eventsv1.Event {
 		return &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "accept", Name: name}, EventTime: now, ReportingController: "example.com/c", ReportingInstance: "i",
-			Action: "A", Reason: "R", Type: "Normal", Note: "n", Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: "accept", Name: "p", UID: "u"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "accept",
+				Name:      name,
+			},
+			EventTime:           now,
+			ReportingController: "example.com/c",
+			ReportingInstance:   "i",
+			Action:              "A",
+			Reason:              "R",
+			Type:                "Normal",
+			Note:                "n",
+			Regarding:           corev1.ObjectReference{Kind: "Pod", Namespace: "accept", Name: "p", UID: "u"},
 		}
 	}
 	// Both sinks are asked; the answers are compared by their codes.
@@ -125,23 +139,44 @@ func agree(t *testing.T, sinks ...clientevents.EventSink) {
 		t.Run("patch/"+patch, func(t *testing.T) {
 			e := base(fmt.Sprintf("%spatch-%d", prefix, i))
 			if patch != "not json" { // the versions disagree on which of the two faults comes first
-				same(t, func(s clientevents.EventSink) error { _, err := s.Patch(t.Context(), e, []byte(patch)); return err }) // it is not there
+				same(
+					t,
+					func(s clientevents.EventSink) error { _, err := s.Patch(t.Context(), e, []byte(patch)); return err },
+				) // it is not there
 			}
-			same(t, func(s clientevents.EventSink) error { _, err := s.Create(t.Context(), e.DeepCopy()); return err })
-			same(t, func(s clientevents.EventSink) error { _, err := s.Patch(t.Context(), e, []byte(patch)); return err })
+			same(
+				t,
+				func(s clientevents.EventSink) error { _, err := s.Create(t.Context(), e.DeepCopy()); return err },
+			)
+			same(
+				t,
+				func(s clientevents.EventSink) error { _, err := s.Patch(t.Context(), e, []byte(patch)); return err },
+			)
 		})
 	}
 
 	t.Run("put", func(t *testing.T) {
 		e := base(prefix + "put")
 		e.Series = &eventsv1.EventSeries{Count: 9, LastObservedTime: now}
-		same(t, func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), e.DeepCopy()); return err }) // creates
-		e.Series.Count = 3                                                                                          // may go down
-		same(t, func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), e.DeepCopy()); return err })
+		same(
+			t,
+			func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), e.DeepCopy()); return err },
+		) // creates
+		e.Series.Count = 3 // may go down
+		same(
+			t,
+			func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), e.DeepCopy()); return err },
+		)
 		stale := e.DeepCopy()
 		stale.ResourceVersion = "1"
-		same(t, func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), stale.DeepCopy()); return err })
+		same(
+			t,
+			func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), stale.DeepCopy()); return err },
+		)
 		e.Note = "other"
-		same(t, func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), e.DeepCopy()); return err })
+		same(
+			t,
+			func(s clientevents.EventSink) error { _, err := s.Update(t.Context(), e.DeepCopy()); return err },
+		)
 	})
 }

@@ -71,7 +71,11 @@ func startRecorder(t *testing.T, kind string, client kubernetes.Interface, insta
 	case clientRecord:
 		b := record.NewBroadcaster(record.WithContext(ctx))
 		b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-		return &contestant{byRecord(b.NewRecorder(scheme.Scheme, source).WithLogger(logr.Discard())), b.Shutdown, cancel}
+		return &contestant{
+			byRecord(b.NewRecorder(scheme.Scheme, source).WithLogger(logr.Discard())),
+			b.Shutdown,
+			cancel,
+		}
 	}
 	b, err := events.NewForClient(client, events.Options{Instance: instance})
 	check(err)

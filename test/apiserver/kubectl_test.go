@@ -42,7 +42,11 @@ func getEvents(t *testing.T, c kubernetes.Interface, namespace string) string {
 func describePod(t *testing.T, c kubernetes.Interface, namespace, pod string) string {
 	t.Helper()
 	d := describe.PodDescriber{Interface: c}
-	out := testkit.Must(d.Describe(namespace, pod, describe.DescriberSettings{ShowEvents: true, ChunkSize: 500}))(t)
+	out := testkit.Must(
+		d.Describe(namespace, pod, describe.DescriberSettings{ShowEvents: true, ChunkSize: 500}),
+	)(
+		t,
+	)
 	_, events, ok := strings.Cut(out, "Events:")
 	if !ok {
 		t.Fatalf("kubectl describe shows no events:\n%s", out)
@@ -99,14 +103,17 @@ func TestKubectlShowsTheOrderOfTime(t *testing.T) {
 				for range 1 + i%2 {
 					r.emit(pod, nil, corev1.EventTypeNormal, e[0], "Act", "%s", e[1])
 				}
-				time.Sleep(20 * time.Millisecond) // as far apart as a kubelet's are; client-go starts a goroutine for each
+				time.Sleep(
+					20 * time.Millisecond,
+				) // as far apart as a kubelet's are; client-go starts a goroutine for each
 			}
 			r.stop()
 			get, desc := getEvents(t, admin, namespace), describePod(t, admin, namespace, "web")
 			t.Logf("kubectl get events, %s:\n%s\nkubectl describe pod:\n%s", kind, get, desc)
 			var want []string
 			for _, e := range podsLife {
-				if kind == oursRecord || !slices.Contains(want, e[0]) { // the newer interface: one series for a reason
+				if kind == oursRecord ||
+					!slices.Contains(want, e[0]) { // the newer interface: one series for a reason
 					want = append(want, e[0])
 				}
 			}
@@ -123,7 +130,9 @@ func TestKubectlShowsTheOrderOfTime(t *testing.T) {
 func reasonsOf(listing string, column int) (out []string) {
 	for line := range strings.Lines(listing) {
 		fields := strings.Fields(line)
-		if len(fields) <= column || fields[0] == "LAST" || fields[0] == "Type" || strings.HasPrefix(fields[0], "--") || fields[0] == "Events:" {
+		if len(fields) <= column || fields[0] == "LAST" || fields[0] == "Type" ||
+			strings.HasPrefix(fields[0], "--") ||
+			fields[0] == "Events:" {
 			continue
 		}
 		out = append(out, fields[column])

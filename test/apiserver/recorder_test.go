@@ -42,7 +42,11 @@ type agent struct {
 // ten.
 func quick() events.Options {
 	return events.Options{
-		Instance: nodeName, FinishAfter: 3 * time.Second, Heartbeat: 10 * time.Second, BackoffBase: 100 * time.Millisecond, BackoffMax: time.Second,
+		Instance:    nodeName,
+		FinishAfter: 3 * time.Second,
+		Heartbeat:   10 * time.Second,
+		BackoffBase: 100 * time.Millisecond,
+		BackoffMax:  time.Second,
 	}
 }
 
@@ -53,13 +57,21 @@ func newAgent(t *testing.T, client kubernetes.Interface, namespace string, o eve
 	}
 	b := testkit.Must(events.NewForClient(client, o))(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	a := &agent{Broadcaster: b, EventRecorderLogger: b.NewRecorder(scheme.Scheme, controller), t: t, namespace: namespace, stop: cancel}
+	a := &agent{
+		Broadcaster:         b,
+		EventRecorderLogger: b.NewRecorder(scheme.Scheme, controller),
+		t:                   t,
+		namespace:           namespace,
+		stop:                cancel,
+	}
 	testkit.Check(t, b.StartRecordingToSinkWithContext(ctx))
 	return a
 }
 
 func (a *agent) emit(pod string, n int) {
-	obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: pod, UID: types.UID("uid-" + pod)}}
+	obj := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: pod, UID: types.UID("uid-" + pod)},
+	}
 	for i := range n {
 		a.Eventf(obj, nil, corev1.EventTypeWarning, "BackOff", "Restarting", "attempt %d", i)
 	}
@@ -178,11 +190,14 @@ func TestRecorder(t *testing.T) {
 		}
 		calls := a.Stats().Calls
 		// The counts 2, 1000 and 1001 by timers, and the end: fewer if the machine is slow.
-		if calls["create"] != 1 || calls["patch"] < 3 || calls["patch"] > 4 || calls["read"] > 50 || calls["roster"] > 10 {
+		if calls["create"] != 1 || calls["patch"] < 3 || calls["patch"] > 4 || calls["read"] > 50 ||
+			calls["roster"] > 10 {
 			t.Errorf("calls: %v", calls)
 		}
 		e := stored(t, admin, "life")["a"]
-		if e.Note != "attempt 0" || e.ReportingController != controller || e.ReportingInstance != nodeName+"-life" || e.Series.LastObservedTime.Time.Before(last.Add(-time.Second)) {
+		if e.Note != "attempt 0" || e.ReportingController != controller ||
+			e.ReportingInstance != nodeName+"-life" ||
+			e.Series.LastObservedTime.Time.Before(last.Add(-time.Second)) {
 			t.Errorf("stored: %+v", e)
 		}
 		a.emit("a", 1) // another series, another object
@@ -200,7 +215,11 @@ func TestRecorder(t *testing.T) {
 		a.emit("a", 100)
 		eventually(t, "it should be refused", func(context.Context) (bool, string) {
 			s := a.Stats()
-			return s.Rejected["NamespaceTerminating"] == 1 && s.Dropped[events.DropRejected] == 100, fmt.Sprintf("%+v", s)
+			return s.Rejected["NamespaceTerminating"] == 1 &&
+					s.Dropped[events.DropRejected] == 100, fmt.Sprintf(
+					"%+v",
+					s,
+				)
 		})
 		a.namespace = "never-made"
 		a.emit("a", 1)

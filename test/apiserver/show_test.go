@@ -29,8 +29,16 @@ import (
 )
 
 var (
-	show     = flag.Bool("show", false, "run TestShow with the sizes of the documents, and write docs/events/shown.md")
-	listings = flag.Bool("listings", false, "make kubectl's listings of docs/events/shown.md anew, and leave its table")
+	show = flag.Bool(
+		"show",
+		false,
+		"run TestShow with the sizes of the documents, and write docs/events/shown.md",
+	)
+	listings = flag.Bool(
+		"listings",
+		false,
+		"make kubectl's listings of docs/events/shown.md anew, and leave its table",
+	)
 )
 
 // result is the server's content after a scenario: occurrences, and the number of objects.
@@ -107,7 +115,13 @@ func (s *stage) settled(namespace string, seconds int) (r result) {
 }
 
 func ref(kind, namespace, name string) *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: kind, APIVersion: "v1", Namespace: namespace, Name: name, UID: types.UID("uid-" + name)}
+	return &corev1.ObjectReference{
+		Kind:       kind,
+		APIVersion: "v1",
+		Namespace:  namespace,
+		Name:       name,
+		UID:        types.UID("uid-" + name),
+	}
 }
 
 // scenario is a row of the table.
@@ -141,7 +155,11 @@ var scenarios = []scenario{
 	}, nil},
 	{"ReplicaSet that creates pods", 60, 500, each, createsAll("ReplicaSet"), []string{oursRecord}},
 	{"CronJob: its runs, one after the other", 60, 180, each, createsAll("CronJob"), []string{oursRecord}},
-	{"kubelet: nine messages under five reasons, three times each", 3, 3, func(n int) result { return result{int64(9 * n), 9} },
+	{
+		"kubelet: nine messages under five reasons, three times each",
+		3,
+		3,
+		func(n int) result { return result{int64(9 * n), 9} },
 		func(s *stage, kind, ns string, n int) {
 			c := s.start(kind, ns)
 			for range n {
@@ -155,8 +173,14 @@ var scenarios = []scenario{
 				}
 			}
 			s.stop(c, kind, ns)
-		}, []string{oursEvents}},
-	{"hand-over: ten restarts in a crash loop, 100 times each", 11, 11, func(n int) result { return inOne(100 * n) },
+		},
+		[]string{oursEvents},
+	},
+	{
+		"hand-over: ten restarts in a crash loop, 100 times each",
+		11,
+		11,
+		func(n int) result { return inOne(100 * n) },
 		func(s *stage, kind, ns string, n int) {
 			for range n {
 				c := s.start(kind, ns)
@@ -165,12 +189,20 @@ var scenarios = []scenario{
 				}
 				s.stop(c, kind, ns)
 			}
-		}, nil},
-	{"kill -9 in a crash loop, 150 times before and after", 150, 150, func(n int) result { return inOne(2 * n) },
+		},
+		nil,
+	},
+	{
+		"kill -9 in a crash loop, 150 times before and after",
+		150,
+		150,
+		func(n int) result { return inOne(2 * n) },
 		func(s *stage, kind, ns string, n int) {
 			s.crashLoop(kind, ns, n, true)
 			s.crashLoop(kind, ns, n, false)
-		}, []string{oursEvents, oursRecord}},
+		},
+		[]string{oursEvents, oursRecord},
+	},
 }
 
 // createsAll is a controller creating objects in a row, with an event about its own object for
@@ -179,7 +211,15 @@ func createsAll(owner string) func(s *stage, kind, ns string, n int) {
 	return func(s *stage, kind, ns string, n int) {
 		c := s.start(kind, ns)
 		for i := range n {
-			c.emit(ref(owner, ns, "web"), ref("Pod", ns, fmt.Sprint("web-", i)), "Normal", "SuccessfulCreate", "Create", "Created pod: web-%d", i)
+			c.emit(
+				ref(owner, ns, "web"),
+				ref("Pod", ns, fmt.Sprint("web-", i)),
+				"Normal",
+				"SuccessfulCreate",
+				"Create",
+				"Created pod: web-%d",
+				i,
+			)
 			time.Sleep(time.Millisecond)
 		}
 		s.stop(c, kind, ns)
@@ -234,7 +274,14 @@ func (s *stage) outage(kinds []string, length time.Duration, pods int) map[strin
 	for end, i := time.Now().Add(length), 0; time.Now().Before(end) || i < pods; i++ {
 		if i < pods {
 			for _, o := range all {
-				o.c.emit(ref("Pod", o.ns, fmt.Sprint("p", i)), nil, "Normal", "Pulled", "Pull", "image is present")
+				o.c.emit(
+					ref("Pod", o.ns, fmt.Sprint("p", i)),
+					nil,
+					"Normal",
+					"Pulled",
+					"Pull",
+					"image is present",
+				)
 			}
 		}
 		time.Sleep(min(length/time.Duration(pods), max(time.Until(end), 0)))
@@ -306,7 +353,11 @@ func TestShow(t *testing.T) {
 		length, pods = 150*time.Second, 500
 	}
 	away := s.outage(kinds, length, pods)
-	row(fmt.Sprintf("outage of %v, events about as many pods", length), each(pods), func(kind string) string { return away[kind].String() })
+	row(
+		fmt.Sprintf("outage of %v, events about as many pods", length),
+		each(pods),
+		func(kind string) string { return away[kind].String() },
+	)
 	for _, kind := range []string{oursEvents, oursRecord} {
 		if away[kind] != each(pods) {
 			t.Errorf("outage, %s: stored %v of %d", kind, away[kind], pods)
@@ -335,14 +386,27 @@ func (s *stage) killed(kind, namespace string, got result, n int) string {
 // write makes docs/events/shown.md of the table and of kubectl's listings.
 func (s *stage) write(table string) {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# Shown on a real API server\n\nMade by `make show-events`: kube-apiserver %s, etcd, client-go's recorders of v0.37 and this one, each with the\n"+
-		"rights of a node. What is stored: occurrences (objects). *by record*: by the older interface, as a kubelet uses it;\n"+
-		"there a ReplicaSet's messages beyond ten are counted together. A killed process takes with it what it had counted\n"+
-		"since its last write; the object says that its count is a lower bound.\n\n"+
-		"The table is of one run, on %s, with %s on %d processors that other work kept busy too: the load average was\n"+
-		"%s when it began and %s when it ended. What client-go's recorders lose in a storm depends on that.\n\n",
-		version(), time.Now().Format(time.DateOnly), runtime.Version(), runtime.NumCPU(), s.load, load())
-	fmt.Fprintf(&out, "| scenario | true | %s |\n|---|---|---|---|---|---|\n%s", strings.Join(recorderKinds, " | "), table)
+	fmt.Fprintf(
+		&out,
+		"# Shown on a real API server\n\nMade by `make show-events`: kube-apiserver %s, etcd, client-go's recorders of v0.37 and this one, each with the\n"+
+			"rights of a node. What is stored: occurrences (objects). *by record*: by the older interface, as a kubelet uses it;\n"+
+			"there a ReplicaSet's messages beyond ten are counted together. A killed process takes with it what it had counted\n"+
+			"since its last write; the object says that its count is a lower bound.\n\n"+
+			"The table is of one run, on %s, with %s on %d processors that other work kept busy too: the load average was\n"+
+			"%s when it began and %s when it ended. What client-go's recorders lose in a storm depends on that.\n\n",
+		version(),
+		time.Now().Format(time.DateOnly),
+		runtime.Version(),
+		runtime.NumCPU(),
+		s.load,
+		load(),
+	)
+	fmt.Fprintf(
+		&out,
+		"| scenario | true | %s |\n|---|---|---|---|---|---|\n%s",
+		strings.Join(recorderKinds, " | "),
+		table,
+	)
 	testkit.Check(s.t, os.WriteFile(shownPage, []byte(out.String()), 0o644))
 	s.writeListings()
 }
@@ -357,8 +421,15 @@ const (
 func (s *stage) writeListings() {
 	page, _, _ := strings.Cut(string(testkit.Must(os.ReadFile(shownPage))(s.t)), listingsHead)
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s%s\nThe life of a pod, and then a crash loop of one event a second for %v: when was it last seen, and how often?\n"+
-		"All recorders in one run, on %s.\n", page, listingsHead, listedFor, time.Now().Format(time.DateOnly))
+	fmt.Fprintf(
+		&out,
+		"%s%s\nThe life of a pod, and then a crash loop of one event a second for %v: when was it last seen, and how often?\n"+
+			"All recorders in one run, on %s.\n",
+		page,
+		listingsHead,
+		listedFor,
+		time.Now().Format(time.DateOnly),
+	)
 	all := s.listings()
 	for _, kind := range recorderKinds {
 		fmt.Fprintf(&out, "\n### %s\n\n```text\n$ kubectl get events\n%s\n$ kubectl describe pod web\n%s```\n",
@@ -402,7 +473,10 @@ func (s *stage) listings() map[string]listing {
 	}
 	out := map[string]listing{}
 	for i, o := range all {
-		out[recorderKinds[i]] = listing{getEvents(s.t, s.admin, o.namespace), describePod(s.t, s.admin, o.namespace, "web")}
+		out[recorderKinds[i]] = listing{
+			getEvents(s.t, s.admin, o.namespace),
+			describePod(s.t, s.admin, o.namespace, "web"),
+		}
 	}
 	for _, o := range all {
 		o.stop()

@@ -118,21 +118,38 @@ func TestEventRateLimit(t *testing.T) {
 	}
 	for kind, r := range all {
 		for i := range 20 {
-			r.emit(ref("Pod", "noisy", fmt.Sprint(prefix(kind), i)), nil, "Normal", "Pulled", "Pull", "image is present")
+			r.emit(
+				ref("Pod", "noisy", fmt.Sprint(prefix(kind), i)),
+				nil,
+				"Normal",
+				"Pulled",
+				"Pull",
+				"image is present",
+			)
 		}
 	}
 	time.Sleep(time.Second)
 	for i := range 3 * others {
 		for kind, r := range all {
 			namespace := fmt.Sprint(prefix(kind), i%others)
-			r.emit(ref("Pod", namespace, fmt.Sprint("p", i)), nil, "Normal", "Pulled", "Pull", "image is present")
+			r.emit(
+				ref("Pod", namespace, fmt.Sprint("p", i)),
+				nil,
+				"Normal",
+				"Pulled",
+				"Pull",
+				"image is present",
+			)
 		}
 		time.Sleep(300 * time.Millisecond)
 	}
 	time.Sleep(5 * time.Second)
 	noisy := testkit.Must(storedEvents(t.Context(), admin, "noisy"))(t)
 	if noisy > 40 {
-		t.Errorf("%d events of the recorders are stored in the noisy namespace: its limit is not used up", noisy)
+		t.Errorf(
+			"%d events of the recorders are stored in the noisy namespace: its limit is not used up",
+			noisy,
+		)
 	}
 	for _, kind := range recorderKinds {
 		n := testkit.Must(storedEvents(t.Context(), admin, prefix(kind)))(t)
@@ -151,7 +168,10 @@ type hookTrouble struct {
 
 var hookTroubles = []hookTrouble{
 	{"down", nil},
-	{"500", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) }},
+	{
+		"500",
+		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusInternalServerError) },
+	},
 	{"429", func(w http.ResponseWriter, r *http.Request) {
 		review := &admissionv1.AdmissionReview{}
 		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
@@ -159,8 +179,11 @@ var hookTroubles = []hookTrouble{
 			return
 		}
 		review.Response = &admissionv1.AdmissionResponse{
-			UID:    review.Request.UID,
-			Result: &metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests},
+			UID: review.Request.UID,
+			Result: &metav1.Status{
+				Code:   http.StatusTooManyRequests,
+				Reason: metav1.StatusReasonTooManyRequests,
+			},
 		}
 		_ = json.NewEncoder(w).Encode(review)
 	}},
@@ -192,28 +215,40 @@ func hook(t *testing.T, admin kubernetes.Interface, trouble hookTrouble, namespa
 	seconds := int32(10)
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: namespace + ".example.com",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL:      &url,
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-				Rule: admissionregistrationv1.Rule{
-					APIGroups:   []string{"", "events.k8s.io"},
-					APIVersions: []string{"v1"},
-					Resources:   []string{"events"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{
+			{
+				Name: namespace + ".example.com",
+				ClientConfig: admissionregistrationv1.WebhookClientConfig{
+					URL: &url,
+					CABundle: pem.EncodeToMemory(
+						&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw},
+					),
 				},
-			}},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
-			FailurePolicy:           &fail,
-			SideEffects:             &none,
-			TimeoutSeconds:          &seconds,
-			AdmissionReviewVersions: []string{"v1"},
-		}},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups:   []string{"", "events.k8s.io"},
+						APIVersions: []string{"v1"},
+						Resources:   []string{"events"},
+					},
+				}},
+				NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace},
+				},
+				FailurePolicy:           &fail,
+				SideEffects:             &none,
+				TimeoutSeconds:          &seconds,
+				AdmissionReviewVersions: []string{"v1"},
+			},
+		},
 	}
-	testkit.Must(admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), config, metav1.CreateOptions{}))(t)
+	testkit.Must(
+		admin.AdmissionregistrationV1().
+			ValidatingWebhookConfigurations().
+			Create(t.Context(), config, metav1.CreateOptions{}),
+	)(
+		t,
+	)
 	eventually(t, "the webhook of "+namespace+" should be in force", func(ctx context.Context) (bool, string) {
 		short, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
@@ -292,7 +327,14 @@ func TestRoleOfOneGroup(t *testing.T) {
 			r := startRecorder(t, kind, c.client(plainToken), nodeName+"-"+namespace)
 			for range 3 {
 				for p := range pods {
-					r.emit(ref("Pod", namespace, fmt.Sprint("p", p)), nil, "Normal", "Pulled", "Pull", "image is present")
+					r.emit(
+						ref("Pod", namespace, fmt.Sprint("p", p)),
+						nil,
+						"Normal",
+						"Pulled",
+						"Pull",
+						"image is present",
+					)
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
@@ -339,7 +381,12 @@ func allow(t *testing.T, c *cluster, namespace, group string) {
 		}
 		err := patch(group == "")
 		other := patch(group != "")
-		return apierrors.IsNotFound(err) && apierrors.IsForbidden(other), fmt.Sprint(err, "; the other group: ", other)
+		return apierrors.IsNotFound(err) &&
+				apierrors.IsForbidden(other), fmt.Sprint(
+				err,
+				"; the other group: ",
+				other,
+			)
 	})
 }
 

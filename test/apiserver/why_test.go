@@ -56,7 +56,11 @@ func startNodeAgent(t *testing.T, c *cluster, token string) *nodeAgent {
 		Cache:  statuses,
 		Merge:  cri.KeepIPs,
 	}))(t)
-	broadcaster := testkit.Must(events.NewForClient(c.client(token), events.Options{Instance: "pleg-agent-node-1"}))(t)
+	broadcaster := testkit.Must(
+		events.NewForClient(c.client(token), events.Options{Instance: "pleg-agent-node-1"}),
+	)(
+		t,
+	)
 	reporter := testkit.Must(exits.New(exits.Config[cri.PodStatus]{
 		Generator: generator,
 		Statuses:  statuses,
@@ -119,7 +123,15 @@ func kubeletReports(kubelet record.EventRecorder, pod *corev1.Pod, again bool) {
 	about.UID = pod.UID
 	about.FieldPath = "spec.containers{app}"
 	if again {
-		kubelet.Eventf(about, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container app in pod %s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
+		kubelet.Eventf(
+			about,
+			corev1.EventTypeWarning,
+			"BackOff",
+			"Back-off restarting failed container app in pod %s_%s(%s)",
+			pod.Name,
+			pod.Namespace,
+			pod.UID,
+		)
 	}
 	for _, e := range [][2]string{
 		{"Pulled", "Container image \"app:1\" already present on machine"},

@@ -49,7 +49,8 @@ func TestManagerRecordsSeries(t *testing.T) {
 	h := httptest.NewServer(api)
 	defer h.Close()
 	manager, broadcaster, err := newManager(&rest.Config{Host: h.URL, QPS: -1}, ctrl.Options{
-		Scheme: scheme.Scheme, Metrics: server.Options{BindAddress: "0"},
+		Scheme:         scheme.Scheme,
+		Metrics:        server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
 	})
 	if err != nil {
@@ -63,7 +64,10 @@ func TestManagerRecordsSeries(t *testing.T) {
 			recorder.Event(pod, corev1.EventTypeWarning, "Failed", "another message")
 		}
 	}
-	want := []string{"web-controller Failed cannot reconcile web ×1000", "web-controller Failed another message ×1"}
+	want := []string{
+		"web-controller Failed cannot reconcile web ×1000",
+		"web-controller Failed another message ×1",
+	}
 	want = append(want, newer(t, manager, broadcaster, pod)...)
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -34,7 +34,16 @@ func newer(t *testing.T, manager ctrl.Manager, broadcaster *events.Broadcaster, 
 	t.Helper()
 	recorder := seriesManager{manager, broadcaster}.GetEventRecorder("web-controller")
 	for i := range 100 {
-		recorder.AnnotatedEventf(pod, nil, map[string]string{"example.com/a": "b"}, corev1.EventTypeNormal, "Reconciled", "Reconcile", "try %d", i)
+		recorder.AnnotatedEventf(
+			pod,
+			nil,
+			map[string]string{"example.com/a": "b"},
+			corev1.EventTypeNormal,
+			"Reconciled",
+			"Reconcile",
+			"try %d",
+			i,
+		)
 	}
 	return []string{"web-controller Reconciled try 0 ×100"}
 }

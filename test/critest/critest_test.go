@@ -29,9 +29,15 @@ func init() { framework.RegisterFlags() }
 // impossible are the specs that a runtime without processes cannot pass, or not honestly.
 var impossible = []struct{ specs, reason string }{
 	{`AppArmor`, "needs a kernel with AppArmor; skips itself elsewhere"},
-	{`Mount Propagation|support (non-)?recursive readonly mounts|starting container with volume`, "lists a mounted directory"},
+	{
+		`Mount Propagation|support (non-)?recursive readonly mounts|starting container with volume`,
+		"lists a mounted directory",
+	},
 	{`NamespaceOption|NamespaceMode_(POD|NODE)`, "reads namespaces in /proc"},
-	{`sysctls|MaskedPaths|ReadonlyPaths|DNS config|set hostname`, "reads a file, or the kernel's state, in the container"},
+	{
+		`sysctls|MaskedPaths|ReadonlyPaths|DNS config|set hostname`,
+		"reads a file, or the kernel's state, in the container",
+	},
 	{`capabilit|Privileged is true`, "changes the network by a program"},
 	{`SeccompProfilePath|NoNewPrivs`, "needs the kernel's seccomp, or a setuid program"},
 	{`OOMKilled`, "fills memory"},
@@ -40,14 +46,21 @@ var impossible = []struct{ specs, reason string }{
 	{`port mapping|Multiple Containers.*network`, "there is no web server behind a pod's IP"},
 	{`Privileged is false`, "any refused program satisfies it"},
 	{`support RunAs|support SupplementalGroups|SupplementalGroupsPolicy`, "runs id in the container"},
-	{`pulled from different registries|Uid\|Username|3 repoTags|removing image (by one tag|from one registry)`, "needs images with users, or with several names"},
-	{`reject a recursive readonly|UserNamespaces.*should fail`, "wants a refusal: the request's features are not checked"},
+	{
+		`pulled from different registries|Uid\|Username|3 repoTags|removing image (by one tag|from one registry)`,
+		"needs images with users, or with several names",
+	},
+	{
+		`reject a recursive readonly|UserNamespaces.*should fail`,
+		"wants a refusal: the request's features are not checked",
+	},
 	{`support container log$|reopening|execSync \[|ReadOnlyRootfs`, "needs a whole shell"},
 }
 
 // vacuous are those of the table that pass without what they test.
 var vacuous = regexp.MustCompile(
-	`Privileged is false|blocks setting hostname with SYS_ADMIN|HostNetwork is false|support non-recursive readonly mounts`)
+	`Privileged is false|blocks setting hostname with SYS_ADMIN|HostNetwork is false|support non-recursive readonly mounts`,
+)
 
 // outcome keeps ginkgo from judging.
 type outcome struct{}
@@ -104,7 +117,10 @@ func TestValidation(t *testing.T) {
 		case types.SpecStatePassed:
 			passed++
 			if reason != "" && !vacuous.MatchString(name) {
-				t.Errorf("passes, though a runtime without processes cannot: take it out of the table: %s", name)
+				t.Errorf(
+					"passes, though a runtime without processes cannot: take it out of the table: %s",
+					name,
+				)
 			}
 		default:
 			if reason == "" {

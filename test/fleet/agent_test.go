@@ -86,7 +86,9 @@ func (c *cluster) loops() (pods []*corev1.Pod) {
 	greedy.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("20Mi")}
 	sick := tool(probed, "sleep", "1h")
 	sick.LivenessProbe = &corev1.Probe{
-		ProbeHandler:        corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{image.Entrypoint, "exit", "1"}}},
+		ProbeHandler: corev1.ProbeHandler{
+			Exec: &corev1.ExecAction{Command: []string{image.Entrypoint, "exit", "1"}},
+		},
 		InitialDelaySeconds: 1,
 		PeriodSeconds:       1,
 		FailureThreshold:    2,
@@ -111,7 +113,9 @@ func (c *cluster) setups() (pods []*corev1.Pod) {
 		pod := c.onNode("setup", node, tool("app", "sleep", "2s"))
 		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		pod.Spec.InitContainers = []corev1.Container{migrate, proxy}
-		pod.Spec.Volumes = []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		pod.Spec.Volumes = []corev1.Volume{
+			{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
 		pods = append(pods, pod)
 	}
 	return pods
@@ -221,7 +225,13 @@ func (c *cluster) applyAgent(folder, runtime, lines string, patches ...string) {
           - name: agent
             env: [{name: KUBERNETES_SERVICE_HOST, value: %q}, {name: KUBERNETES_SERVICE_PORT, value: %q}]
 %s`, overlay, lines, runtime, server.Hostname(), server.Port(), strings.Join(patches, ""))
-	c.do("write the overlay", errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644)))
+	c.do(
+		"write the overlay",
+		errors.Join(
+			os.MkdirAll(dir, 0o755),
+			os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644),
+		),
+	)
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", dir)
 }
 
@@ -236,7 +246,8 @@ func (c *cluster) pods(ctx context.Context) []corev1.Pod {
 // ends returns the number of a container's ends, by the kubelet.
 func ends(status *corev1.ContainerStatus) int {
 	n := int(status.RestartCount)
-	if status.State.Terminated != nil || status.State.Waiting != nil && status.LastTerminationState.Terminated != nil {
+	if status.State.Terminated != nil ||
+		status.State.Waiting != nil && status.LastTerminationState.Terminated != nil {
 		n++
 	}
 	return n
@@ -307,7 +318,10 @@ func (c *cluster) exact(ctx context.Context) (total int, err error) {
 			}
 			got := told[container{string(pod.UID), statuses[i].Name}].ends
 			if got != want {
-				wrong = append(wrong, fmt.Errorf("%s/%s: %d ends told of %d", pod.Name, statuses[i].Name, got, want))
+				wrong = append(
+					wrong,
+					fmt.Errorf("%s/%s: %d ends told of %d", pod.Name, statuses[i].Name, got, want),
+				)
 			}
 			total += got
 		}
@@ -322,7 +336,13 @@ func (c *cluster) describe(when, pod string) (events string) {
 	listed := c.kubectl("--namespace", shop, "events", "--for=pod/"+pod)
 	dir := filepath.Join(c.Root, "build/fleet/why")
 	text := "$ kubectl describe pod " + pod + "\n" + description + "\n$ kubectl events --for=pod/" + pod + "\n" + listed
-	c.do("keep what kubectl shows", errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, when+"-"+pod+".txt"), []byte(text), 0o644)))
+	c.do(
+		"keep what kubectl shows",
+		errors.Join(
+			os.MkdirAll(dir, 0o755),
+			os.WriteFile(filepath.Join(dir, when+"-"+pod+".txt"), []byte(text), 0o644),
+		),
+	)
 	_, described, ok := strings.Cut(description, "\nEvents:")
 	if !ok {
 		c.t.Errorf("kubectl describe shows no Events:\n%s", description)
@@ -377,8 +397,13 @@ func (c *cluster) reported() {
 				c.t.Errorf("%s: kubectl does not show %q:\n%s", pod.Name, part, text)
 			}
 		}
-		if name == "sick" && (strings.Contains(text, "exit code") || !strings.Contains(text, "Killing") || !strings.Contains(text, "Unhealthy")) {
-			c.t.Errorf("%s: want Killing and Unhealthy by the kubelet, and nothing of the agent:\n%s", pod.Name, text)
+		if name == "sick" &&
+			(strings.Contains(text, "exit code") || !strings.Contains(text, "Killing") || !strings.Contains(text, "Unhealthy")) {
+			c.t.Errorf(
+				"%s: want Killing and Unhealthy by the kubelet, and nothing of the agent:\n%s",
+				pod.Name,
+				text,
+			)
 		}
 	}
 }
@@ -445,8 +470,15 @@ func (c *cluster) outage(d time.Duration) {
 	if during < len(c.nodes)*5 {
 		c.t.Errorf("%d first ends fell into the outage: too few to show anything", during)
 	}
-	c.step(fmt.Sprintf("%d Events of ends during the outage, %d ends since it began, all of %d told %.1f s after the server's return",
-		during, news, total, took.Seconds()))
+	c.step(
+		fmt.Sprintf(
+			"%d Events of ends during the outage, %d ends since it began, all of %d told %.1f s after the server's return",
+			during,
+			news,
+			total,
+			took.Seconds(),
+		),
+	)
 	for _, pod := range c.loops() {
 		c.describe("outage", pod.Name)
 	}

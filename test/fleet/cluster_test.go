@@ -55,11 +55,25 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, began: time.Now(), dir: filepath.Join(unshare.Dir(), "cluster")}
 	c.do("read the programs", json.Unmarshal([]byte(os.Getenv(envPrograms)), &c.programs))
-	c.do("make the network", errors.Join(os.Mkdir(c.dir, 0o755), os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
-		machine.IP("link set lo up", "link add br0 type bridge", "addr add "+gateway+"/24 dev br0", "link set br0 up")))
+	c.do(
+		"make the network",
+		errors.Join(
+			os.Mkdir(c.dir, 0o755),
+			os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
+			machine.IP(
+				"link set lo up",
+				"link add br0 type bridge",
+				"addr add "+gateway+"/24 dev br0",
+				"link set br0 up",
+			),
+		),
+	)
 	var err error
 	c.Plane, err = control.Start(t.Context(), control.Config{
-		Binaries: c.Kube, Dir: c.dir, Address: gateway, Flags: []string{"--authorization-mode=RBAC", "--kubelet-preferred-address-types=InternalIP"},
+		Binaries: c.Kube,
+		Dir:      c.dir,
+		Address:  gateway,
+		Flags:    []string{"--authorization-mode=RBAC", "--kubelet-preferred-address-types=InternalIP"},
 	})
 	c.do("start the API server", err)
 	t.Cleanup(c.close)
@@ -68,7 +82,15 @@ func newCluster(t *testing.T) *cluster {
 		"kube-controller-manager": {"--service-account-private-key-file=" + c.Key, "--root-ca-file=" + c.certificate(), "--node-monitor-grace-period=12s", "--node-monitor-period=2s"},
 		"kube-scheduler":          nil,
 	} {
-		_, err := c.Spawn(program, append(flags, "--kubeconfig="+c.Kubeconfig, "--bind-address=127.0.0.1", "--cert-dir="+c.dir, "--leader-elect=false")...)
+		_, err := c.Spawn(
+			program,
+			append(
+				flags,
+				"--kubeconfig="+c.Kubeconfig,
+				"--bind-address=127.0.0.1",
+				"--cert-dir="+c.dir,
+				"--leader-elect=false",
+			)...)
 		c.do("start "+program, err)
 	}
 	kubeconfig, err := os.ReadFile(c.Kubeconfig)
@@ -142,7 +164,11 @@ func (c *cluster) run(ctx context.Context, program string, args ...string) (stdo
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Dir = c.Root
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+filepath.Dir(c.Bench)+":"+os.Getenv("PATH"))
+	cmd.Env = append(
+		os.Environ(),
+		"KUBECONFIG="+c.Kubeconfig,
+		"PATH="+filepath.Dir(c.Bench)+":"+os.Getenv("PATH"),
+	)
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	err = cmd.Run()
@@ -167,16 +193,42 @@ func (c *cluster) startPrometheus() {
 	for _, name := range []string{"evented-pleg", "agent"} {
 		rules = append(rules, strconv.Quote(filepath.Join(c.Root, "docs/alerts", name+".yaml")))
 	}
-	jobs := []string{fmt.Sprintf(`{"job_name": "kube-state-metrics", "static_configs": [{"targets": [%q]}]}`, stateMetricsAddress)}
+	jobs := []string{
+		fmt.Sprintf(
+			`{"job_name": "kube-state-metrics", "static_configs": [{"targets": [%q]}]}`,
+			stateMetricsAddress,
+		),
+	}
 	for _, job := range []string{"pleg-watch", "pleg-agent"} { // with the labels of their own, as their PodMonitors
-		jobs = append(jobs, fmt.Sprintf(`{"job_name": %q, "honor_labels": true, "file_sd_configs": [{"files": [%q]}]}`, job, c.targets(job)))
+		jobs = append(
+			jobs,
+			fmt.Sprintf(
+				`{"job_name": %q, "honor_labels": true, "file_sd_configs": [{"files": [%q]}]}`,
+				job,
+				c.targets(job),
+			),
+		)
 		c.do("targets of Prometheus", os.WriteFile(c.targets(job), []byte("[]"), 0o644))
 	}
-	config := fmt.Sprintf(`{"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [%s], "scrape_configs": [%s]}`,
-		strings.Join(rules, ", "), strings.Join(jobs, ", "))
-	c.do("configuration of Prometheus", os.WriteFile(filepath.Join(c.dir, "prometheus.yaml"), []byte(config), 0o644))
-	cmd := exec.Command(filepath.Join(c.Debs, "usr/bin/prometheus"), "--config.file="+filepath.Join(c.dir, "prometheus.yaml"),
-		"--storage.tsdb.path="+filepath.Join(c.dir, "prometheus"), "--web.listen-address=127.0.0.1:9090", "--log.level=warn")
+	config := fmt.Sprintf(
+		`{"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [%s], "scrape_configs": [%s]}`,
+		strings.Join(rules, ", "),
+		strings.Join(jobs, ", "),
+	)
+	c.do(
+		"configuration of Prometheus",
+		os.WriteFile(filepath.Join(c.dir, "prometheus.yaml"), []byte(config), 0o644),
+	)
+	cmd := exec.Command(
+		filepath.Join(c.Debs, "usr/bin/prometheus"),
+		"--config.file="+filepath.Join(c.dir, "prometheus.yaml"),
+		"--storage.tsdb.path="+filepath.Join(
+			c.dir,
+			"prometheus",
+		),
+		"--web.listen-address=127.0.0.1:9090",
+		"--log.level=warn",
+	)
 	process, err := control.Spawn(cmd, filepath.Join(c.dir, "prometheus.log"))
 	c.do("start Prometheus", err)
 	c.t.Cleanup(func() { _ = process.Stop(15 * time.Second) })
@@ -200,7 +252,14 @@ func (c *cluster) scrape(job string, port int, pods []corev1.Pod) {
 		})
 	}
 	targets, err := json.Marshal(groups)
-	c.do("targets of Prometheus", errors.Join(err, os.WriteFile(c.targets(job)+".new", targets, 0o644), os.Rename(c.targets(job)+".new", c.targets(job))))
+	c.do(
+		"targets of Prometheus",
+		errors.Join(
+			err,
+			os.WriteFile(c.targets(job)+".new", targets, 0o644),
+			os.Rename(c.targets(job)+".new", c.targets(job)),
+		),
+	)
 }
 
 // query returns the values of an expression by node.
@@ -230,7 +289,14 @@ func (c *cluster) ask(ctx context.Context, expr string) (model.Vector, error) {
 // along.
 func (c *cluster) close() {
 	if c.t.Failed() {
-		out, complaints, _ := c.run(context.Background(), filepath.Join(c.Kube, "kubectl"), "get", "nodes,pods,events", "--all-namespaces", "--output=wide")
+		out, complaints, _ := c.run(
+			context.Background(),
+			filepath.Join(c.Kube, "kubectl"),
+			"get",
+			"nodes,pods,events",
+			"--all-namespaces",
+			"--output=wide",
+		)
 		c.t.Log(out, complaints)
 	}
 	for _, n := range c.nodes {

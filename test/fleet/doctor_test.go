@@ -57,15 +57,26 @@ func (c *cluster) doctor(pods []corev1.Pod) {
 	}
 	for _, area := range []string{"processes", "clients", "disks", "kubelet"} {
 		if unseen[area] != len(c.nodes) {
-			c.t.Errorf("%s were not looked at on %d nodes, want %d: a pod cannot see them", area, unseen[area], len(c.nodes))
+			c.t.Errorf(
+				"%s were not looked at on %d nodes, want %d: a pod cannot see them",
+				area,
+				unseen[area],
+				len(c.nodes),
+			)
 		}
 	}
 	for _, p := range pods {
 		log := c.kubectl("--namespace", namespace, "logs", p.Name)
-		told := strings.Contains(log, `"type":"Doctor"`) && strings.Contains(log, `"node":"`+p.Spec.NodeName+`"`)
+		told := strings.Contains(log, `"type":"Doctor"`) &&
+			strings.Contains(log, `"node":"`+p.Spec.NodeName+`"`)
 		evidence := strings.Contains(log, "ContainerStats is not answered")
 		if !told || evidence != (p.Spec.NodeName == "n1") {
-			c.t.Errorf("the log of the watch on %s: an examination %v, evidence %v", p.Spec.NodeName, told, evidence)
+			c.t.Errorf(
+				"the log of the watch on %s: an examination %v, evidence %v",
+				p.Spec.NodeName,
+				told,
+				evidence,
+			)
 		}
 	}
 	c.step(fmt.Sprintf("the verdict gathers doctor: %+v", d))
@@ -73,7 +84,18 @@ func (c *cluster) doctor(pods []corev1.Pod) {
 
 // examinations asks for the verdict.
 func (c *cluster) examinations(ctx context.Context) examinations {
-	out, complaints, err := c.run(ctx, c.Bench, "fleet", "verdict", "--prometheus", prometheusURL, "--window", "5m", "-o", "json")
+	out, complaints, err := c.run(
+		ctx,
+		c.Bench,
+		"fleet",
+		"verdict",
+		"--prometheus",
+		prometheusURL,
+		"--window",
+		"5m",
+		"-o",
+		"json",
+	)
 	c.do("fleet verdict: "+complaints, err)
 	var verdict struct{ Doctor examinations }
 	c.do("read the verdict", json.Unmarshal([]byte(out), &verdict))

@@ -122,7 +122,15 @@ func (c *cluster) losses(ctx context.Context) string {
 		values, err := c.ask(ctx, expr)
 		said += fmt.Sprintf("\n%s: %v (%v)", expr, values, err)
 	}
-	pods, complaints, _ := c.run(ctx, filepath.Join(c.Kube, "kubectl"), "get", "pods", "--selector=app=churn", "--output=wide", "--no-headers")
+	pods, complaints, _ := c.run(
+		ctx,
+		filepath.Join(c.Kube, "kubectl"),
+		"get",
+		"pods",
+		"--selector=app=churn",
+		"--output=wide",
+		"--no-headers",
+	)
 	return said + "\n" + pods + complaints
 }
 
@@ -133,8 +141,24 @@ type named struct {
 
 // verdict checks the verdict on the fleet.
 func (c *cluster) verdict() {
-	out, complaints, err := c.run(c.t.Context(), c.Bench, "fleet", "verdict", "--prometheus", prometheusURL, "--window", "5m", "--by", "nodepool",
-		"--trusted", "8s", "-o", "json", "--out", c.out("verdict"))
+	out, complaints, err := c.run(
+		c.t.Context(),
+		c.Bench,
+		"fleet",
+		"verdict",
+		"--prometheus",
+		prometheusURL,
+		"--window",
+		"5m",
+		"--by",
+		"nodepool",
+		"--trusted",
+		"8s",
+		"-o",
+		"json",
+		"--out",
+		c.out("verdict"),
+	)
 	c.do("fleet verdict: "+complaints, err)
 	var verdict struct {
 		Worth         string
@@ -146,7 +170,10 @@ func (c *cluster) verdict() {
 		Named []named
 	}
 	c.do("read the verdict", json.Unmarshal([]byte(out), &verdict))
-	if n := verdict.Named; verdict.Worth != "partial" || verdict.Nodes != 3 || verdict.Losing != 1 || len(n) != 1 || n[0].Node != "n2" || n[0].Class != "losing" {
+	if n := verdict.Named; verdict.Worth != "partial" || verdict.Nodes != 3 || verdict.Losing != 1 ||
+		len(n) != 1 ||
+		n[0].Node != "n2" ||
+		n[0].Class != "losing" {
 		c.t.Errorf("the verdict is %s, want n2 named alone, as losing", out)
 	}
 	var groups []string
@@ -209,7 +236,20 @@ type loadReport struct {
 func (c *cluster) startLoad(args ...string) *loading {
 	ctx, interrupt := context.WithCancel(c.t.Context())
 	l := &loading{c: c, interrupt: interrupt, ended: make(chan struct{})}
-	args = append([]string{"fleet", "run", "--namespace", namespace, "--nodes", "kubernetes.io/os=linux", "--job-image", benchImage, "-o", "json"}, args...)
+	args = append(
+		[]string{
+			"fleet",
+			"run",
+			"--namespace",
+			namespace,
+			"--nodes",
+			"kubernetes.io/os=linux",
+			"--job-image",
+			benchImage,
+			"-o",
+			"json",
+		},
+		args...)
 	go func() { // ends with the command
 		defer close(l.ended)
 		var err error
@@ -270,7 +310,20 @@ func (c *cluster) interrupted() {
 
 // load puts a load on a runtime beside the kubelet's on all nodes, and kills the kubelet of n2.
 func (c *cluster) load() {
-	l := c.startLoad("--endpoint", loadEndpoint, "--image", image.DefaultRef, "--pods", "4", "--rate", "10", "--duration", "15s", "--out", c.out("load"))
+	l := c.startLoad(
+		"--endpoint",
+		loadEndpoint,
+		"--image",
+		image.DefaultRef,
+		"--pods",
+		"4",
+		"--rate",
+		"10",
+		"--duration",
+		"15s",
+		"--out",
+		c.out("load"),
+	)
 	l.await()
 	n2 := c.nodes[1]
 	c.do("kill the kubelet of n2", n2.command(killKubelet))
@@ -308,7 +361,11 @@ func (c *cluster) deploy() {
 	c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
 	c.apply("base", "containerd", "")
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", "deploy/prometheus-operator")
-	c.apply("crio", "cri-o", "nameSuffix: -crio\nlabels: [{includeSelectors: true, pairs: {app.kubernetes.io/instance: crio}}]\n")
+	c.apply(
+		"crio",
+		"cri-o",
+		"nameSuffix: -crio\nlabels: [{includeSelectors: true, pairs: {app.kubernetes.io/instance: crio}}]\n",
+	)
 	c.apply("k3s", "containerd", "namespace: k3s\n")
 	c.step("deploy/ applied")
 }
@@ -327,7 +384,13 @@ patches:
     metadata: {name: pleg-watch, namespace: evented-pleg}
     spec: {template: {spec: {nodeSelector: {runtime: %s}}}}
 %s%s`, overlay, runtime, examineOften, lines)
-	c.do("write the overlay", errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644)))
+	c.do(
+		"write the overlay",
+		errors.Join(
+			os.Mkdir(dir, 0o755),
+			os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644),
+		),
+	)
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", dir)
 }
 

@@ -152,7 +152,10 @@ func runFirst(dir string) error {
 	return machine.Machine{
 		Dir: dir, Cgroup: n.Name, Name: n.Name, Address: n.address(), Keep: []string{n.Programs.Root},
 		IP: []string{
-			"link set lo up", "addr add " + n.address() + "/24 dev eth0", "link set eth0 up", "route add default via " + gateway,
+			"link set lo up",
+			"addr add " + n.address() + "/24 dev eth0",
+			"link set eth0 up",
+			"route add default via " + gateway,
 		},
 		Command: []string{machine.At + "/bin/self", nodeStage},
 		Env:     []string{"PATH=" + os.Getenv("PATH"), "HOME=" + machine.At + "/tmp", "TMPDIR=/tmp"},
@@ -236,7 +239,8 @@ func runInside() error {
 // tellsExit reports whether a message is the event of an exit.
 func tellsExit(message []byte) bool {
 	var event runtimeapi.ContainerEventResponse
-	return proto.Unmarshal(message, &event) == nil && event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+	return proto.Unmarshal(message, &event) == nil &&
+		event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
 }
 
 // link gives a socket another name, in a folder of its own.
@@ -258,8 +262,12 @@ func (n *node) runtime(ctx context.Context, base string) (socket string, err err
 			return "", err
 		}
 	}
-	cni := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "fleet", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
-  "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`, base+"/ipam", n.pods())
+	cni := fmt.Sprintf(
+		`{"cniVersion": "1.0.0", "name": "fleet", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
+  "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`,
+		base+"/ipam",
+		n.pods(),
+	)
 	if err := os.WriteFile(filepath.Join(base, "cni/conf/10-fleet.conflist"), []byte(cni), 0o644); err != nil {
 		return "", err
 	}
@@ -318,7 +326,10 @@ func (n *node) loadSandboxes(ctx context.Context) (int, error) {
 // kubelet starts the node's kubelet on the runtime, in a folder of its own.
 func (n *node) kubelet(socket string) (*control.Process, error) {
 	config, err := standalone.Configuration(socket, map[string]any{
-		"volumePluginDir": "/var/lib/kubelet/plugins", "cgroupRoot": "/", "nodeStatusUpdateFrequency": "2s", "nodeLeaseDurationSeconds": 10,
+		"volumePluginDir":           "/var/lib/kubelet/plugins",
+		"cgroupRoot":                "/",
+		"nodeStatusUpdateFrequency": "2s",
+		"nodeLeaseDurationSeconds":  10,
 	})
 	if err != nil {
 		return nil, err
@@ -328,9 +339,16 @@ func (n *node) kubelet(socket string) (*control.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(filepath.Join(n.Programs.Kube, "kubelet"), "--config="+machine.At+"/kubelet.yaml", "--kubeconfig="+machine.At+"/kubeconfig",
-		"--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki", "--hostname-override="+n.Name, "--node-ip="+n.address(),
-		"--node-labels=runtime="+string(n.Runtime.Runtime.Family))
+	cmd := exec.Command(
+		filepath.Join(n.Programs.Kube, "kubelet"),
+		"--config="+machine.At+"/kubelet.yaml",
+		"--kubeconfig="+machine.At+"/kubeconfig",
+		"--root-dir=/var/lib/kubelet",
+		"--cert-dir=/var/lib/kubelet/pki",
+		"--hostname-override="+n.Name,
+		"--node-ip="+n.address(),
+		"--node-labels=runtime="+string(n.Runtime.Runtime.Family),
+	)
 	cmd.Dir = cwd
 	return control.Spawn(cmd, machine.At+"/kubelet.log")
 }

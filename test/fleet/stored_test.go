@@ -39,7 +39,11 @@ import (
 )
 
 // measured names runtimes that are built for every test here; the default are those of the cluster.
-var measured = flag.String("measured", "containerd-2.4,crio", "runtimes of TestStored, separated by commas, or all")
+var measured = flag.String(
+	"measured",
+	"containerd-2.4,crio",
+	"runtimes of TestStored, separated by commas, or all",
+)
 
 // allMeasured are all of them.
 const allMeasured = "containerd-2.4,containerd-1.7,crio"
@@ -58,11 +62,20 @@ func TestStored(t *testing.T) {
 	testkit.Check(t, machine.IP("link set lo up"))
 	dir := filepath.Join(unshare.Dir(), "plane")
 	testkit.Check(t, os.Mkdir(dir, 0o755))
-	plane := testkit.Must(control.Start(t.Context(), control.Config{Binaries: p.Kube, Dir: dir, Address: "127.0.0.1"}))(t)
+	plane := testkit.Must(
+		control.Start(t.Context(), control.Config{Binaries: p.Kube, Dir: dir, Address: "127.0.0.1"}),
+	)(
+		t,
+	)
 	t.Cleanup(plane.Close)
 	for i, name := range slices.Sorted(maps.Keys(p.Measured)) {
 		t.Run(name, func(t *testing.T) {
-			m := storing{T: t, plane: plane, agent: p.Agent, dir: filepath.Join(unshare.Dir(), fmt.Sprint("m", i))}
+			m := storing{
+				T:     t,
+				plane: plane,
+				agent: p.Agent,
+				dir:   filepath.Join(unshare.Dir(), fmt.Sprint("m", i)),
+			}
 			m.start(p.Measured[name])
 			took := m.measure()
 			q := bench.Summarize(took)
@@ -96,8 +109,18 @@ func (m *storing) start(set components.Set) {
 		CgroupParent: "/" + namespace,
 		Namespace:    namespace,
 	}))(m)
-	cmd := exec.Command(m.agent, "--endpoint", d.Endpoint(), "--kubeconfig", m.plane.Kubeconfig, "--node", namespace,
-		"--node-events=false", "--state", filepath.Join(m.dir, "reported.json"))
+	cmd := exec.Command(
+		m.agent,
+		"--endpoint",
+		d.Endpoint(),
+		"--kubeconfig",
+		m.plane.Kubeconfig,
+		"--node",
+		namespace,
+		"--node-events=false",
+		"--state",
+		filepath.Join(m.dir, "reported.json"),
+	)
 	agent := testkit.Must(control.Spawn(cmd, filepath.Join(m.dir, "agent.log")))(m)
 	m.Cleanup(func() {
 		testkit.Check(m, agent.Stop(30*time.Second))
@@ -119,7 +142,15 @@ func (m *storing) measure() (took []time.Duration) {
 		name := fmt.Sprint("p", n)
 		pod := testkit.Must(m.client.RunPod(m.Context(), m.client.Namespace+"-"+name, name, 0))(m)
 		for i := range measuredContainers {
-			id := testkit.Must(m.client.CreateAndStart(m.Context(), pod, crikit.Spec{Name: fmt.Sprint("c", i), Args: []string{"exit", "1"}}))(m)
+			id := testkit.Must(
+				m.client.CreateAndStart(
+					m.Context(),
+					pod,
+					crikit.Spec{Name: fmt.Sprint("c", i), Args: []string{"exit", "1"}},
+				),
+			)(
+				m,
+			)
 			took = append(took, m.await(events, id))
 		}
 	}
@@ -137,7 +168,9 @@ func (m *storing) await(events watch.Interface, id string) time.Duration {
 			if !ok || change.Type != watch.Added || e.Annotations["exits.evented-pleg.io/id"] != id {
 				m.Fatalf("want the Event of %s, got %s %+v", id, change.Type, change.Object)
 			}
-			return at.Sub(testkit.Must(time.Parse(time.RFC3339Nano, e.Annotations[exits.AnnotationFinishedAt]))(m))
+			return at.Sub(
+				testkit.Must(time.Parse(time.RFC3339Nano, e.Annotations[exits.AnnotationFinishedAt]))(m),
+			)
 		case <-limit:
 			m.Fatalf("in a minute no Event of %s", id)
 		}

@@ -38,11 +38,21 @@ func (c *cluster) stateMetrics() {
 		}
 		for _, s := range sets.Items {
 			labels := fmt.Sprintf("{namespace=%q,daemonset=%q}", s.Namespace, s.Name)
-			fmt.Fprintf(w, "kube_daemonset_status_desired_number_scheduled%s %d\n", labels, s.Status.DesiredNumberScheduled)
+			fmt.Fprintf(
+				w,
+				"kube_daemonset_status_desired_number_scheduled%s %d\n",
+				labels,
+				s.Status.DesiredNumberScheduled,
+			)
 			fmt.Fprintf(w, "kube_daemonset_status_number_ready%s %d\n", labels, s.Status.NumberReady)
 		}
 		for _, n := range nodes.Items {
-			fmt.Fprintf(w, "kube_node_info{node=%q,container_runtime_version=%q} 1\n", n.Name, n.Status.NodeInfo.ContainerRuntimeVersion)
+			fmt.Fprintf(
+				w,
+				"kube_node_info{node=%q,container_runtime_version=%q} 1\n",
+				n.Name,
+				n.Status.NodeInfo.ContainerRuntimeVersion,
+			)
 		}
 	})
 	ended := make(chan error, 1)
@@ -78,10 +88,26 @@ func TestTrouble(t *testing.T) {
 	c.kubectl("label", "node", "n1", "type=kwok") // the DaemonSets leave such nodes out
 	c.do("hold the lists of n2", c.nodes[1].command(holdLists))
 	c.do("deny the socket of n3", c.nodes[2].command(denySocket))
-	c.kubectl("--namespace", namespace, "delete", "pods", "--selector=app.kubernetes.io/instance=crio", "--wait=false")
+	c.kubectl(
+		"--namespace",
+		namespace,
+		"delete",
+		"pods",
+		"--selector=app.kubernetes.io/instance=crio",
+		"--wait=false",
+	)
 	c.await("the watch of n3 names what denies the socket", func(ctx context.Context) error {
 		for _, previous := range []string{"--previous=false", "--previous=true"} {
-			log, _, err := c.run(ctx, filepath.Join(c.Kube, "kubectl"), "--namespace", namespace, "logs", "--prefix", "--selector=app.kubernetes.io/instance=crio", previous)
+			log, _, err := c.run(
+				ctx,
+				filepath.Join(c.Kube, "kubectl"),
+				"--namespace",
+				namespace,
+				"logs",
+				"--prefix",
+				"--selector=app.kubernetes.io/instance=crio",
+				previous,
+			)
 			if err == nil && strings.Contains(log, "it belongs to 0:0 with mode 0600") {
 				return nil
 			}
@@ -129,7 +155,14 @@ func (c *cluster) firing(ctx context.Context) (all []string, err error) {
 			continue
 		}
 		// Metrics about a DaemonSet have an instance of their own, that of kube-state-metrics.
-		all = append(all, fmt.Sprintf("%s: %s", m["alertname"], cmp.Or(m["daemonset"], m["node"], m["instance"], m["finding"])))
+		all = append(
+			all,
+			fmt.Sprintf(
+				"%s: %s",
+				m["alertname"],
+				cmp.Or(m["daemonset"], m["node"], m["instance"], m["finding"]),
+			),
+		)
 	}
 	slices.Sort(all)
 	return all, err

@@ -52,11 +52,18 @@ func (f *floor) Start(c worker.Config, _ *worker.Hello) (err error) {
 	if !f.decode {
 		options = append(options, grpc.ForceCodecV2(discard{}))
 	}
-	f.conn, err = grpc.NewClient("unix:"+c.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(options...))
+	f.conn, err = grpc.NewClient(
+		"unix:"+c.Endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(options...),
+	)
 	if err != nil || c.Mode != worker.Evented {
 		return err
 	}
-	s, err := f.stream(runtimeapi.RuntimeService_GetContainerEvents_FullMethodName, &runtimeapi.GetEventsRequest{})
+	s, err := f.stream(
+		runtimeapi.RuntimeService_GetContainerEvents_FullMethodName,
+		&runtimeapi.GetEventsRequest{},
+	)
 	if err != nil {
 		return err
 	}
@@ -92,9 +99,20 @@ func (f *floor) Relists(n int, _ *bool) error {
 	ctx := context.Background()
 	for range n {
 		if !f.lists {
-			err := f.drain(runtimeapi.RuntimeService_StreamPodSandboxes_FullMethodName, &runtimeapi.StreamPodSandboxesRequest{}, new(runtimeapi.StreamPodSandboxesResponse))
+			err := f.drain(
+				runtimeapi.RuntimeService_StreamPodSandboxes_FullMethodName,
+				&runtimeapi.StreamPodSandboxesRequest{},
+				new(runtimeapi.StreamPodSandboxesResponse),
+			)
 			if f.lists = status.Code(err) == codes.Unimplemented; !f.lists {
-				err = errors.Join(err, f.drain(runtimeapi.RuntimeService_StreamContainers_FullMethodName, &runtimeapi.StreamContainersRequest{}, new(runtimeapi.StreamContainersResponse)))
+				err = errors.Join(
+					err,
+					f.drain(
+						runtimeapi.RuntimeService_StreamContainers_FullMethodName,
+						&runtimeapi.StreamContainersRequest{},
+						new(runtimeapi.StreamContainersResponse),
+					),
+				)
 				if err != nil {
 					return err
 				}
@@ -102,8 +120,19 @@ func (f *floor) Relists(n int, _ *bool) error {
 			}
 		}
 		err := errors.Join(
-			f.conn.Invoke(ctx, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, &runtimeapi.ListPodSandboxRequest{}, new(runtimeapi.ListPodSandboxResponse)),
-			f.conn.Invoke(ctx, runtimeapi.RuntimeService_ListContainers_FullMethodName, &runtimeapi.ListContainersRequest{}, new(runtimeapi.ListContainersResponse)))
+			f.conn.Invoke(
+				ctx,
+				runtimeapi.RuntimeService_ListPodSandbox_FullMethodName,
+				&runtimeapi.ListPodSandboxRequest{},
+				new(runtimeapi.ListPodSandboxResponse),
+			),
+			f.conn.Invoke(
+				ctx,
+				runtimeapi.RuntimeService_ListContainers_FullMethodName,
+				&runtimeapi.ListContainersRequest{},
+				new(runtimeapi.ListContainersResponse),
+			),
+		)
 		if err != nil {
 			return err
 		}

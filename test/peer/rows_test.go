@@ -36,11 +36,19 @@ var everybody = []string{floors, generated, ours, kubelet}
 const envContestant = "PEER_CONTESTANT"
 
 var (
-	agents  = flag.String("agents", strings.Join([]string{floors, generated, ours}, ","), "measure these contestants")
+	agents = flag.String(
+		"agents",
+		strings.Join([]string{floors, generated, ours}, ","),
+		"measure these contestants",
+	)
 	program = flag.String("kubelet", "", "the program of folder kubelet, for the contestant "+kubelet)
 	shrink  = flag.Int("shrink", 1, "divide the number of pods of every row, and its work, by this")
 	idle    = flag.Duration("idle", 5*time.Minute, "length of each of the two windows of row idle")
-	settle  = flag.Duration("settle", 2*time.Second, "time for the effects of the start, and for a polling PLEG")
+	settle  = flag.Duration(
+		"settle",
+		2*time.Second,
+		"time for the effects of the start, and for a polling PLEG",
+	)
 )
 
 func TestMain(m *testing.M) {
@@ -92,9 +100,18 @@ func rows() []row {
 			measure: func(n *node) { n.relist(max(10, 50_000/pods)) },
 		})
 	}
-	return append(all,
+	return append(
+		all,
 		// the streaming list calls are unused by the kubelet by default
-		row{"streaming/containers=10000", []string{floors, ours, kubelet}, 5000, true, 0, manual, func(n *node) { n.relist(10) }},
+		row{
+			"streaming/containers=10000",
+			[]string{floors, ours, kubelet},
+			5000,
+			true,
+			0,
+			manual,
+			func(n *node) { n.relist(10) },
+		},
 		row{"changed/containers=10000", plegs, 5000, false, 0, manual, (*node).changed},
 		row{"intake/exit", everybody, 5000, false, 0, intake, (*node).intake},
 		row{"first/pods=5000", plegs, 5000, false, time.Millisecond, manual, (*node).first},
@@ -349,7 +366,10 @@ func (n *node) idle() {
 		after := ask[worker.Cost](n, "Used", false)
 		n.b.ReportMetric(float64(after.CPU-before.CPU), window+"-cpu-ns")
 		n.b.ReportMetric(float64(after.Wakeups-before.Wakeups), window+"-wakeups")
-		n.b.ReportMetric(float64(after.CPU-before.CPU)+1e9*(bench.OwnUsage().CPUSeconds-runtime), window+"-total-cpu-ns")
+		n.b.ReportMetric(
+			float64(after.CPU-before.CPU)+1e9*(bench.OwnUsage().CPUSeconds-runtime),
+			window+"-total-cpu-ns",
+		)
 	}
 }
 
@@ -362,8 +382,15 @@ func TestRowsAreMeasured(t *testing.T) {
 		}
 	}
 	measures := map[string]string{ // by the beginning of a row's name, one that must be above 0
-		"relist": "cpu-ns/op", "streaming": "allocs/op", "changed": "allocs/op", "intake": "cpu-ns/op",
-		"first": "ns/op", "newer": "p50-ns", "latency": "p99-ns", "memory": "status-B/container", "idle": "next-total-cpu-ns",
+		"relist":    "cpu-ns/op",
+		"streaming": "allocs/op",
+		"changed":   "allocs/op",
+		"intake":    "cpu-ns/op",
+		"first":     "ns/op",
+		"newer":     "p50-ns",
+		"latency":   "p99-ns",
+		"memory":    "status-B/container",
+		"idle":      "next-total-cpu-ns",
 	}
 	for _, r := range rows() {
 		for _, agent := range r.agents {

@@ -32,7 +32,15 @@ import (
 )
 
 // allowed are the licences under which a release may be given away with their texts.
-var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unicode-DFS-2016"}
+var allowed = []string{
+	"Apache-2.0",
+	"BSD-2-Clause",
+	"BSD-3-Clause",
+	"ISC",
+	"MIT",
+	"MPL-2.0",
+	"Unicode-DFS-2016",
+}
 
 // licenceFile matches the files of a module that a copy of it must come with.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-.].*)?$`)
@@ -160,7 +168,12 @@ func (p *part) read(dir string) error {
 	}
 	for _, id := range p.ids {
 		if !slices.Contains(allowed, id) && !strings.HasPrefix(id, "GooglePatent") {
-			return fmt.Errorf("%s %s has the licence %s, which tools/bill does not allow", p.path, p.version, id)
+			return fmt.Errorf(
+				"%s %s has the licence %s, which tools/bill does not allow",
+				p.path,
+				p.version,
+				id,
+			)
 		}
 	}
 	return nil

@@ -29,7 +29,14 @@ func TestImagesAreValid(t *testing.T) {
 	if err := os.WriteFile(licence, []byte("a licence"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := release{program: "pleg-bench", licences: []string{licence}, version: "v1.2.3", commit: "abc", out: dir, time: time.Unix(1_700_000_000, 0).UTC()}
+	r := release{
+		program:  "pleg-bench",
+		licences: []string{licence},
+		version:  "v1.2.3",
+		commit:   "abc",
+		out:      dir,
+		time:     time.Unix(1_700_000_000, 0).UTC(),
+	}
 	if err := r.write([]string{binary}); err != nil {
 		t.Fatal(err)
 	}

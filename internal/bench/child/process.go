@@ -92,6 +92,11 @@ func (p *Process) End(ctx context.Context, s os.Signal) error {
 		return nil
 	case <-ctx.Done():
 		_ = p.Kill()
-		return fmt.Errorf("%s did not end by itself at %v, and was killed: %w", p.cmd.Path, s, context.Cause(ctx))
+		return fmt.Errorf(
+			"%s did not end by itself at %v, and was killed: %w",
+			p.cmd.Path,
+			s,
+			context.Cause(ctx),
+		)
 	}
 }

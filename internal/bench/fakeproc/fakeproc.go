@@ -73,11 +73,17 @@ func Serve(ctx context.Context, config Config) error {
 func listen(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("fake: %s is in the way and not a socket: remove it, or choose another path with --socket", path)
+			return nil, fmt.Errorf(
+				"fake: %s is in the way and not a socket: remove it, or choose another path with --socket",
+				path,
+			)
 		}
 		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			_ = conn.Close()
-			return nil, fmt.Errorf("fake: something listens on %s already: stop it, or choose another path with --socket", path)
+			return nil, fmt.Errorf(
+				"fake: something listens on %s already: stop it, or choose another path with --socket",
+				path,
+			)
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("fake: cannot remove the socket left behind: %w", err)
@@ -85,7 +91,11 @@ func listen(path string) (net.Listener, error) {
 	}
 	lis, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("fake: cannot listen on %s (a unix socket's path has at most 107 bytes, in a directory that exists): %w", path, err)
+		return nil, fmt.Errorf(
+			"fake: cannot listen on %s (a unix socket's path has at most 107 bytes, in a directory that exists): %w",
+			path,
+			err,
+		)
 	}
 	return lis, nil
 }

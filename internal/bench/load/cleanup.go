@@ -54,7 +54,11 @@ func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string)
 }
 
 // removeOnce removes what the runtime shows of the run now, and returns the number.
-func removeOnce(ctx context.Context, client runtimeapi.RuntimeServiceClient, runID string) (found int, err error) {
+func removeOnce(
+	ctx context.Context,
+	client runtimeapi.RuntimeServiceClient,
+	runID string,
+) (found int, err error) {
 	sandboxes, containers, err := list(ctx, client, RunLabel, runID)
 	if err != nil {
 		return 0, err

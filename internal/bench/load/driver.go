@@ -112,15 +112,23 @@ func (d *Driver) SetRate(rate float64) {
 func (d *Driver) Setup(ctx context.Context) error {
 	var answer *runtimeapi.ImageStatusResponse
 	err := try(ctx, func() (err error) {
-		answer, err = d.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: d.config.Image}})
+		answer, err = d.images.ImageStatus(
+			ctx,
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: d.config.Image}},
+		)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("load: ask the runtime for the image %s: %w", d.config.Image, err)
 	}
 	if answer.GetImage() == nil {
-		return fmt.Errorf("load: the runtime does not have the image %q: pull it first (crictl pull), or name one that it has with --image%s; "+
-			"it must understand the arguments %q", d.config.Image, Images(ctx, d.config.Conn), d.config.Args)
+		return fmt.Errorf(
+			"load: the runtime does not have the image %q: pull it first (crictl pull), or name one that it has with --image%s; "+
+				"it must understand the arguments %q",
+			d.config.Image,
+			Images(ctx, d.config.Conn),
+			d.config.Args,
+		)
 	}
 	return d.Refill(ctx)
 }
@@ -465,7 +473,12 @@ type Stats struct {
 
 // invoke makes a changing call for a pod, and repeats the call while the runtime is not ready.
 func invoke[Q, A any](
-	ctx context.Context, d *Driver, p *pod, method string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
+	ctx context.Context,
+	d *Driver,
+	p *pod,
+	method string,
+	call func(context.Context, Q, ...grpc.CallOption) (A, error),
+	request Q,
 ) (answer A, err error) {
 	for begun := time.Now(); ; {
 		start := time.Now()
@@ -475,7 +488,9 @@ func invoke[Q, A any](
 			return err
 		})
 		if err == nil {
-			d.count(func(s *Stats) { s.Calls = append(s.Calls, Call{At: bench.Stamp(start), Took: time.Since(start)}) })
+			d.count(
+				func(s *Stats) { s.Calls = append(s.Calls, Call{At: bench.Stamp(start), Took: time.Since(start)}) },
+			)
 			return answer, nil
 		}
 		says := printable.Text(status.Convert(err).Message())
@@ -492,7 +507,8 @@ func invoke[Q, A any](
 				s.FirstErrors[method] = says
 			}
 		})
-		if status.Code(err) != codes.Unavailable || time.Since(begun) > d.config.CallTimeout || bench.Sleep(ctx, retryUnavailable) != nil {
+		if status.Code(err) != codes.Unavailable || time.Since(begun) > d.config.CallTimeout ||
+			bench.Sleep(ctx, retryUnavailable) != nil {
 			d.config.Logger.V(1).Info("call failed", "method", method, "err", err)
 			return answer, err
 		}

@@ -118,10 +118,22 @@ func TestSwappedFolder(t *testing.T) {
 	} {
 		inState(t)
 		path, victim := ended(t, "run1"), filepath.Join(t.TempDir(), "victim")
-		testkit.Check(t, errors.Join(os.Mkdir(victim, 0o755), os.WriteFile(filepath.Join(victim, "app.log"), nil, 0o600)))
+		testkit.Check(
+			t,
+			errors.Join(os.Mkdir(victim, 0o755), os.WriteFile(filepath.Join(victim, "app.log"), nil, 0o600)),
+		)
 		rt := testkit.Must(fakeruntime.New(fakeruntime.Config{}))(t)
 		conn := onfake.Connect(t, onfake.Memory(t, rt))
-		driver := New(Config{Conn: conn, RunID: "run1", Pods: 1, Containers: 1, Image: fakeruntime.WorkloadImage, LogDirectory: path})
+		driver := New(
+			Config{
+				Conn:         conn,
+				RunID:        "run1",
+				Pods:         1,
+				Containers:   1,
+				Image:        fakeruntime.WorkloadImage,
+				LogDirectory: path,
+			},
+		)
 		testkit.Check(t, driver.Setup(t.Context()))
 		found := testkit.Must(Look(t.Context(), conn))(t)
 		if len(found.Runs) != 1 || found.Runs[0].Owner != OwnerEnded || len(found.Strangers) > 0 {

@@ -49,9 +49,19 @@ func newDriver(t *testing.T, conn *grpc.ClientConn, change func(*load.Config)) (
 	t.Helper()
 	book := new(factBook)
 	config := load.Config{
-		Conn: conn, RunID: "t", Pods: 5, Containers: 2, Rate: 400, Seed: 1, Image: image, JobLife: 5 * time.Millisecond,
-		CallTimeout: 5 * time.Second, OnFact: book.add, Logger: testr.New(t),
-		LogDirectory: "/logs", UnderWay: 20, // a machine slower than the rate completes what it has begun
+		Conn:         conn,
+		RunID:        "t",
+		Pods:         5,
+		Containers:   2,
+		Rate:         400,
+		Seed:         1,
+		Image:        image,
+		JobLife:      5 * time.Millisecond,
+		CallTimeout:  5 * time.Second,
+		OnFact:       book.add,
+		Logger:       testr.New(t),
+		LogDirectory: "/logs",
+		UnderWay:     20, // a machine slower than the rate completes what it has begun
 	}
 	if change != nil {
 		change(&config)
@@ -117,7 +127,13 @@ func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
 
 // TestSurvivesFaults drives a runtime with failing calls, and expects a whole load in the end.
 func TestSurvivesFaults(t *testing.T) {
-	rt, conn := serve(t, fakeruntime.Config{Seed: 3, Faults: fakeruntime.Faults{FailWrite: 0.1, StartError: 0.1, SandboxError: 0.1}})
+	rt, conn := serve(
+		t,
+		fakeruntime.Config{
+			Seed:   3,
+			Faults: fakeruntime.Faults{FailWrite: 0.1, StartError: 0.1, SandboxError: 0.1},
+		},
+	)
 	d, _ := newDriver(t, conn, nil)
 	testkit.Check(t, d.Setup(t.Context()))
 	run(t, d)
@@ -172,7 +188,11 @@ func TestChangesCarryTheRuntimesStamps(t *testing.T) {
 // Finish ends the wait.
 func TestUnderWayIsBounded(t *testing.T) {
 	rt, conn := serve(t, fakeruntime.Config{})
-	d, _ := newDriver(t, conn, func(c *load.Config) { c.UnderWay, c.JobsOnly, c.CallTimeout, c.Rate = 3, true, 2*time.Second, 1000 })
+	d, _ := newDriver(
+		t,
+		conn,
+		func(c *load.Config) { c.UnderWay, c.JobsOnly, c.CallTimeout, c.Rate = 3, true, 2*time.Second, 1000 },
+	)
 	testkit.Check(t, d.Setup(t.Context()))
 	faults := testkit.Must(fakeruntime.ParseFaults("hang-write=1"))(t)
 	testkit.Check(t, rt.SetFaults(faults))
@@ -207,7 +227,11 @@ func TestEveryContainerHasALogPath(t *testing.T) {
 	list := testkit.Must(client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t)
 	paths := make(map[string]bool)
 	for _, c := range list.GetContainers() {
-		answer := testkit.Must(client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()}))(t)
+		answer := testkit.Must(
+			client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()}),
+		)(
+			t,
+		)
 		path := answer.GetStatus().GetLogPath()
 		if filepath.Dir(path) != "/some/where" || filepath.Ext(path) != ".log" || paths[path] {
 			t.Errorf("log path %q: want a file of its own in the load's folder", path)

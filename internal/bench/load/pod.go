@@ -54,7 +54,11 @@ func (d *Driver) labels(p *pod) map[string]string {
 }
 
 func (d *Driver) namespaces() *runtimeapi.NamespaceOption {
-	o := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_POD, Pid: runtimeapi.NamespaceMode_CONTAINER, Ipc: runtimeapi.NamespaceMode_POD}
+	o := &runtimeapi.NamespaceOption{
+		Network: runtimeapi.NamespaceMode_POD,
+		Pid:     runtimeapi.NamespaceMode_CONTAINER,
+		Ipc:     runtimeapi.NamespaceMode_POD,
+	}
 	if d.config.HostNetwork {
 		o.Network = runtimeapi.NamespaceMode_NODE
 	}
@@ -107,15 +111,27 @@ func (d *Driver) makePod(ctx context.Context, p *pod) error {
 	p.attempts = 0
 	p.slots = make([]string, d.config.Containers)
 	p.config = &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: fmt.Sprintf("pod-%04d-%d", p.index, p.generation), Namespace: d.config.Namespace, Uid: p.uid},
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name:      fmt.Sprintf("pod-%04d-%d", p.index, p.generation),
+			Namespace: d.config.Namespace,
+			Uid:       p.uid,
+		},
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
-			CgroupParent: d.config.CgroupParent, SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: d.namespaces()},
+			CgroupParent:    d.config.CgroupParent,
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: d.namespaces()},
 		},
 		// Containers of all pods share the folder: their log paths differ.
 		LogDirectory: d.config.LogDirectory,
 	}
 	p.config.Labels = d.labels(p)
-	answer, err := invoke(ctx, d, p, "RunPodSandbox", d.client.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: p.config})
+	answer, err := invoke(
+		ctx,
+		d,
+		p,
+		"RunPodSandbox",
+		d.client.RunPodSandbox,
+		&runtimeapi.RunPodSandboxRequest{Config: p.config},
+	)
 	if err != nil {
 		return err
 	}
@@ -142,12 +158,26 @@ func (d *Driver) removePod(ctx context.Context, p *pod) error {
 		}
 		d.fact(ctx, p, p.sandbox, true, state)
 	}
-	_, err := invoke(ctx, d, p, "StopPodSandbox", d.client.StopPodSandbox, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox})
+	_, err := invoke(
+		ctx,
+		d,
+		p,
+		"StopPodSandbox",
+		d.client.StopPodSandbox,
+		&runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox},
+	)
 	if err == nil {
 		told(pleg.PhaseExited)
 	}
 	if err == nil || gone(err) {
-		_, err = invoke(ctx, d, p, "RemovePodSandbox", d.client.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox})
+		_, err = invoke(
+			ctx,
+			d,
+			p,
+			"RemovePodSandbox",
+			d.client.RemovePodSandbox,
+			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox},
+		)
 	}
 	if err != nil && !gone(err) {
 		return err
@@ -160,7 +190,14 @@ func (d *Driver) removePod(ctx context.Context, p *pod) error {
 
 // fillSlot makes and starts the long-lived container of a slot.
 func (d *Driver) fillSlot(ctx context.Context, p *pod, slot int) error {
-	id, err := d.startContainer(ctx, p, fmt.Sprintf("c%d", slot), d.nextAttempt(p), longLife, func(id string) { p.slots[slot] = id })
+	id, err := d.startContainer(
+		ctx,
+		p,
+		fmt.Sprintf("c%d", slot),
+		d.nextAttempt(p),
+		longLife,
+		func(id string) { p.slots[slot] = id },
+	)
 	if err != nil {
 		return err
 	}
@@ -178,20 +215,39 @@ func (d *Driver) nextAttempt(p *pod) uint32 {
 }
 
 // startContainer creates and starts a container. Created is called in between.
-func (d *Driver) startContainer(ctx context.Context, p *pod, name string, attempt uint32, life time.Duration, created func(id string)) (string, error) {
+func (d *Driver) startContainer(
+	ctx context.Context,
+	p *pod,
+	name string,
+	attempt uint32,
+	life time.Duration,
+	created func(id string),
+) (string, error) {
 	labels := d.labels(p)
 	labels[LabelContainerName] = name
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
-		Image:    &runtimeapi.ImageSpec{Image: d.config.Image, UserSpecifiedImage: d.config.Image}, // CRI-O checks signatures by the latter
-		Labels:   labels,
-		LogPath:  fmt.Sprintf("%s_%s_%d%s", p.uid, name, attempt, logSuffix),
-		Linux:    &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: d.namespaces()}},
+		Image: &runtimeapi.ImageSpec{
+			Image:              d.config.Image,
+			UserSpecifiedImage: d.config.Image,
+		}, // CRI-O checks signatures by the latter
+		Labels:  labels,
+		LogPath: fmt.Sprintf("%s_%s_%d%s", p.uid, name, attempt, logSuffix),
+		Linux: &runtimeapi.LinuxContainerConfig{
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: d.namespaces()},
+		},
 	}
 	for _, arg := range d.config.Args {
-		config.Args = append(config.Args, strings.ReplaceAll(arg, "{life}", strconv.FormatFloat(life.Seconds(), 'f', -1, 64)+"s"))
+		config.Args = append(
+			config.Args,
+			strings.ReplaceAll(arg, "{life}", strconv.FormatFloat(life.Seconds(), 'f', -1, 64)+"s"),
+		)
 	}
-	create := &runtimeapi.CreateContainerRequest{PodSandboxId: p.sandbox, Config: config, SandboxConfig: p.config}
+	create := &runtimeapi.CreateContainerRequest{
+		PodSandboxId:  p.sandbox,
+		Config:        config,
+		SandboxConfig: p.config,
+	}
 	answer, err := invoke(ctx, d, p, "CreateContainer", d.client.CreateContainer, create)
 	if err != nil {
 		return "", err

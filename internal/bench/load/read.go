@@ -41,17 +41,29 @@ func Connect(socket string) (*grpc.ClientConn, error) {
 }
 
 // list lists the sandboxes and containers with a label of this value, all for an empty label.
-func list(ctx context.Context, client runtimeapi.RuntimeServiceClient, label, value string) ([]*runtimeapi.PodSandbox, []*runtimeapi.Container, error) {
+func list(
+	ctx context.Context,
+	client runtimeapi.RuntimeServiceClient,
+	label, value string,
+) ([]*runtimeapi.PodSandbox, []*runtimeapi.Container, error) {
 	var selector map[string]string
 	if label != "" {
 		selector = map[string]string{label: value}
 	}
 	limit := grpc.MaxCallRecvMsgSize(maxMessage)
-	sandboxes, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}}, limit)
+	sandboxes, err := client.ListPodSandbox(
+		ctx,
+		&runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}},
+		limit,
+	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("load: list the sandboxes: %w", err)
 	}
-	containers, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: selector}}, limit)
+	containers, err := client.ListContainers(
+		ctx,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: selector}},
+		limit,
+	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("load: list the containers: %w", err)
 	}

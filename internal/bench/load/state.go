@@ -50,8 +50,10 @@ func openState(create bool) (*os.Root, error) {
 	return nil, errors.Join(errs...)
 }
 
-var errNotPrivate = errors.New("is not a folder that only its user, who is the user of this program, can write: " +
-	"name another one with " + StateVariable)
+var errNotPrivate = errors.New(
+	"is not a folder that only its user, who is the user of this program, can write: " +
+		"name another one with " + StateVariable,
+)
 
 // openPrivate opens a folder of this user's alone.
 func openPrivate(path string, create bool) (*os.Root, error) {

@@ -81,7 +81,10 @@ func Look(ctx context.Context, conn grpc.ClientConnInterface) (Survey, error) {
 		if id := runOfSandbox(item); id != "" {
 			enter(id).Sandboxes++
 		} else if item.GetLabels()[LabelPodUID] != "" {
-			s.Strangers = append(s.Strangers, printable.Text(item.GetMetadata().GetNamespace()+"/"+item.GetMetadata().GetName()))
+			s.Strangers = append(
+				s.Strangers,
+				printable.Text(item.GetMetadata().GetNamespace()+"/"+item.GetMetadata().GetName()),
+			)
 		}
 	}
 	slices.Sort(s.Strangers)

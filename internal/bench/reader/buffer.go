@@ -48,7 +48,8 @@ func newBuffer(b bounds) *buffer {
 func (q *buffer) put(data []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.reason == "" && (len(q.waiting) >= q.bounds.count || q.bytes+len(data) > q.bounds.bytes && len(q.waiting) > 0) {
+	if q.reason == "" &&
+		(len(q.waiting) >= q.bounds.count || q.bytes+len(data) > q.bounds.bytes && len(q.waiting) > 0) {
 		q.reason = fmt.Sprintf("%d messages of %d bytes wait to be taken", len(q.waiting), q.bytes)
 		q.fill()
 	}

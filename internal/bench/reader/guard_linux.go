@@ -27,7 +27,12 @@ func newGuard(patience time.Duration) (*guard, error) {
 		_             [48]byte
 	}{signo: int32(unix.SIGKILL)}
 	g := &guard{patience: patience}
-	_, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&g.timer)))
+	_, _, errno := unix.Syscall(
+		unix.SYS_TIMER_CREATE,
+		unix.CLOCK_MONOTONIC,
+		uintptr(unsafe.Pointer(&event)),
+		uintptr(unsafe.Pointer(&g.timer)),
+	)
 	if errno != 0 {
 		return nil, fmt.Errorf("reader: no timer of the kernel: %w", errno)
 	}
@@ -39,7 +44,15 @@ func (g *guard) putOff() { _ = g.set() }
 
 func (g *guard) set() error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(g.patience))}
-	_, _, errno := unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(g.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	_, _, errno := unix.Syscall6(
+		unix.SYS_TIMER_SETTIME,
+		uintptr(g.timer),
+		0,
+		uintptr(unsafe.Pointer(&spec)),
+		0,
+		0,
+		0,
+	)
 	if errno != 0 {
 		return fmt.Errorf("reader: set the timer of the kernel: %w", errno)
 	}

@@ -76,8 +76,21 @@ const events = "GetContainerEvents"
 
 // reads are the methods without changes. Others are refused.
 var reads = []string{
-	"Version", "Status", "ListPodSandbox", "StreamPodSandboxes", "ListContainers", "StreamContainers", "PodSandboxStatus", "ContainerStatus",
-	events, "ContainerStats", "ListContainerStats", "PodSandboxStats", "ListPodSandboxStats", "RuntimeConfig", "ImageFsInfo",
+	"Version",
+	"Status",
+	"ListPodSandbox",
+	"StreamPodSandboxes",
+	"ListContainers",
+	"StreamContainers",
+	"PodSandboxStatus",
+	"ContainerStatus",
+	events,
+	"ContainerStats",
+	"ListContainerStats",
+	"PodSandboxStats",
+	"ListPodSandboxStats",
+	"RuntimeConfig",
+	"ImageFsInfo",
 }
 
 // Main is the reader's process.
@@ -115,7 +128,11 @@ func inherited(fd uintptr) (net.Conn, error) {
 	defer file.Close()
 	conn, err := net.FileConn(file)
 	if err != nil {
-		return nil, fmt.Errorf("reader: file %d is no connection: only pleg-bench starts this command: %w", fd, err)
+		return nil, fmt.Errorf(
+			"reader: file %d is no connection: only pleg-bench starts this command: %w",
+			fd,
+			err,
+		)
 	}
 	return conn, nil
 }
@@ -138,7 +155,8 @@ func Serve(ctx context.Context, c Config) error {
 	}
 	r := &relay{config: c, vital: newVital()}
 	runtime := r.vital.watched(c.Runtime)
-	target, err := grpc.NewClient("passthrough:///runtime",
+	target, err := grpc.NewClient(
+		"passthrough:///runtime",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(once(runtime)),
@@ -147,7 +165,11 @@ func Serve(ctx context.Context, c Config) error {
 		grpc.WithIdleTimeout(0), // there is one connection
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage), grpc.ForceCodecV2(rawgrpc.Codec{})))
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage),
+			grpc.ForceCodecV2(rawgrpc.Codec{}),
+		),
+	)
 	if err != nil {
 		return fmt.Errorf("reader: %w", err)
 	}

@@ -69,8 +69,12 @@ func serve(t *testing.T, lis net.Listener) *fakeruntime.Runtime {
 
 // client returns a client whose connections are dialed.
 func client(t *testing.T, dial func(context.Context) (net.Conn, error)) runtimeapi.RuntimeServiceClient {
-	conn := testkit.Must(grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) })))(t)
+	conn := testkit.Must(
+		grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) })),
+	)(
+		t,
+	)
 	t.Cleanup(func() { conn.Close() })
 	return runtimeapi.NewRuntimeServiceClient(conn)
 }
@@ -84,7 +88,11 @@ func subscribe(t *testing.T, rt *fakeruntime.Runtime, s *Supervisor, c runtimeap
 		return err == nil
 	})
 	stream := testkit.Must(c.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{}))(t)
-	until(t, "a subscriber, and no other reader", func() bool { return rt.Stats().Subscribers == 1 && len(s.PIDs()) == 1 })
+	until(
+		t,
+		"a subscriber, and no other reader",
+		func() bool { return rt.Stats().Subscribers == 1 && len(s.PIDs()) == 1 },
+	)
 	s.takeWhy()
 	return stream
 }
@@ -187,7 +195,13 @@ func TestDiesByItself(t *testing.T) {
 // left reports whether the runtime has no subscriber. As real ones do, the fake notices the end of
 // one at an event for it.
 func left(t *testing.T, rt *fakeruntime.Runtime) bool {
-	testkit.Must(rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1, Life: fakeruntime.After(time.Millisecond, 0)}))(t)
+	testkit.Must(
+		rt.Populate(
+			fakeruntime.Population{Pods: 1, Containers: 1, Life: fakeruntime.After(time.Millisecond, 0)},
+		),
+	)(
+		t,
+	)
 	return rt.Stats().Subscribers == 0
 }
 
@@ -204,18 +218,39 @@ func TestObserverTakesNothing(t *testing.T) {
 		var served sync.WaitGroup
 		defer served.Wait()
 		served.Go(func() {
-			_ = Serve(ctx, Config{Runtime: testkit.Must(lis.DialContext(ctx))(t), Observer: theirs, Alive: func() { alive.Add(1) }})
+			_ = Serve(
+				ctx,
+				Config{
+					Runtime:  testkit.Must(lis.DialContext(ctx))(t),
+					Observer: theirs,
+					Alive:    func() { alive.Add(1) },
+				},
+			)
 		})
 		gate := &gated{Conn: ours, open: make(chan struct{})}
 		close(gate.open)
-		conn := testkit.Must(grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return gate, nil })))(t)
+		conn := testkit.Must(
+			grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return gate, nil })),
+		)(
+			t,
+		)
 		defer conn.Close()
-		stream := testkit.Must(runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
+		stream := testkit.Must(
+			runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}),
+		)(
+			t,
+		)
 		synctest.Wait()
 		gate.shut()
 		const pods = 2000
-		testkit.Must(rt.Populate(fakeruntime.Population{Pods: pods, Containers: 1, Life: fakeruntime.After(time.Second, 0)}))(t)
+		testkit.Must(
+			rt.Populate(
+				fakeruntime.Population{Pods: pods, Containers: 1, Life: fakeruntime.After(time.Second, 0)},
+			),
+		)(
+			t,
+		)
 		time.Sleep(HandOn / 2)
 		if n := rt.Stats().Subscribers; n != 1 {
 			t.Fatalf("%d subscribers in the time of the observer, want 1", n)

@@ -75,7 +75,11 @@ func (s *Supervisor) start(runtime *os.File) (net.Conn, error) {
 	defer beat.Close()
 	self, err := os.Executable()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reader: cannot find this program: %w", err), ours.Close(), beats.Close())
+		return nil, errors.Join(
+			fmt.Errorf("reader: cannot find this program: %w", err),
+			ours.Close(),
+			beats.Close(),
+		)
 	}
 	complaint := new(tail)
 	cmd := exec.Command(self, s.args...)
@@ -89,7 +93,11 @@ func (s *Supervisor) start(runtime *os.File) (net.Conn, error) {
 	}
 	process, err := child.Spawn(cmd)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reader: start the process that reads: %w", err), ours.Close(), beats.Close())
+		return nil, errors.Join(
+			fmt.Errorf("reader: start the process that reads: %w", err),
+			ours.Close(),
+			beats.Close(),
+		)
 	}
 	s.readers[process] = true
 	s.work.Go(func() { s.supervise(process, beats, socket, complaint) })
@@ -184,7 +192,10 @@ func (s *Supervisor) Ends() []time.Time {
 }
 
 // notRead is why a reader is ended, by its supervisor or by the kernel.
-var notRead = fmt.Sprintf("the watch itself did not read for %v: its process was stopped, or got no CPU, and was ended for the runtime's sake", Patience)
+var notRead = fmt.Sprintf(
+	"the watch itself did not read for %v: its process was stopped, or got no CPU, and was ended for the runtime's sake",
+	Patience,
+)
 
 // replaced reports whether another socket is at the path.
 func (s *Supervisor) replaced(socket os.FileInfo) bool {

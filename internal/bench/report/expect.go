@@ -77,7 +77,10 @@ func BlankRun() *bench.Result {
 func parseExpectation(text string, blank any) (Expectation, error) {
 	m := expectationForm.FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
-		return Expectation{}, fmt.Errorf("--expect %q: use PATH<VALUE, such as latency.p99<5ms, events.missed=0 or cost.pleg_max_rss<64MiB", text)
+		return Expectation{}, fmt.Errorf(
+			"--expect %q: use PATH<VALUE, such as latency.p99<5ms, events.missed=0 or cost.pleg_max_rss<64MiB",
+			text,
+		)
 	}
 	e := Expectation{text: text, path: m[1], op: m[2]}
 	found, err := e.value(blank)
@@ -175,7 +178,11 @@ func (e *Expectation) value(result any) (any, error) {
 		case !ok:
 			return nil, e.noNumber()
 		default:
-			return nil, fmt.Errorf("--expect %q: with these options the result has no %s (docs/json.md lists its fields)", e.text, e.path)
+			return nil, fmt.Errorf(
+				"--expect %q: with these options the result has no %s (docs/json.md lists its fields)",
+				e.text,
+				e.path,
+			)
 		}
 	}
 	if empty {
@@ -196,7 +203,11 @@ func (e *Expectation) value(result any) (any, error) {
 }
 
 func (e *Expectation) noNumber() error {
-	return fmt.Errorf("--expect %q: %s is no number of the result (docs/pleg-bench.md lists them)", e.text, e.path)
+	return fmt.Errorf(
+		"--expect %q: %s is no number of the result (docs/pleg-bench.md lists them)",
+		e.text,
+		e.path,
+	)
 }
 
 // Check returns why a finding does not keep the bound, nil if it does. A bound on what was not

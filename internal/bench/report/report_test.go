@@ -20,13 +20,19 @@ import (
 // result is that of a run with a restart.
 func result() *bench.Result {
 	r := &bench.Result{
-		Schema: bench.Schema, Runtime: bench.RuntimeResult{Name: "containerd", Version: "v2.4.2", Profile: "containerd-2"},
-		Load: bench.LoadResult{Pods: 10, Containers: 2, Rate: 100, DurationSeconds: 10, Changes: 1000},
+		Schema:  bench.Schema,
+		Runtime: bench.RuntimeResult{Name: "containerd", Version: "v2.4.2", Profile: "containerd-2"},
+		Load:    bench.LoadResult{Pods: 10, Containers: 2, Rate: 100, DurationSeconds: 10, Changes: 1000},
 		ComparisonResult: bench.ComparisonResult{
 			PLEG:        bench.PLEGResult{Mode: "evented", State: "Connected"},
 			Latency:     bench.LatencyResult{Count: 1000, P50: 0.001, P90: 0.002, P99: 0.003, Max: 0.004},
 			Consistency: bench.ConsistencyResult{CheckedPods: 10},
-			Cost:        bench.CostResult{PLEGCPUSeconds: 0.4, PLEGMaxRSSBytes: 40 << 20, Relists: 3, RPCs: map[string]int{"ListContainers": 3, "ContainerStatus": 900}},
+			Cost: bench.CostResult{
+				PLEGCPUSeconds:  0.4,
+				PLEGMaxRSSBytes: 40 << 20,
+				Relists:         3,
+				RPCs:            map[string]int{"ListContainers": 3, "ContainerStatus": 900},
+			},
 		},
 		Outage: &bench.OutageResult{AtSeconds: 4, DownSeconds: 0.5},
 	}
@@ -43,7 +49,18 @@ func timeline() []bench.Series {
 			state = "Backoff"
 		}
 		s.Points = append(s.Points, bench.Point{float64(i) * 0.2, 0.001 * float64(i)})
-		s.Samples = append(s.Samples, bench.Sample{At: float64(i) * 0.2, State: state, Lists: i / 5, Reads: i * 3, CPUSeconds: float64(i) * 0.01, HeapBytes: 30 << 20, PeriodSeconds: 1})
+		s.Samples = append(
+			s.Samples,
+			bench.Sample{
+				At:            float64(i) * 0.2,
+				State:         state,
+				Lists:         i / 5,
+				Reads:         i * 3,
+				CPUSeconds:    float64(i) * 0.01,
+				HeapBytes:     30 << 20,
+				PeriodSeconds: 1,
+			},
+		)
 	}
 	return []bench.Series{s}
 }
@@ -52,8 +69,12 @@ func save(t *testing.T, found bench.Finding, expect ...string) (s Saved, read fu
 	t.Helper()
 	bounds := testkit.Must(ParseExpectations(expect, BlankRun(), nil))(t)
 	s = Saved{
-		Kind: "run", Began: time.Unix(1_700_000_000, 0), Command: []string{"pleg-bench", "</script><b>"}, Result: found, Timeline: timeline(),
-		Setup: map[string]string{"rate": "100", "fault": "[drop=0.1 cut=1]"},
+		Kind:     "run",
+		Began:    time.Unix(1_700_000_000, 0),
+		Command:  []string{"pleg-bench", "</script><b>"},
+		Result:   found,
+		Timeline: timeline(),
+		Setup:    map[string]string{"rate": "100", "fault": "[drop=0.1 cut=1]"},
 	}
 	s.Expect(bounds)
 	dir := filepath.Join(t.TempDir(), "new", "folder")
@@ -66,7 +87,8 @@ func save(t *testing.T, found bench.Finding, expect ...string) (s Saved, read fu
 
 func TestFiles(t *testing.T) {
 	s, read := save(t, result(), "latency.p99<5ms", "cost.rpcs.ContainerStatus<10", "cost.rpcs.Version=0")
-	if len(s.Failures) != 2 || !strings.Contains(s.Failures[0], "it is 900") || !strings.Contains(s.Failures[1], "no such number") {
+	if len(s.Failures) != 2 || !strings.Contains(s.Failures[0], "it is 900") ||
+		!strings.Contains(s.Failures[1], "no such number") {
 		t.Errorf("failures %q, want the calls, and what was not measured", s.Failures)
 	}
 	var back struct {
@@ -82,7 +104,21 @@ func TestFiles(t *testing.T) {
 	if text := read(BenchmarksFile); !strings.Contains(text, "fault: [drop=0.1 cut=1]\nrate: 100\nverdict: PASS\nBenchmarkRun/mode=evented 1 903 calls 0.4 cpu-sec 3 lists ") || !strings.Contains(text, " 0.003 p99-sec") {
 		t.Errorf("%s: %s", BenchmarksFile, text)
 	}
-	testkit.Says(t, "the page", read(pageFile), "PASS", "it is 900", "3 ms", "<td>903</td>", "<td>3</td>", "<td>400 ms</td>", "Backoff", "uPlot", `"text":"runtime restart"`, `"points":[[0,`)
+	testkit.Says(
+		t,
+		"the page",
+		read(pageFile),
+		"PASS",
+		"it is 900",
+		"3 ms",
+		"<td>903</td>",
+		"<td>3</td>",
+		"<td>400 ms</td>",
+		"Backoff",
+		"uPlot",
+		`"text":"runtime restart"`,
+		`"points":[[0,`,
+	)
 }
 
 // TestPageIsOneFile wants no link to anything outside, and nothing of a finding as code.
@@ -105,7 +141,10 @@ func TestNoHalfFiles(t *testing.T) {
 	}
 	testkit.Check(t, (files{"a": text("old"), "b": text("old")}).write(dir))
 	full := errors.New("no space left on device")
-	broken := files{"a": text("new"), "b": func(w io.Writer) error { _, _ = io.WriteString(w, "ne"); return full }}
+	broken := files{
+		"a": text("new"),
+		"b": func(w io.Writer) error { _, _ = io.WriteString(w, "ne"); return full },
+	}
 	if err := broken.write(dir); !errors.Is(err, full) {
 		t.Errorf("the error is %v", err)
 	}

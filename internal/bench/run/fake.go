@@ -54,7 +54,11 @@ func startFake(ctx context.Context, o Options, failed func(error)) (f *fake, err
 	if f.process, err = child.Start("the fake runtime", o.FakeArgs(f.socket), o.Stderr); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the fake runtime was not ready after %v", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		startTimeout,
+		fmt.Errorf("the fake runtime was not ready after %v", startTimeout),
+	)
 	defer cancel()
 	f.Calls = f.process.Calls
 	if _, err := f.Report(ctx, 0); err != nil {

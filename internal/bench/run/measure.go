@@ -91,8 +91,18 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		Schema: bench.Schema, Interrupted: interrupted, Strangers: strangers,
 		Runtime: r.runtime(),
 		Load: bench.LoadResult{
-			Pods: r.options.Pods, Containers: r.options.Containers, Rate: r.options.Rate, DurationSeconds: long.Seconds(), Seed: r.options.Seed,
-			Faults: append([]string{}, r.faults.Strings()...), Changes: after.Changes - before.Changes, Broken: after.Broken, Errors: after.Errors, FirstErrors: after.FirstErrors,
+			Pods:            r.options.Pods,
+			Containers:      r.options.Containers,
+			Rate:            r.options.Rate,
+			DurationSeconds: long.Seconds(),
+			Seed:            r.options.Seed,
+			Faults: append(
+				[]string{},
+				r.faults.Strings()...),
+			Changes:     after.Changes - before.Changes,
+			Broken:      after.Broken,
+			Errors:      after.Errors,
+			FirstErrors: after.FirstErrors,
 			CallSeconds: callSeconds(after.Calls, begin, end),
 		},
 	}
@@ -123,7 +133,10 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 		last, lost := r.fake.totals()
 		result.Events.RuntimeEmitted = new(int(last.Stats.Emitted))
 		if lost > 0 {
-			return nil, fmt.Errorf("the fake runtime's history dropped %d changes before they were collected: the rate is too high to judge by", lost)
+			return nil, fmt.Errorf(
+				"the fake runtime's history dropped %d changes before they were collected: the rate is too high to judge by",
+				lost,
+			)
 		}
 	}
 	result.Outage = r.outage.result(begin, r.sides[0])
@@ -134,7 +147,11 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 // runtime names the runtime.
 func (r *runner) runtime() bench.RuntimeResult {
 	hello := r.sides[0].hello
-	named := bench.RuntimeResult{Name: printable.Text(hello.RuntimeName), Version: printable.Text(hello.RuntimeVersion), Endpoint: "unix://" + r.socket}
+	named := bench.RuntimeResult{
+		Name:     printable.Text(hello.RuntimeName),
+		Version:  printable.Text(hello.RuntimeVersion),
+		Endpoint: "unix://" + r.socket,
+	}
 	if r.fake != nil {
 		named.Profile = r.options.Profile
 	}
@@ -153,7 +170,8 @@ func (r *runner) catchUp(ctx context.Context) {
 	}
 	_ = r.eachSide(func(_ int, s *side) error {
 		s.await(ctx, catchUpFor, func(p worker.Progress) bool {
-			return p.Covered > made && p.DirtyPods+p.Inspecting == 0 && (p.State != pleg.StreamConnected || p.RelistPeriod >= trusted)
+			return p.Covered > made && p.DirtyPods+p.Inspecting == 0 &&
+				(p.State != pleg.StreamConnected || p.RelistPeriod >= trusted)
 		})
 		return nil
 	})
@@ -203,7 +221,11 @@ func (r *runner) converge(ctx context.Context) ([]bench.ConsistencyResult, error
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("the %s PLEG has not relisted although it was asked to: %s", s.mode, s.now().Health)
+			return fmt.Errorf(
+				"the %s PLEG has not relisted although it was asked to: %s",
+				s.mode,
+				s.now().Health,
+			)
 		}
 		if err := bench.Sleep(ctx, graceFor); err != nil {
 			return err

@@ -118,7 +118,10 @@ func (o Options) Validate() error {
 	}
 	if o.Endpoint != "" {
 		if o.Image == "" {
-			bad("--image is missing: with --endpoint, name an image that the runtime has (crictl images); containers of it are given the arguments %q", "sleep 0.2s")
+			bad(
+				"--image is missing: with --endpoint, name an image that the runtime has (crictl images); containers of it are given the arguments %q",
+				"sleep 0.2s",
+			)
 		}
 		if o.RestartAt > 0 || len(o.Faults) > 0 {
 			bad("--fault and --restart-runtime-at are for the fake runtime: they do not go with --endpoint")
@@ -149,7 +152,12 @@ func CheckSize(pods, containers int) error {
 	case containers < 0:
 		return fmt.Errorf("--containers %d: it must not be negative", containers)
 	case pods > maxIDs || containers >= maxIDs || pods*(1+containers) > maxIDs:
-		return fmt.Errorf("--pods %d, with --containers %d: use at most %d pods and containers in all", pods, containers, maxIDs)
+		return fmt.Errorf(
+			"--pods %d, with --containers %d: use at most %d pods and containers in all",
+			pods,
+			containers,
+			maxIDs,
+		)
 	}
 	return nil
 }

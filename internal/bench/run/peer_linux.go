@@ -23,7 +23,9 @@ func peerCPU(socket string) (pid int, seconds float64) {
 		return 0, 0
 	}
 	var cred *unix.Ucred
-	err = raw.Control(func(fd uintptr) { cred, _ = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	err = raw.Control(
+		func(fd uintptr) { cred, _ = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) },
+	)
 	if err != nil || cred == nil || cred.Pid == 1 { // with socket activation the listener is systemd
 		return 0, 0
 	}

@@ -273,8 +273,13 @@ func (r *runner) cleanup(ctx context.Context) error {
 	if err := r.driver.Cleanup(ctx); err != nil {
 		err = errors.Join(err, r.logs.Abandon()) // the next run sees that this process has ended
 		r.logs = nil
-		return fmt.Errorf("pods of run %[2]s (label %[1]s) were left on the runtime; \"pleg-bench cleanup --endpoint %[3]s --run %[2]s\" removes them: %[4]w",
-			load.RunLabel, r.runID, r.options.Endpoint, err)
+		return fmt.Errorf(
+			"pods of run %[2]s (label %[1]s) were left on the runtime; \"pleg-bench cleanup --endpoint %[3]s --run %[2]s\" removes them: %[4]w",
+			load.RunLabel,
+			r.runID,
+			r.options.Endpoint,
+			err,
+		)
 	}
 	return nil
 }

@@ -102,7 +102,11 @@ func (s *side) now() worker.Progress {
 
 // await asks for progress until one satisfies ok, and returns the progress; false when ctx or the
 // time ends.
-func (s *side) await(ctx context.Context, long time.Duration, ok func(worker.Progress) bool) (worker.Progress, bool) {
+func (s *side) await(
+	ctx context.Context,
+	long time.Duration,
+	ok func(worker.Progress) bool,
+) (worker.Progress, bool) {
 	for end := time.Now().Add(long); ; {
 		err := s.process.News() // the end of a worker is noticed elsewhere
 		if p := s.now(); ok(p) {
@@ -115,7 +119,12 @@ func (s *side) await(ctx context.Context, long time.Duration, ok func(worker.Pro
 
 // compare compares the cache with the runtime, again and again until they are equal or the time is
 // up.
-func (s *side) compare(ctx context.Context, read func(context.Context) ([]bench.Pod, error), ours string, long time.Duration) (checked, mismatches int, lines []string, err error) {
+func (s *side) compare(
+	ctx context.Context,
+	read func(context.Context) ([]bench.Pod, error),
+	ours string,
+	long time.Duration,
+) (checked, mismatches int, lines []string, err error) {
 	const maxLines = 20
 	for deadline := time.Now().Add(long); ; {
 		truth, err := read(ctx)
@@ -191,18 +200,35 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 	v := s.judge(func(at int64) bool { return inWindow(at) && wanted(at) })
 	r := bench.ComparisonResult{
 		PLEG: bench.PLEGResult{
-			Mode: s.mode, State: final.State.String(), Relists: final.Relists, Sweeps: final.Sweeps, Inspections: final.Inspections, Reconnects: final.Reconnects,
-			RelistPeriodSeconds: final.RelistPeriod.Seconds(), Overruled: final.Overruled, Regressions: final.Regressions,
+			Mode:                s.mode,
+			State:               final.State.String(),
+			Relists:             final.Relists,
+			Sweeps:              final.Sweeps,
+			Inspections:         final.Inspections,
+			Reconnects:          final.Reconnects,
+			RelistPeriodSeconds: final.RelistPeriod.Seconds(),
+			Overruled:           final.Overruled,
+			Regressions:         final.Regressions,
 		},
 		Events: bench.EventsResult{
-			Received: final.Claims, Stale: final.StaleClaims, Replayed: final.ReplayedClaims, Lifecycle: all.Deliveries, PodSyncs: all.Syncs,
-			Missed: final.Missed, Owed: final.Owed, Duplicates: all.Duplicates, OutOfOrder: all.OutOfOrder,
+			Received:   final.Claims,
+			Stale:      final.StaleClaims,
+			Replayed:   final.ReplayedClaims,
+			Lifecycle:  all.Deliveries,
+			PodSyncs:   all.Syncs,
+			Missed:     final.Missed,
+			Owed:       final.Owed,
+			Duplicates: all.Duplicates,
+			OutOfOrder: all.OutOfOrder,
 		},
 		Latency: bench.Summarize(v.Latency).Seconds(), EventLatency: bench.Summarize(v.Path).Seconds(),
 		Consistency: c,
 		Cost: bench.CostResult{
-			PLEGCPUSeconds: end.Usage.CPUSeconds - begin.Usage.CPUSeconds, PLEGMaxRSSBytes: final.Usage.MaxRSS, RPCs: make(map[string]int),
-			Relists: end.Relists - begin.Relists, Inspections: end.Inspections - begin.Inspections,
+			PLEGCPUSeconds:  end.Usage.CPUSeconds - begin.Usage.CPUSeconds,
+			PLEGMaxRSSBytes: final.Usage.MaxRSS,
+			RPCs:            make(map[string]int),
+			Relists:         end.Relists - begin.Relists,
+			Inspections:     end.Inspections - begin.Inspections,
 		},
 	}
 	r.Events.Changes = all.Changes
@@ -211,7 +237,9 @@ func (s *side) result(c bench.ConsistencyResult, inWindow, wanted func(at int64)
 	r.Freshness.LatencyResult = bench.Summarize(s.final.Waits).Seconds()
 	r.Freshness.StaleReads = s.final.StaleReads
 	r.Freshness.Errors = s.final.ReadErrors
-	r.Consistency.Differences = append([]string{}, slices.Concat(c.Differences, s.ledger.Complaints(), s.final.Complaints)...)
+	r.Consistency.Differences = append(
+		[]string{},
+		slices.Concat(c.Differences, s.ledger.Complaints(), s.final.Complaints)...)
 	for method, n := range s.end.Calls {
 		n -= s.begin.Calls[method]
 		if n > 0 {

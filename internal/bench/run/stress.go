@@ -51,13 +51,26 @@ func (o StressOptions) Validate() error {
 	var errs []error
 	o = o.filled()
 	if !(o.StartRate > 0) || !(o.MaxRate >= o.StartRate) || o.MaxRate > 1e6 {
-		errs = append(errs, fmt.Errorf("--start-rate %v, --max-rate %v: the first must be above 0, and the second at least that, and at most 1000000", o.StartRate, o.MaxRate))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"--start-rate %v, --max-rate %v: the first must be above 0, and the second at least that, and at most 1000000",
+				o.StartRate,
+				o.MaxRate,
+			),
+		)
 	}
 	if !(o.Factor > 1) || o.Factor > 100 {
 		errs = append(errs, fmt.Errorf("--factor %v: it must be above 1, and at most 100", o.Factor))
 	}
 	if o.StepFor < time.Second {
-		errs = append(errs, fmt.Errorf("--step %v: a step takes at least 1s, because that is how late an event must be to count", o.StepFor))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"--step %v: a step takes at least 1s, because that is how late an event must be to count",
+				o.StepFor,
+			),
+		)
 	}
 	return errors.Join(append(errs, o.Options.Validate())...)
 }
@@ -277,6 +290,7 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 		Late:        tail.Late - told.Late,
 		LateOnWatch: late(v.Path),
 		Latency:     bench.Summarize(v.Path).Seconds(),
-		PLEGCPU:     (after.Progress.Usage.CPUSeconds - before.Progress.Usage.CPUSeconds) / time.Duration(after.Progress.At-before.Progress.At).Seconds(),
+		PLEGCPU: (after.Progress.Usage.CPUSeconds - before.Progress.Usage.CPUSeconds) / time.Duration(after.Progress.At-before.Progress.At).
+			Seconds(),
 	}, nil
 }

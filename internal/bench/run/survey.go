@@ -29,10 +29,14 @@ type Refused struct {
 
 // Error names the pods and the remedy.
 func (r *Refused) Error() string {
-	return fmt.Sprintf("the runtime at %s holds %s that pleg-bench has not made (%s): a kubelet seems to use the runtime, "+
-		"would take this load's pods for its own, remove them, and be disturbed by them. Use a runtime of its own "+
-		"(`make containerd` starts one), stop the kubelet and remove its pods, or pass --beside-kubelet if you know that nobody is harmed",
-		r.Endpoint, bench.Count(len(r.Strangers), "pod"), bench.Few(r.Strangers))
+	return fmt.Sprintf(
+		"the runtime at %s holds %s that pleg-bench has not made (%s): a kubelet seems to use the runtime, "+
+			"would take this load's pods for its own, remove them, and be disturbed by them. Use a runtime of its own "+
+			"(`make containerd` starts one), stop the kubelet and remove its pods, or pass --beside-kubelet if you know that nobody is harmed",
+		r.Endpoint,
+		bench.Count(len(r.Strangers), "pod"),
+		bench.Few(r.Strangers),
+	)
 }
 
 // survey refuses a runtime in use by others, and removes the leftovers of loads with an ended
@@ -52,7 +56,12 @@ func (r *runner) survey(ctx context.Context) error {
 	defer cancelRemoval()
 	for _, left := range found.Runs {
 		if left.Owner != load.OwnerEnded {
-			r.tell("the runtime holds %s of run %s, whose process %s: its load is measured too", bench.Count(left.Sandboxes, "pod"), left.RunID, left.Owner)
+			r.tell(
+				"the runtime holds %s of run %s, whose process %s: its load is measured too",
+				bench.Count(left.Sandboxes, "pod"),
+				left.RunID,
+				left.Owner,
+			)
 			continue
 		}
 		r.tell("removing %s that run %s has left", bench.Count(left.Sandboxes, "pod"), left.RunID)
@@ -132,7 +141,14 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 				verb = "NOT all removed"
 			}
 		}
-		fmt.Fprintf(o.Out, "run %s, whose process %s: %s: %s\n", left.RunID, left.Owner, bench.Count(left.Sandboxes, "pod"), verb)
+		fmt.Fprintf(
+			o.Out,
+			"run %s, whose process %s: %s: %s\n",
+			left.RunID,
+			left.Owner,
+			bench.Count(left.Sandboxes, "pod"),
+			verb,
+		)
 	}
 	switch {
 	case o.RunID != "" && !seen:

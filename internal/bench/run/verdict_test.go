@@ -67,7 +67,10 @@ func serveFake(socket, profile, path string, settings []string) error {
 	if err != nil {
 		return err
 	}
-	served := fakeproc.Serve(context.Background(), fakeproc.Config{Socket: socket, Runtime: rt, In: os.Stdin, Out: os.Stdout})
+	served := fakeproc.Serve(
+		context.Background(),
+		fakeproc.Config{Socket: socket, Runtime: rt, In: os.Stdin, Out: os.Stdout},
+	)
 	changes, _ := fakeproc.Changes(rt, 0)
 	raw, err := json.Marshal(changes)
 	return errors.Join(served, err, os.WriteFile(path, raw, 0o600))
@@ -142,14 +145,20 @@ func (l *liar) spoil(n *worker.News) {
 		}
 	case "disordered": // an end before its start
 		for i, d := range list {
-			start := slices.IndexFunc(list[:i], func(e bench.Delivery) bool { return e.ID == d.ID && e.Type == pleg.ContainerStarted })
+			start := slices.IndexFunc(
+				list[:i],
+				func(e bench.Delivery) bool { return e.ID == d.ID && e.Type == pleg.ContainerStarted },
+			)
 			if d.Type == pleg.ContainerDied && start >= 0 {
 				list[i], list[start] = list[start], list[i]
 				return
 			}
 		}
 	case "no-ends": // nor their removals
-		n.Deliveries = slices.DeleteFunc(list, func(d bench.Delivery) bool { return d.Type != pleg.ContainerStarted })
+		n.Deliveries = slices.DeleteFunc(
+			list,
+			func(d bench.Delivery) bool { return d.Type != pleg.ContainerStarted },
+		)
 	}
 }
 
@@ -167,10 +176,22 @@ const jobLife = 300 * time.Millisecond
 func (tr trial) options(t *testing.T) (o Options, history func() []bench.Change) {
 	path := filepath.Join(t.TempDir(), "history")
 	o = Options{
-		Mode: worker.Evented, Pods: 5, Containers: 2, Rate: 60, Duration: 3 * time.Second, Seed: 8, JobLife: jobLife,
-		RelistBase: 250 * time.Millisecond, ProbeRate: 20, Profile: cmp.Or(tr.profile, "containerd-2"), Faults: strings.Fields(tr.faults),
-		Args: []string{"sleep", "{life}"}, WantTimeline: true, Logger: logr.Discard(), Stderr: t.Output(),
-		WorkerArgs: []string{asWorker, tr.wrong},
+		Mode:         worker.Evented,
+		Pods:         5,
+		Containers:   2,
+		Rate:         60,
+		Duration:     3 * time.Second,
+		Seed:         8,
+		JobLife:      jobLife,
+		RelistBase:   250 * time.Millisecond,
+		ProbeRate:    20,
+		Profile:      cmp.Or(tr.profile, "containerd-2"),
+		Faults:       strings.Fields(tr.faults),
+		Args:         []string{"sleep", "{life}"},
+		WantTimeline: true,
+		Logger:       logr.Discard(),
+		Stderr:       t.Output(),
+		WorkerArgs:   []string{asWorker, tr.wrong},
 	}
 	o.FakeArgs = func(socket string) []string { return append([]string{asFake, socket, o.Profile, path}, o.Faults...) }
 	return o, func() (changes []bench.Change) {
@@ -228,7 +249,13 @@ func TestRunVerdicts(t *testing.T) {
 			}
 			said := r.Document().Verdict
 			if r.OK != (test.fails == "") || !strings.Contains(said, test.fails) || r.Load.Changes < fewest {
-				t.Errorf("%s; want %q, after %d changes: %v", said, test.fails, r.Load.Changes, r.Consistency.Differences)
+				t.Errorf(
+					"%s; want %q, after %d changes: %v",
+					said,
+					test.fails,
+					r.Load.Changes,
+					r.Consistency.Differences,
+				)
 			}
 			lost, lives := untold(history())
 			e := r.Events
@@ -240,7 +267,13 @@ func TestRunVerdicts(t *testing.T) {
 					t.Errorf("missed %d of %d, %d undelivered", e.Missed, lives, e.Undelivered)
 				}
 			case e.Missed > lives || e.Unseen > lost && !test.late && r.Latency.Max < jobLife.Seconds():
-				t.Errorf("missed %d, unseen %d; the history has %d changes without an event, %d of them starts and exits", e.Missed, e.Unseen, lost, lives)
+				t.Errorf(
+					"missed %d, unseen %d; the history has %d changes without an event, %d of them starts and exits",
+					e.Missed,
+					e.Unseen,
+					lost,
+					lives,
+				)
 			case test.lossy && (lives < 5 || e.Missed == 0):
 				t.Errorf("missed %d of %d", e.Missed, lives)
 			}
@@ -276,7 +309,14 @@ func TestStressVerdicts(t *testing.T) {
 			o.Pods, o.Containers = cmp.Or(test.pods, 2), 1
 			rate := cmp.Or(test.rate, 20)
 			stress := func(step time.Duration) *bench.StressResult {
-				return testkit.Must(Stress(t.Context(), StressOptions{Options: o, StartRate: rate, MaxRate: rate, Factor: 2, StepFor: step}))(t)
+				return testkit.Must(
+					Stress(
+						t.Context(),
+						StressOptions{Options: o, StartRate: rate, MaxRate: rate, Factor: 2, StepFor: step},
+					),
+				)(
+					t,
+				)
 			}
 			const step = 3 * time.Second
 			r := stress(step)
@@ -298,14 +338,23 @@ func TestStressVerdicts(t *testing.T) {
 				steps += s.LateOnWatch
 			}
 			if steps > r.LateOnWatch || (r.Late+r.LateOnWatch > 0) != (r.End == bench.EndKnee) {
-				t.Errorf("%s: %d late, %d on Watch, %d of them in the steps", r.End, r.Late, r.LateOnWatch, steps)
+				t.Errorf(
+					"%s: %d late, %d on Watch, %d of them in the steps",
+					r.End,
+					r.Late,
+					r.LateOnWatch,
+					steps,
+				)
 			}
-			slow := test.end == bench.EndRuntime && r.End == bench.EndKnee && r.Late+r.LateOnWatch > 0 // of a machine without CPU
+			slow := test.end == bench.EndRuntime && r.End == bench.EndKnee &&
+				r.Late+r.LateOnWatch > 0 // of a machine without CPU
 			if test.end != "" && r.End != test.end && !slow {
 				t.Errorf("%s, want %s: %+v", r.End, test.end, r.Steps)
 			}
 			said := r.Document().Verdict
-			if r.OK != (test.fails == "" && r.End != bench.EndNoEvents) || !strings.Contains(said, test.fails) || strings.HasPrefix(said, "FAIL") != (test.fails != "") {
+			if r.OK != (test.fails == "" && r.End != bench.EndNoEvents) ||
+				!strings.Contains(said, test.fails) ||
+				strings.HasPrefix(said, "FAIL") != (test.fails != "") {
 				t.Errorf("%s; want %q", said, test.fails)
 			}
 			if lost, _ := untold(history()); test.end != bench.EndNoEvents && (lost > 0 || r.Missed > 0 || r.Events == 0) {

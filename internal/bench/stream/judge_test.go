@@ -76,8 +76,13 @@ func (s *script) play(lines string) (last stream.Event) {
 func (s *script) event(kind, id string, options []string) stream.Event {
 	s.now = s.now.Add(10 * time.Millisecond)
 	m := &runtimeapi.ContainerEventResponse{
-		ContainerId: strings.Trim(id, `"`), ContainerEventType: 7, CreatedAt: s.now.UnixNano(),
-		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}},
+		ContainerId:        strings.Trim(id, `"`),
+		ContainerEventType: 7,
+		CreatedAt:          s.now.UnixNano(),
+		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
+			Id:       "s",
+			Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"},
+		},
 	}
 	if number, ok := runtimeapi.ContainerEventType_value["CONTAINER_"+kind+"_EVENT"]; ok {
 		m.ContainerEventType = runtimeapi.ContainerEventType(number)
@@ -94,11 +99,14 @@ func (s *script) event(kind, id string, options []string) stream.Event {
 			m.CreatedAt += int64(duration(shift))
 		case dated:
 			c := m.ContainersStatuses[0]
-			*map[string]*int64{"made": &c.CreatedAt, "started": &c.StartedAt, "ended": &c.FinishedAt}[moment] = m.CreatedAt - int64(duration(before))
+			*map[string]*int64{"made": &c.CreatedAt, "started": &c.StartedAt, "ended": &c.FinishedAt}[moment] = m.CreatedAt - int64(
+				duration(before),
+			)
 		default:
 			container, state, _ := strings.Cut(o, "=")
 			m.ContainersStatuses = append(m.ContainersStatuses, &runtimeapi.ContainerStatus{
-				Id: container, State: runtimeapi.ContainerState(runtimeapi.ContainerState_value["CONTAINER_"+state]),
+				Id:    container,
+				State: runtimeapi.ContainerState(runtimeapi.ContainerState_value["CONTAINER_"+state]),
 			})
 		}
 	}
@@ -111,7 +119,12 @@ func (s *script) event(kind, id string, options []string) stream.Event {
 
 // look enters a list that takes 10 ms.
 func (s *script) look(partial bool, items []string) {
-	look := stream.Look{Begun: s.now, Ended: s.now.Add(10 * time.Millisecond), Partial: partial, Pods: [][]stream.Shown{nil}}
+	look := stream.Look{
+		Begun:   s.now,
+		Ended:   s.now.Add(10 * time.Millisecond),
+		Partial: partial,
+		Pods:    [][]stream.Shown{nil},
+	}
 	for _, item := range items {
 		if item == "/" {
 			look.Pods = append(look.Pods, nil)
@@ -236,9 +249,19 @@ func TestEventShowsAll(t *testing.T) {
 	s := newScript(0)
 	got := s.play("STARTED c c=RUNNING")
 	want := stream.Event{
-		Received: s.now.Add(time.Millisecond), Type: "STARTED", ID: "c", Kind: "container", Namespace: "n", Pod: "p", UID: "u",
-		CreatedAt: s.now.UTC(), AgeSeconds: new(0.001), Bytes: got.Bytes,
-		Payload: []stream.Item{{ID: "s", Sandbox: true, Phase: "RUNNING"}, {ID: "c", Phase: "RUNNING"}},
+		Received: s.now.Add(
+			time.Millisecond,
+		),
+		Type:       "STARTED",
+		ID:         "c",
+		Kind:       "container",
+		Namespace:  "n",
+		Pod:        "p",
+		UID:        "u",
+		CreatedAt:  s.now.UTC(),
+		AgeSeconds: new(0.001),
+		Bytes:      got.Bytes,
+		Payload:    []stream.Item{{ID: "s", Sandbox: true, Phase: "RUNNING"}, {ID: "c", Phase: "RUNNING"}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(stream.Item{})); diff != "" || got.Bytes == 0 {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -311,7 +334,9 @@ func TestLoss(t *testing.T) {
 // the time in which this program stood still.
 func TestClocks(t *testing.T) {
 	behind := newScript(0)
-	behind.play("wait 5s; CREATED a a=CREATED @-90s; STARTED a a=RUNNING @-90s; STOPPED a a=EXITED @-90s; DELETED a @-90s")
+	behind.play(
+		"wait 5s; CREATED a a=CREATED @-90s; STARTED a a=RUNNING @-90s; STOPPED a a=EXITED @-90s; DELETED a @-90s",
+	)
 	r := behind.judge.Report(behind.now)
 	if r.Replayed != 0 || r.ClockSeconds < 89 || r.ClockSeconds > 91 {
 		t.Errorf("90 s behind: replayed %d, clock %v", r.Replayed, r.ClockSeconds)
@@ -422,8 +447,17 @@ func TestConclude(t *testing.T) {
 			s := newScript(0)
 			s.play(test.play)
 			v := s.judge.Report(s.now.Add(time.Minute)).Conclude(test.facts)
-			if v.Worth != test.worth || v.PeriodSeconds != test.period || !strings.Contains(v.Summary, test.says) {
-				t.Errorf("worth %s, period %v, %q; want %s, %v, %q", v.Worth, v.PeriodSeconds, v.Summary, test.worth, test.period, test.says)
+			if v.Worth != test.worth || v.PeriodSeconds != test.period ||
+				!strings.Contains(v.Summary, test.says) {
+				t.Errorf(
+					"worth %s, period %v, %q; want %s, %v, %q",
+					v.Worth,
+					v.PeriodSeconds,
+					v.Summary,
+					test.worth,
+					test.period,
+					test.says,
+				)
 			}
 			if all := strings.Join(v.Maintainers, "\n"); (all == "") != (test.advice == "") || !strings.Contains(all, test.advice) {
 				t.Errorf("maintainers are told %q, want %q", all, test.advice)

@@ -119,8 +119,11 @@ func (r Report) Conclude(f Facts) Verdict {
 	v := r.worth(f)
 	v.Maintainers = r.complaints(f)
 	if f.Left > 0 {
-		v.Summary += fmt.Sprintf("; this watch itself left the stream %s, to hold up no runtime, and what happened then (%s) says nothing of the stream",
-			bench.Count(f.Left, "time"), lives(f.Unheard))
+		v.Summary += fmt.Sprintf(
+			"; this watch itself left the stream %s, to hold up no runtime, and what happened then (%s) says nothing of the stream",
+			bench.Count(f.Left, "time"),
+			lives(f.Unheard),
+		)
 	}
 	if f.Contested {
 		v.Summary += "; this runtime gives each event to one of its clients only: with another one beside, nothing follows from what is missing, and that one has missed what came here"
@@ -139,10 +142,14 @@ func (r Report) worth(f Facts) Verdict {
 	mute := r.ToldSomething == 0 && (len(lossy) > 0 || f.Missed > 0)
 	// Lists can be wrong as well: findings by lists alone are no loss of a stream with many proven
 	// changes.
-	missed := f.MissedUnknowns > 0 || f.Missed > 0 && f.Malformed+f.TakenBack == 0 && r.proven("STARTED", "STOPPED").Of < enough
+	missed := f.MissedUnknowns > 0 ||
+		f.Missed > 0 && f.Malformed+f.TakenBack == 0 && r.proven("STARTED", "STOPPED").Of < enough
 	switch {
 	case f.Lists == 0:
-		return Verdict{Worth: WorthUnknown, Summary: "no list of the runtime succeeded: nothing can be said of its events"}
+		return Verdict{
+			Worth:   WorthUnknown,
+			Summary: "no list of the runtime succeeded: nothing can be said of its events",
+		}
 	case f.Dead != "":
 		return r.dead(f)
 	case f.Unsupported:
@@ -150,13 +157,19 @@ func (r Report) worth(f Facts) Verdict {
 	case unread:
 		return Verdict{
 			Worth: WorthUnknown,
-			Summary: fmt.Sprintf("not one pod could be read (%d reads failed, %d hung): nothing can be said of the runtime's events",
-				f.ReadErrors, f.ReadsHung),
+			Summary: fmt.Sprintf(
+				"not one pod could be read (%d reads failed, %d hung): nothing can be said of the runtime's events",
+				f.ReadErrors,
+				f.ReadsHung,
+			),
 		}
 	case mute:
 		return Verdict{
-			Worth:         WorthNone,
-			Summary:       "the stream told nothing of " + bench.Count(max(r.proven().Hits, f.Missed), "change") + " that happened while it was open",
+			Worth: WorthNone,
+			Summary: "the stream told nothing of " + bench.Count(
+				max(r.proven().Hits, f.Missed),
+				"change",
+			) + " that happened while it was open",
 			PeriodSeconds: base,
 			Period:        "every second: each change that events do not tell takes the period back",
 		}
@@ -165,16 +178,22 @@ func (r Report) worth(f Facts) Verdict {
 	case away:
 		return Verdict{
 			Worth: WorthPartial,
-			Summary: fmt.Sprintf("the stream was connected for %s of %s: it told of every change that is proven to have happened then, and lists found %s meanwhile",
-				bench.Seconds(f.ConnectedSeconds), bench.Seconds(f.Seconds), lives(f.Unheard)),
+			Summary: fmt.Sprintf(
+				"the stream was connected for %s of %s: it told of every change that is proven to have happened then, and lists found %s meanwhile",
+				bench.Seconds(f.ConnectedSeconds),
+				bench.Seconds(f.Seconds),
+				lives(f.Unheard),
+			),
 			PeriodSeconds: base,
 			Period:        "every second while it is away, and after each return it earns longer ones anew",
 		}
 	case f.UnreadPods+f.UnreadItems > 0:
 		return Verdict{
 			Worth: WorthPartial,
-			Summary: fmt.Sprintf("the stream told of every change that is proven, but %s: nobody can say what happens there",
-				f.unread()),
+			Summary: fmt.Sprintf(
+				"the stream told of every change that is proven, but %s: nobody can say what happens there",
+				f.unread(),
+			),
 		}
 	}
 	return r.faultless(f)
@@ -201,8 +220,11 @@ func (r Report) unsupported() Verdict {
 		PeriodSeconds: base, Period: "every second, as a polling PLEG: there is nothing to trust",
 	}
 	if r.Received > 0 {
-		v.Summary = fmt.Sprintf("this runtime sent %s and has refused the stream since (%s): it offers no events now",
-			bench.Count(r.Received, "event"), r.Ends())
+		v.Summary = fmt.Sprintf(
+			"this runtime sent %s and has refused the stream since (%s): it offers no events now",
+			bench.Count(r.Received, "event"),
+			r.Ends(),
+		)
 	}
 	return v
 }
@@ -215,7 +237,10 @@ func (r Report) loses(f Facts, lossy []string) Verdict {
 	earned := min(max(between.Seconds()/2, base), f.Longest.Seconds())
 	what := strings.Join(lossy[:min(len(lossy), most)], "; ")
 	if r.MuteSeconds > 0 {
-		what = fmt.Sprintf("all of %s in which it carried nothing; besides, ", bench.Seconds(r.MuteSeconds)) + what
+		what = fmt.Sprintf(
+			"all of %s in which it carried nothing; besides, ",
+			bench.Seconds(r.MuteSeconds),
+		) + what
 	}
 	if more := len(lossy) - most; more > 0 {
 		what += fmt.Sprintf("; and of %s more", bench.Count(more, "kind"))
@@ -224,7 +249,10 @@ func (r Report) loses(f Facts, lossy []string) Verdict {
 		what = lives(f.Missed) + " that lists have found"
 	}
 	if f.MissedUnknowns > 0 {
-		what = strings.TrimPrefix(what+"; "+bench.Count(f.MissedUnknowns, "change")+" to or from the state UNKNOWN", "; ")
+		what = strings.TrimPrefix(
+			what+"; "+bench.Count(f.MissedUnknowns, "change")+" to or from the state UNKNOWN",
+			"; ",
+		)
 	}
 	how := "lost events"
 	if f.Contested {
@@ -232,11 +260,20 @@ func (r Report) loses(f Facts, lossy []string) Verdict {
 	}
 	return Verdict{
 		Worth: WorthPartial,
-		Summary: fmt.Sprintf("the stream %s: %s%s. A PLEG that believes it alone would be wrong, this one finds them with its lists",
-			how, what, f.also()),
+		Summary: fmt.Sprintf(
+			"the stream %s: %s%s. A PLEG that believes it alone would be wrong, this one finds them with its lists",
+			how,
+			what,
+			f.also(),
+		),
 		PeriodSeconds: earned,
-		Period: fmt.Sprintf("up to about %s: an event is lost every %s on average, each takes the period back to a second, and clean lists double it again",
-			bench.Short(time.Duration(earned*float64(time.Second)).Round(time.Second)), bench.Short(between.Round(100*time.Millisecond))),
+		Period: fmt.Sprintf(
+			"up to about %s: an event is lost every %s on average, each takes the period back to a second, and clean lists double it again",
+			bench.Short(
+				time.Duration(earned*float64(time.Second)).Round(time.Second),
+			),
+			bench.Short(between.Round(100*time.Millisecond)),
+		),
 	}
 }
 
@@ -245,20 +282,28 @@ func (r Report) faultless(f Facts) Verdict {
 	ends := r.proven("STARTED", "STOPPED")
 	all := r.proven()
 	if all.Of == 0 {
-		v := Verdict{Worth: WorthUntested, Summary: "nothing happened: watch for longer, or while pods come and go"}
+		v := Verdict{
+			Worth:   WorthUntested,
+			Summary: "nothing happened: watch for longer, or while pods come and go",
+		}
 		if r.Received > r.Replayed {
 			v.Summary = "what happened proves nothing yet: an event counts once it is 2 s old, and something else has shown its change; watch for longer"
 		}
 		if r.Replayed > 0 {
-			v.Summary += fmt.Sprintf(" (%s from before the stream was opened, which the runtime had kept, prove nothing)", bench.Count(r.Replayed, "event"))
+			v.Summary += fmt.Sprintf(
+				" (%s from before the stream was opened, which the runtime had kept, prove nothing)",
+				bench.Count(r.Replayed, "event"),
+			)
 		}
 		return v
 	}
 	if ends.Of < enough {
 		return Verdict{
 			Worth: WorthUntested,
-			Summary: fmt.Sprintf("the stream told of every change that is proven, but %s are too few to judge by: watch for longer",
-				lives(ends.Of)),
+			Summary: fmt.Sprintf(
+				"the stream told of every change that is proven, but %s are too few to judge by: watch for longer",
+				lives(ends.Of),
+			),
 		}
 	}
 	wrong := "and nothing is wrong with it"
@@ -274,10 +319,18 @@ func (r Report) faultless(f Facts) Verdict {
 	}
 	return Verdict{
 		Worth: WorthFull,
-		Summary: fmt.Sprintf("the stream told of all of %s that something else proves, %s: it loses fewer than %.2g %% of them (at 95 %%)",
-			lives(ends.Of), wrong, 300/float64(ends.Of)),
+		Summary: fmt.Sprintf(
+			"the stream told of all of %s that something else proves, %s: it loses fewer than %.2g %% of them (at 95 %%)",
+			lives(ends.Of),
+			wrong,
+			300/float64(ends.Of),
+		),
 		PeriodSeconds: f.Longest.Seconds(),
-		Period:        fmt.Sprintf("the longest, %s, after about %s without a loss", bench.Short(f.Longest), bench.Short(2*f.Longest)),
+		Period: fmt.Sprintf(
+			"the longest, %s, after about %s without a loss",
+			bench.Short(f.Longest),
+			bench.Short(2*f.Longest),
+		),
 	}
 }
 
@@ -311,14 +364,26 @@ var advice = []struct {
 	says string
 }{
 	{Duplicate, "were sent twice: each change should be told once"},
-	{Reordered, "came after one of a later change of the same container: events of one container should be in order"},
-	{StalePayload, "show another container of the pod in a state that it had left before, under a newer stamp: read the statuses and take the stamp under one lock, or stamp before the read"},
-	{Contradicting, "show their own container in a state before the one that they announce: change the state before the event is made"},
+	{
+		Reordered,
+		"came after one of a later change of the same container: events of one container should be in order",
+	},
+	{
+		StalePayload,
+		"show another container of the pod in a state that it had left before, under a newer stamp: read the statuses and take the stamp under one lock, or stamp before the read",
+	},
+	{
+		Contradicting,
+		"show their own container in a state before the one that they announce: change the state before the event is made",
+	},
 	{NoSandbox, "have no pod_sandbox_status: a client cannot tell whose container it is without a list"},
 	{NoStatuses, "have no containers_statuses: a client has to read the pod, which is what events are to save"},
 	{UnknownType, "have a type that the CRI does not have"},
 	{Malformed, "cannot be decoded or name no container"},
-	{StampBack, "have a created_at older than that of an event sent before: a client that compares stamps drops them"},
+	{
+		StampBack,
+		"have a created_at older than that of an event sent before: a client that compares stamps drops them",
+	},
 	{FromFuture, "are stamped later than they were received: is another clock in use?"},
 	{NoStamp, "have no created_at"},
 }
@@ -328,7 +393,9 @@ func (r Report) complaints(f Facts) []string {
 	list := []string{}
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if f.Unsupported {
-		add("GetContainerEvents ends at once or is not implemented: in CRI-O set enable_pod_events = true; containerd has it from 1.7 on")
+		add(
+			"GetContainerEvents ends at once or is not implemented: in CRI-O set enable_pod_events = true; containerd has it from 1.7 on",
+		)
 		return list
 	}
 	// about adds advice on a past event.
@@ -343,12 +410,28 @@ func (r Report) complaints(f Facts) []string {
 	if f.Contested {
 		lost = "events are lost, unless another client took them"
 	}
-	about(len(lossy), lost+": %s; later events, stamps in their statuses, or lists prove what happened", strings.Join(lossy, "; "))
+	about(
+		len(lossy),
+		lost+": %s; later events, stamps in their statuses, or lists prove what happened",
+		strings.Join(lossy, "; "),
+	)
 	about(f.Missed, "lists found %s without an event", lives(f.Missed))
-	about(f.MissedUnknowns, "%s to or from the state UNKNOWN came without an event", bench.Count(f.MissedUnknowns, "change"))
+	about(
+		f.MissedUnknowns,
+		"%s to or from the state UNKNOWN came without an event",
+		bench.Count(f.MissedUnknowns, "change"),
+	)
 	about(f.UnreadPods+f.UnreadItems, "%s in the end", f.unread())
-	about(f.InvalidText, "%s not valid UTF-8: a client with generated code fails the whole answer, or loses the stream", bench.Count(f.InvalidText, "text is", "texts are"))
-	about(r.FullBacklogs, "the events kept from before the stream was opened were exactly %d, as many as the runtime's channel holds: older ones may be lost", backlogRoom)
+	about(
+		f.InvalidText,
+		"%s not valid UTF-8: a client with generated code fails the whole answer, or loses the stream",
+		bench.Count(f.InvalidText, "text is", "texts are"),
+	)
+	about(
+		r.FullBacklogs,
+		"the events kept from before the stream was opened were exactly %d, as many as the runtime's channel holds: older ones may be lost",
+		backlogRoom,
+	)
 	r.clockComplaint(add)
 	for _, a := range advice {
 		n := r.Flaws[a.flaw]
@@ -359,18 +442,54 @@ func (r Report) complaints(f Facts) []string {
 	about(f.ReadErrors, "%d of %d reads of a pod's statuses failed", f.ReadErrors, f.ReadErrors+f.Reads)
 	about(f.ListsHung, "%s of the whole runtime got no answer for seconds", bench.Count(f.ListsHung, "list"))
 	about(f.ReadsHung, "%s of a pod's statuses got no answer for seconds", bench.Count(f.ReadsHung, "read"))
-	about(r.LateEvents, "%d of %d events came a second or more after their stamp, the latest after %s", r.LateEvents, all.Count, bench.Seconds(all.Max))
-	about(r.LateExits, "%d of %d exits were stamped a second or more after they happened, the latest after %s", r.LateExits, r.ExitLag.Count, bench.Seconds(r.ExitLag.Max))
+	about(
+		r.LateEvents,
+		"%d of %d events came a second or more after their stamp, the latest after %s",
+		r.LateEvents,
+		all.Count,
+		bench.Seconds(all.Max),
+	)
+	about(
+		r.LateExits,
+		"%d of %d exits were stamped a second or more after they happened, the latest after %s",
+		r.LateExits,
+		r.ExitLag.Count,
+		bench.Seconds(r.ExitLag.Max),
+	)
 	if len(r.Endings) > 0 || f.Left == 0 {
-		about(f.Unheard, "%s happened while the stream was away, and no event told of them afterwards", lives(f.Unheard))
+		about(
+			f.Unheard,
+			"%s happened while the stream was away, and no event told of them afterwards",
+			lives(f.Unheard),
+		)
 	}
-	about(r.LargestBytes-kubeletMessage, "the largest event has %s: a kubelet takes %s, and loses the stream with what is larger",
-		bench.Bytes(uint64(r.LargestBytes)), bench.Bytes(kubeletMessage))
-	about(f.Malformed, "%s of answers and events had to be left out: incomplete, or without an ID that can be used", bench.Count(f.Malformed, "item"))
+	about(
+		r.LargestBytes-kubeletMessage,
+		"the largest event has %s: a kubelet takes %s, and loses the stream with what is larger",
+		bench.Bytes(uint64(r.LargestBytes)),
+		bench.Bytes(kubeletMessage),
+	)
+	about(
+		f.Malformed,
+		"%s of answers and events had to be left out: incomplete, or without an ID that can be used",
+		bench.Count(f.Malformed, "item"),
+	)
 	about(f.ListedTwice, "%s came twice in one list", bench.Count(f.ListedTwice, "item"))
-	about(f.UnknownPhase, "%s in the state UNKNOWN, or in a state that the CRI does not have", bench.Count(f.UnknownPhase, "item"))
-	about(f.Unattributed, "%s of the last list without a pod: no pod UID, and no sandbox in the list", bench.Count(f.Unattributed, "container"))
-	about(f.TakenBack, "%s refuted by a later read", bench.Count(f.TakenBack, "finding of a read was", "findings of reads were"))
+	about(
+		f.UnknownPhase,
+		"%s in the state UNKNOWN, or in a state that the CRI does not have",
+		bench.Count(f.UnknownPhase, "item"),
+	)
+	about(
+		f.Unattributed,
+		"%s of the last list without a pod: no pod UID, and no sandbox in the list",
+		bench.Count(f.Unattributed, "container"),
+	)
+	about(
+		f.TakenBack,
+		"%s refuted by a later read",
+		bench.Count(f.TakenBack, "finding of a read was", "findings of reads were"),
+	)
 	about(len(r.Endings), "the stream ended: %s; what happens before a client is back is lost", r.Ends())
 	return list
 }
@@ -380,7 +499,10 @@ func (r Report) clockComplaint(add func(format string, args ...any)) {
 	off := bench.Seconds(max(r.ClockSeconds, -r.ClockSeconds))
 	switch {
 	case r.ClockSeconds > 0:
-		add("no event came less than %s after its stamp: the runtime's clock is behind the one here, or each of its events is late", off)
+		add(
+			"no event came less than %s after its stamp: the runtime's clock is behind the one here, or each of its events is late",
+			off,
+		)
 	case r.ClockSeconds < 0:
 		add("events are stamped %s after they were received: the runtime's clock is ahead of the one here", off)
 	}

@@ -41,7 +41,11 @@ type evidence struct {
 }
 
 func newEvidence() evidence {
-	return evidence{view: make(map[cache.UID]pleg.Pod), unread: make(map[cache.UID]error), items: make(map[cache.UID]int)}
+	return evidence{
+		view:   make(map[cache.UID]pleg.Pod),
+		unread: make(map[cache.UID]error),
+		items:  make(map[cache.UID]int),
+	}
 }
 
 const (
@@ -64,8 +68,12 @@ func (t *tap) run(now time.Time) {
 			c.begun = c.begun.Add(gap)
 			c.frozen = true
 		}
-		t.print(fmt.Sprintf("this watch did not run for %s: it was stopped, or had no CPU; events of that time are not judged by their delay",
-			bench.Short(gap)))
+		t.print(
+			fmt.Sprintf(
+				"this watch did not run for %s: it was stopped, or had no CPU; events of that time are not judged by their delay",
+				bench.Short(gap),
+			),
+		)
 	}
 }
 
@@ -144,7 +152,10 @@ func (e *evidence) forget(uid cache.UID) {
 // show turns a pod into the judge's form.
 func show(p pleg.Pod) (items []stream.Shown) {
 	for _, i := range p.Items {
-		items = append(items, stream.Shown{ID: printable.Text(i.ID), Sandbox: i.Kind == pleg.Sandbox, Phase: i.Phase})
+		items = append(
+			items,
+			stream.Shown{ID: printable.Text(i.ID), Sandbox: i.Kind == pleg.Sandbox, Phase: i.Phase},
+		)
 	}
 	return items
 }
@@ -204,7 +215,9 @@ func (t *tap) facts(f *stream.Facts, closed time.Time, connected bool) {
 	}
 	switch {
 	case !e.failing.IsZero() && t.listErr != nil:
-		f.Dead = printable.Text(fmt.Sprintf("no list has succeeded since %s: %v", e.failing.Format(time.TimeOnly), t.listErr))
+		f.Dead = printable.Text(
+			fmt.Sprintf("no list has succeeded since %s: %v", e.failing.Format(time.TimeOnly), t.listErr),
+		)
 	case len(t.calls) > 0:
 		f.Dead = "no list has been answered since " + closed.Format(time.TimeOnly)
 	}

@@ -78,8 +78,21 @@ func TestWatchExamines(t *testing.T) {
 		}
 		text := said.text.String()
 		if form == "text" {
-			testkit.Says(t, "the text", text, "! doctor: sick", "hangs: ContainerStatus is not answered → crictl inspect")
-			testkit.Says(t, "the metrics", metrics, `evented_pleg_doctor_findings{finding="item-hangs",grade="sick"}`, `evented_pleg_doctor_worth{worth="sick"} 1`, `evented_pleg_doctor_period_seconds 2`)
+			testkit.Says(
+				t,
+				"the text",
+				text,
+				"! doctor: sick",
+				"hangs: ContainerStatus is not answered → crictl inspect",
+			)
+			testkit.Says(
+				t,
+				"the metrics",
+				metrics,
+				`evented_pleg_doctor_findings{finding="item-hangs",grade="sick"}`,
+				`evented_pleg_doctor_worth{worth="sick"} 1`,
+				`evented_pleg_doctor_period_seconds 2`,
+			)
 			continue
 		}
 		hangs := func(f doctor.Finding) bool { return f.ID == "item-hangs" }
@@ -90,7 +103,8 @@ func TestWatchExamines(t *testing.T) {
 			}
 			var line doctorLine
 			testkit.Check(t, json.Unmarshal([]byte(candidate), &line))
-			if line.Doctor.Worth == doctor.Sick && line.Doctor.Schema == doctor.Schema && slices.ContainsFunc(line.Doctor.Findings, hangs) {
+			if line.Doctor.Worth == doctor.Sick && line.Doctor.Schema == doctor.Schema &&
+				slices.ContainsFunc(line.Doctor.Findings, hangs) {
 				told++
 			}
 		}

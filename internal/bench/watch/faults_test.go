@@ -71,8 +71,23 @@ func (s scene) play(t *testing.T) (o outcome) {
 		defer group.Wait()
 		defer stop()
 		driver := load.New(load.Config{
-			Conn: onfake.Connect(t, dial), RunID: "w", Pods: 4, Containers: 2, Rate: cmp.Or(s.rate, 20), Seed: 1, Image: fakeruntime.WorkloadImage,
-			JobLife: cmp.Or(s.life, 20*time.Millisecond), CallTimeout: time.Second, LogDirectory: logs, JobsOnly: s.jobs,
+			Conn: onfake.Connect(
+				t,
+				dial,
+			),
+			RunID:      "w",
+			Pods:       4,
+			Containers: 2,
+			Rate:       cmp.Or(s.rate, 20),
+			Seed:       1,
+			Image:      fakeruntime.WorkloadImage,
+			JobLife: cmp.Or(
+				s.life,
+				20*time.Millisecond,
+			),
+			CallTimeout:  time.Second,
+			LogDirectory: logs,
+			JobsOnly:     s.jobs,
 		})
 		testkit.Check(t, driver.Setup(ctx))
 		testkit.Check(t, rt.SetFaults(faults))
@@ -112,8 +127,16 @@ func TestHonestRuntime(t *testing.T) {
 		o := scene{profile: profile, jobs: true, options: watch.Options{Output: "json"}}.play(t)
 		s := o.summary
 		if o.err != nil || o.stderr != "" || s.Verdict == nil || s.Verdict.Worth != stream.WorthFull || len(s.Verdict.Maintainers) != 0 ||
-			len(s.Stream.Flaws) != 0 || len(s.Reports) != 0 || s.ListErrors+s.ReadErrors+s.ListsHung+s.ReadsHung != 0 {
-			t.Errorf("%s: %v, verdict %+v, reports %v; stderr %s", profile, o.err, s.Verdict, s.Reports, o.stderr)
+			len(s.Stream.Flaws) != 0 || len(s.Reports) != 0 ||
+			s.ListErrors+s.ReadErrors+s.ListsHung+s.ReadsHung != 0 {
+			t.Errorf(
+				"%s: %v, verdict %+v, reports %v; stderr %s",
+				profile,
+				o.err,
+				s.Verdict,
+				s.Reports,
+				o.stderr,
+			)
 		}
 		ends := 0
 		for line := range strings.Lines(o.stdout) {
@@ -149,8 +172,16 @@ func TestStreamAway(t *testing.T) {
 			t.Errorf("the summary lacks %q:\n%s", want, said.String())
 		}
 	}
-	if s := o.summary; o.err != nil || s.Unheard == 0 || s.Verdict.Worth != stream.WorthPartial || s.ConnectedSeconds < 0.9*s.Seconds {
-		t.Errorf("%v, unheard %d, connected %.0f of %.0f s: %+v", o.err, s.Unheard, s.ConnectedSeconds, s.Seconds, s.Verdict)
+	if s := o.summary; o.err != nil || s.Unheard == 0 || s.Verdict.Worth != stream.WorthPartial ||
+		s.ConnectedSeconds < 0.9*s.Seconds {
+		t.Errorf(
+			"%v, unheard %d, connected %.0f of %.0f s: %+v",
+			o.err,
+			s.Unheard,
+			s.ConnectedSeconds,
+			s.Seconds,
+			s.Verdict,
+		)
 	}
 }
 
@@ -176,8 +207,15 @@ func TestStreamAwayUnderLoad(t *testing.T) {
 		},
 	}
 	s := away.play(t).summary
-	if unheard < 5 || s.Unheard < unheard || s.Unheard > 2*unheard || s.Missed != 0 || s.Verdict.Worth != stream.WorthPartial {
-		t.Errorf("%d ends without an event: unheard %d, missed %d, %+v", unheard, s.Unheard, s.Missed, s.Verdict)
+	if unheard < 5 || s.Unheard < unheard || s.Unheard > 2*unheard || s.Missed != 0 ||
+		s.Verdict.Worth != stream.WorthPartial {
+		t.Errorf(
+			"%d ends without an event: unheard %d, missed %d, %+v",
+			unheard,
+			s.Unheard,
+			s.Missed,
+			s.Verdict,
+		)
 	}
 }
 
@@ -185,7 +223,8 @@ func TestStreamAwayUnderLoad(t *testing.T) {
 // begins with the list's end. A list without an answer delays the begin by ten seconds at most.
 func TestDurationCountsFromTheFirstList(t *testing.T) {
 	o := scene{faults: "slow-list=6s", options: watch.Options{Duration: 5 * time.Second}}.play(t)
-	if s := o.summary; o.err != nil || s.Seconds < 5 || s.Seconds > 9 || s.Lists == 0 || s.Stream.ToldSomething < 20 {
+	if s := o.summary; o.err != nil || s.Seconds < 5 || s.Seconds > 9 || s.Lists == 0 ||
+		s.Stream.ToldSomething < 20 {
 		t.Errorf("a slow list: %v, %+v", o.err, o.summary)
 	}
 	var took time.Duration
@@ -204,11 +243,13 @@ func TestDurationCountsFromTheFirstList(t *testing.T) {
 func TestContestedStream(t *testing.T) {
 	left := scene{profile: "containerd-1.7", options: watch.Options{Output: "json"}}.play(t)
 	if s := left.summary; left.err != nil || s.Stream != nil || s.Verdict == nil || s.Verdict.Worth != stream.WorthUnknown ||
-		s.Calls["GetContainerEvents"] != 0 || !strings.Contains(s.Verdict.Summary, "--take-events") {
+		s.Calls["GetContainerEvents"] != 0 ||
+		!strings.Contains(s.Verdict.Summary, "--take-events") {
 		t.Errorf("%v, %d subscriptions, verdict %+v", left.err, s.Calls["GetContainerEvents"], s.Verdict)
 	}
 	taken := scene{profile: "containerd-1.7", options: watch.Options{Output: "json", TakeEvents: true}}.play(t)
-	if s := taken.summary; taken.err != nil || s.Stream == nil || s.Stream.Received == 0 || !strings.Contains(s.Verdict.Summary, "one of its clients only") {
+	if s := taken.summary; taken.err != nil || s.Stream == nil || s.Stream.Received == 0 ||
+		!strings.Contains(s.Verdict.Summary, "one of its clients only") {
 		t.Errorf("%v, verdict %+v", taken.err, s.Verdict)
 	}
 	if raw := (scene{profile: "containerd-1.7", options: watch.Options{Raw: true}}).play(t); raw.err == nil {
@@ -220,7 +261,13 @@ func TestContestedStream(t *testing.T) {
 // had to the end, not that of a generator that has ended.
 func TestNoEvents(t *testing.T) {
 	for faults, want := range map[string]string{"unimplemented=1": "Unsupported none", "": "Connected full"} {
-		s := scene{jobs: true, faults: faults, options: watch.Options{Output: "json", Duration: time.Minute}}.play(t).summary
+		s := scene{
+			jobs:    true,
+			faults:  faults,
+			options: watch.Options{Output: "json", Duration: time.Minute},
+		}.play(
+			t,
+		).summary
 		if got := s.State + " " + string(s.Verdict.Worth); got != want {
 			t.Errorf("faults %q: %s, want %s", faults, got, want)
 		}
@@ -280,9 +327,20 @@ func TestLateEvents(t *testing.T) {
 		"delay=0.01 delay-by=3s": "a second or more after their stamp, the latest after",
 		"exit-lag=1500ms":        "were stamped a second or more after they happened, the latest after",
 	} {
-		s := scene{faults: faults, options: watch.Options{Output: "json", Duration: time.Minute}}.play(t).summary
+		s := scene{
+			faults:  faults,
+			options: watch.Options{Output: "json", Duration: time.Minute},
+		}.play(
+			t,
+		).summary
 		if said := strings.Join(s.Verdict.Maintainers, "\n"); !strings.Contains(said, want) {
-			t.Errorf("%s: the maintainers are told %q, want %q; delays %+v", faults, said, want, s.Stream.Delays[stream.AllKinds])
+			t.Errorf(
+				"%s: the maintainers are told %q, want %q; delays %+v",
+				faults,
+				said,
+				want,
+				s.Stream.Delays[stream.AllKinds],
+			)
 		}
 	}
 }

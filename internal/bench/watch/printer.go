@@ -172,7 +172,9 @@ func (p *printer) event(e pleg.Event, now time.Time) error {
 	if e.Cause == pleg.CauseRead {
 		from = "read"
 	}
-	what = strings.TrimSpace(fmt.Sprintf("%s/%s %s %.13s", cmp.Or(l.Namespace, "?"), cmp.Or(l.Pod, l.UID), what, l.ID))
+	what = strings.TrimSpace(
+		fmt.Sprintf("%s/%s %s %.13s", cmp.Or(l.Namespace, "?"), cmp.Or(l.Pod, l.UID), what, l.ID),
+	)
 	return p.out(eventForm, now.Format(timeForm), strings.TrimPrefix(l.Type, "Container"), from, late, what)
 }
 
@@ -191,7 +193,8 @@ func (p *printer) look(now time.Time) error {
 	if err := p.generator.Health(); err != nil {
 		health = printable.Text(err.Error())
 	}
-	changed := !p.looked || st.State != p.state || st.RelistPeriod != p.period || st.Missed != p.missed || health != p.health
+	changed := !p.looked || st.State != p.state || st.RelistPeriod != p.period || st.Missed != p.missed ||
+		health != p.health
 	if p.options.Quiet && p.looked && now.Sub(p.stated) < quietEvery {
 		return nil
 	}
@@ -218,8 +221,18 @@ func (p *printer) look(now time.Time) error {
 			Health:              health,
 		}, "")
 	}
-	return p.err("%s  stream %s, period %s; %s, %d received, %d missed%s",
-		now.Format(timeForm), st.State, bench.Short(st.RelistPeriod), bench.Count(len(p.cache.UIDs()), "pod"), st.Claims, st.Missed, withSep("; unhealthy: ", health))
+	return p.err(
+		"%s  stream %s, period %s; %s, %d received, %d missed%s",
+		now.Format(
+			timeForm,
+		),
+		st.State,
+		bench.Short(st.RelistPeriod),
+		bench.Count(len(p.cache.UIDs()), "pod"),
+		st.Claims,
+		st.Missed,
+		withSep("; unhealthy: ", health),
+	)
 }
 
 func withSep(sep, s string) string {
@@ -271,7 +284,11 @@ func (p *printer) harvest(now time.Time) error {
 		case doctor.Report:
 			err = p.examination(what, now)
 		case call:
-			note := fmt.Sprintf("a %s has not been answered for %s", what.kind, bench.Short(now.Sub(what.begun).Round(time.Second)))
+			note := fmt.Sprintf(
+				"a %s has not been answered for %s",
+				what.kind,
+				bench.Short(now.Sub(what.begun).Round(time.Second)),
+			)
 			err = p.tell(reportLine{
 				Time:    now,
 				Warning: true,
@@ -329,7 +346,12 @@ func (p *printer) tell(l reportLine) error {
 		status, _ := p.cache.Get(uid) // names the pod of a call that hangs
 		namespace := printable.Text(status.Namespace())
 		name := printable.Text(status.Name())
-		about = fmt.Sprintf(" (pod %s/%s %s)", cmp.Or(l.Namespace, namespace, "?"), cmp.Or(l.Pod, name, "?"), l.UID)
+		about = fmt.Sprintf(
+			" (pod %s/%s %s)",
+			cmp.Or(l.Namespace, namespace, "?"),
+			cmp.Or(l.Pod, name, "?"),
+			l.UID,
+		)
 	}
 	if l.Reason != "" {
 		l.Reason += ": "
@@ -366,7 +388,16 @@ func (p *printer) raw(e stream.Event) error {
 		}
 		shows = append(shows, name+" "+i.Phase)
 	}
-	what := cmp.Or(e.Namespace, "?") + "/" + cmp.Or(e.Pod, "?") + ": " + cmp.Or(strings.Join(shows, ", "), "nothing")
+	what := cmp.Or(
+		e.Namespace,
+		"?",
+	) + "/" + cmp.Or(
+		e.Pod,
+		"?",
+	) + ": " + cmp.Or(
+		strings.Join(shows, ", "),
+		"nothing",
+	)
 	err := p.out(rawForm, e.Received.Format(timeForm), cmp.Or(e.Type, "?"), age, fmt.Sprint(e.Bytes),
 		strings.TrimSpace(fmt.Sprintf("%.1s %.13s", e.Kind, e.ID)), what)
 	for _, flaw := range e.Flaws {

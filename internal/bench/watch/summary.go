@@ -70,24 +70,57 @@ func (p *printer) sum(watched time.Duration, last pleg.StreamState) (*Summary, e
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &Summary{
-		Time: now, Type: "Summary", Runtime: printable.Text(p.version.String()), Printed: p.printed, Series: t.track.timeline(), State: last.String(), Calls: client.Calls, Reports: p.reports,
+		Time:    now,
+		Type:    "Summary",
+		Runtime: printable.Text(p.version.String()),
+		Printed: p.printed,
+		Series:  t.track.timeline(),
+		State:   last.String(),
+		Calls:   client.Calls,
+		Reports: p.reports,
 		Facts: stream.Facts{
-			Seconds: watched.Seconds(), ConnectedSeconds: p.connected.Seconds(),
-			Missed: st.MissedStarts + st.MissedExits, Unheard: st.Unheard, MissedCreations: st.MissedCreations, MissedRemovals: st.MissedRemovals,
-			MissedUnknowns: st.MissedUnknowns, Overruled: st.Overruled, TakenBack: st.Regressions,
-			Lists: st.Relists, ListErrors: max(st.RelistErrors-t.ownFailures(listCall, ends), 0), ListsHung: t.hung[listCall],
-			Reads: max(st.Inspections-t.readErr, 0), ReadErrors: max(t.readErr-t.ownFailures(readCall, ends), 0), ReadsHung: t.hung[readCall],
-			Malformed: int(client.Malformed), ListedTwice: int(client.Duplicates), Unattributed: client.Unattributed, UnknownPhase: t.unknown,
-			Contested: t.contested, Unsupported: last == pleg.StreamUnsupported, Longest: longestPeriod,
+			Seconds:          watched.Seconds(),
+			ConnectedSeconds: p.connected.Seconds(),
+			Missed:           st.MissedStarts + st.MissedExits,
+			Unheard:          st.Unheard,
+			MissedCreations:  st.MissedCreations,
+			MissedRemovals:   st.MissedRemovals,
+			MissedUnknowns:   st.MissedUnknowns,
+			Overruled:        st.Overruled,
+			TakenBack:        st.Regressions,
+			Lists:            st.Relists,
+			ListErrors:       max(st.RelistErrors-t.ownFailures(listCall, ends), 0),
+			ListsHung:        t.hung[listCall],
+			Reads: max(
+				st.Inspections-t.readErr,
+				0,
+			),
+			ReadErrors: max(t.readErr-t.ownFailures(readCall, ends), 0),
+			ReadsHung:  t.hung[readCall],
+			Malformed: int(
+				client.Malformed,
+			),
+			ListedTwice:  int(client.Duplicates),
+			Unattributed: client.Unattributed,
+			UnknownPhase: t.unknown,
+			Contested:    t.contested,
+			Unsupported:  last == pleg.StreamUnsupported,
+			Longest:      longestPeriod,
 		},
-		ListSeconds: t.took[listCall].Seconds(), ReadSeconds: t.took[readCall].Seconds(),
-		Endpoint: printable.Text(p.client.Endpoint()), Node: bench.Node(),
+		ListSeconds: t.took[listCall].Seconds(),
+		ReadSeconds: t.took[readCall].Seconds(),
+		Endpoint:    printable.Text(p.client.Endpoint()),
+		Node:        bench.Node(),
 	}
 	t.facts(&s.Facts, p.closed, last == pleg.StreamConnected)
 	if p.options.Mode != worker.Evented {
 		if t.contested {
-			s.Verdict = &stream.Verdict{Worth: stream.WorthUnknown, Maintainers: []string{}, Summary: "the events were left to the agent of this node, " +
-				"because this runtime gives each event to one client only: --take-events judges them"}
+			s.Verdict = &stream.Verdict{
+				Worth:       stream.WorthUnknown,
+				Maintainers: []string{},
+				Summary: "the events were left to the agent of this node, " +
+					"because this runtime gives each event to one client only: --take-events judges them",
+			}
 		}
 		return s, err
 	}
@@ -125,7 +158,12 @@ func BlankSummary() *Summary {
 // Document implements [bench.Finding].
 func (s *Summary) Document() bench.Document {
 	d := bench.Document{
-		Title:  fmt.Sprintf("%s, watched for %s: %s printed", s.Runtime, bench.Seconds(s.Seconds), bench.Count(s.Printed, "event")),
+		Title: fmt.Sprintf(
+			"%s, watched for %s: %s printed",
+			s.Runtime,
+			bench.Seconds(s.Seconds),
+			bench.Count(s.Printed, "event"),
+		),
 		Lines:  []string{fmt.Sprintf("on %s, %s", s.Node, s.Endpoint)},
 		Tables: []bench.Table{s.lines()},
 	}
@@ -167,8 +205,16 @@ func (s *Summary) Benchmarks() []bench.Benchmark {
 	}
 	if s.Stream != nil {
 		d := s.Stream.Delays[stream.AllKinds]
-		figures = append(figures, bench.Figure{Value: d.P50, Unit: "delay-p50-sec"}, bench.Figure{Value: d.P99, Unit: "delay-p99-sec"},
-			bench.Figure{Value: float64(s.Stream.Received), Unit: "received"}, bench.Figure{Value: float64(s.Missed + s.Unheard), Unit: "missed"})
+		figures = append(
+			figures,
+			bench.Figure{Value: d.P50, Unit: "delay-p50-sec"},
+			bench.Figure{Value: d.P99, Unit: "delay-p99-sec"},
+			bench.Figure{
+				Value: float64(s.Stream.Received),
+				Unit:  "received",
+			},
+			bench.Figure{Value: float64(s.Missed + s.Unheard), Unit: "missed"},
+		)
 	}
 	return []bench.Benchmark{{Name: "Watch", Figures: figures}}
 }
@@ -182,7 +228,15 @@ func (s *Summary) Unmeasured() []string {
 }
 
 // OfStream are the parts of a summary that need a stream.
-var OfStream = []string{"missed", "unheard", "missed_creations", "missed_removals", "overruled", "connected_seconds", "stream"}
+var OfStream = []string{
+	"missed",
+	"unheard",
+	"missed_creations",
+	"missed_removals",
+	"overruled",
+	"connected_seconds",
+	"stream",
+}
 
 // lossTable shows, for each kind of event, what was proven and what of it was lost. On a contested
 // stream another client may have got what did not come here.
@@ -208,26 +262,87 @@ func lives(n int) string { return bench.Count(n, "start or exit", "starts and ex
 // lines is what was found in words.
 func (s *Summary) lines() (t bench.Table) {
 	row := func(name, format string, args ...any) { t.Add(name, "", fmt.Sprintf(format, args...)) }
-	row("lists", "%d of the whole runtime, %d failed, %d hung; %s of a pod, %d failed, %d hung; %s in all",
-		s.Lists+s.ListErrors, s.ListErrors, s.ListsHung, bench.Count(s.Reads+s.ReadErrors, "read"), s.ReadErrors, s.ReadsHung,
-		bench.Count(int(bench.Sum(s.Calls)), "call"))
-	row("took", "lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s", bench.Seconds(s.ListSeconds.P50), bench.Seconds(s.ListSeconds.P99),
-		bench.Seconds(s.ListSeconds.Max), bench.Seconds(s.ReadSeconds.P50), bench.Seconds(s.ReadSeconds.P99), bench.Seconds(s.ReadSeconds.Max))
+	row(
+		"lists",
+		"%d of the whole runtime, %d failed, %d hung; %s of a pod, %d failed, %d hung; %s in all",
+		s.Lists+s.ListErrors,
+		s.ListErrors,
+		s.ListsHung,
+		bench.Count(s.Reads+s.ReadErrors, "read"),
+		s.ReadErrors,
+		s.ReadsHung,
+		bench.Count(int(bench.Sum(s.Calls)), "call"),
+	)
+	row(
+		"took",
+		"lists p50 %s, p99 %s, max %s; reads of a pod p50 %s, p99 %s, max %s",
+		bench.Seconds(s.ListSeconds.P50),
+		bench.Seconds(s.ListSeconds.P99),
+		bench.Seconds(
+			s.ListSeconds.Max,
+		),
+		bench.Seconds(s.ReadSeconds.P50),
+		bench.Seconds(s.ReadSeconds.P99),
+		bench.Seconds(s.ReadSeconds.Max),
+	)
 	if s.Malformed+s.ListedTwice+s.Unattributed+s.UnknownPhase+s.TakenBack > 0 {
-		row("shown", "%s without a usable ID, %d listed twice, %s of no pod, %d in the state UNKNOWN, %d taken back by a later read",
-			bench.Count(s.Malformed, "item"), s.ListedTwice, bench.Count(s.Unattributed, "container"), s.UnknownPhase, s.TakenBack)
+		row(
+			"shown",
+			"%s without a usable ID, %d listed twice, %s of no pod, %d in the state UNKNOWN, %d taken back by a later read",
+			bench.Count(
+				s.Malformed,
+				"item",
+			),
+			s.ListedTwice,
+			bench.Count(s.Unattributed, "container"),
+			s.UnknownPhase,
+			s.TakenBack,
+		)
 	}
 	if r := s.Stream; r != nil {
-		row("stream", "%s in the end, connected for %s; opened %s%s", s.State, bench.Seconds(s.ConnectedSeconds), bench.Count(r.Opened, "time"), withSep("; ended ", r.Ends()))
-		row("events", "%d received, %d told something new, %d replayed; %s, the largest %s", r.Received, r.ToldSomething, r.Replayed,
-			bench.Bytes(uint64(r.Bytes)), bench.Bytes(uint64(r.LargestBytes)))
-		row("by lists", "%s without an event, %d while the stream was away; %s, %s and %s of UNKNOWN without an event; %s not confirmed",
-			lives(s.Missed), s.Unheard, bench.Count(s.MissedCreations, "creation"), bench.Count(s.MissedRemovals, "removal"),
-			bench.Count(s.MissedUnknowns, "change"), bench.Count(s.Overruled, "event"))
-		row("form", "%s%s", cmp.Or(bench.Counts(r.Flaws), "no event has a flaw"), withSep("; reordered: ", bench.Counts(r.Reordered)))
+		row(
+			"stream",
+			"%s in the end, connected for %s; opened %s%s",
+			s.State,
+			bench.Seconds(s.ConnectedSeconds),
+			bench.Count(r.Opened, "time"),
+			withSep("; ended ", r.Ends()),
+		)
+		row(
+			"events",
+			"%d received, %d told something new, %d replayed; %s, the largest %s",
+			r.Received,
+			r.ToldSomething,
+			r.Replayed,
+			bench.Bytes(uint64(r.Bytes)),
+			bench.Bytes(uint64(r.LargestBytes)),
+		)
+		row(
+			"by lists",
+			"%s without an event, %d while the stream was away; %s, %s and %s of UNKNOWN without an event; %s not confirmed",
+			lives(
+				s.Missed,
+			),
+			s.Unheard,
+			bench.Count(s.MissedCreations, "creation"),
+			bench.Count(s.MissedRemovals, "removal"),
+			bench.Count(s.MissedUnknowns, "change"),
+			bench.Count(s.Overruled, "event"),
+		)
+		row(
+			"form",
+			"%s%s",
+			cmp.Or(bench.Counts(r.Flaws), "no event has a flaw"),
+			withSep("; reordered: ", bench.Counts(r.Reordered)),
+		)
 		if r.Frozen > 0 {
-			row("frozen", "this watch did not run %s, %s in all: %s not judged by their delay", bench.Count(r.Frozen, "time"),
-				bench.Seconds(r.FrozenSeconds), bench.Count(r.Unjudged, "event is", "events are"))
+			row(
+				"frozen",
+				"this watch did not run %s, %s in all: %s not judged by their delay",
+				bench.Count(r.Frozen, "time"),
+				bench.Seconds(r.FrozenSeconds),
+				bench.Count(r.Unjudged, "event is", "events are"),
+			)
 		}
 	}
 	if len(s.Reports) > 0 {

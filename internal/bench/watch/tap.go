@@ -97,9 +97,16 @@ const (
 
 func newTap(wantRaw bool) *tap {
 	return &tap{
-		wantRaw: wantRaw, judge: stream.New(0), evidence: newEvidence(), hung: make(map[string]int), ownErrors: make(map[string]int),
+		wantRaw:   wantRaw,
+		judge:     stream.New(0),
+		evidence:  newEvidence(),
+		hung:      make(map[string]int),
+		ownErrors: make(map[string]int),
 		track: &track{
-			begun: time.Now(), good: thinned[bench.Point]{most: maxPoints}, flawed: thinned[bench.Point]{most: maxPoints}, samples: thinned[bench.Sample]{most: maxSamples},
+			begun:   time.Now(),
+			good:    thinned[bench.Point]{most: maxPoints},
+			flawed:  thinned[bench.Point]{most: maxPoints},
+			samples: thinned[bench.Sample]{most: maxSamples},
 		},
 		took: map[string]*bench.Histogram{listCall: new(bench.Histogram), readCall: new(bench.Histogram)},
 	}
@@ -154,7 +161,14 @@ func (t *tap) take(now time.Time) []any {
 		}
 	}
 	if lost > 0 {
-		queue = append(queue, bench.Count(lost, "message or report was", "messages and reports were")+" not printed: the output is too slow for them")
+		queue = append(
+			queue,
+			bench.Count(
+				lost,
+				"message or report was",
+				"messages and reports were",
+			)+" not printed: the output is too slow for them",
+		)
 	}
 	return queue
 }
@@ -313,7 +327,11 @@ func (s source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[cri.
 	return i, err
 }
 
-func (s source) Update(ctx context.Context, pod pleg.Pod, prev *cri.PodStatus) (pleg.Inspection[cri.PodStatus], error) {
+func (s source) Update(
+	ctx context.Context,
+	pod pleg.Pod,
+	prev *cri.PodStatus,
+) (pleg.Inspection[cri.PodStatus], error) {
 	end := s.tap.begin(readCall, string(pod.UID))
 	i, err := s.Client.Update(ctx, pod, prev)
 	end(err, i.Pod)

@@ -81,7 +81,11 @@ func TestOwnFailures(t *testing.T) {
 			t.Errorf("%d lists and %d reads failed by the watch, want one of each", lists, reads)
 		}
 		if took := tap.took[listCall].Seconds().Max; took > 1 || len(tap.hung) > 0 {
-			t.Errorf("the list took %v s without the time in which the watch did not run; hung: %v", took, tap.hung)
+			t.Errorf(
+				"the list took %v s without the time in which the watch did not run; hung: %v",
+				took,
+				tap.hung,
+			)
 		}
 	})
 }

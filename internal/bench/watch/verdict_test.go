@@ -61,7 +61,11 @@ type dropper struct {
 
 // between serves a dropper before a runtime, in memory.
 func (d *dropper) between(t *testing.T, dial onfake.Dialer) onfake.Dialer {
-	d.behind = onfake.Connect(t, dial, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))
+	d.behind = onfake.Connect(
+		t,
+		dial,
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(1<<30)),
+	)
 	d.sandboxes, d.sent, d.lost = make(map[string]bool), make(map[string]int), make(map[string]int)
 	server := grpc.NewServer(grpc.UnknownServiceHandler(d.forward), grpc.ForceServerCodecV2(bytesCodec{}))
 	lis := bufconn.Listen(1 << 16)
@@ -148,12 +152,27 @@ func TestSharesOfLoss(t *testing.T) {
 		for _, share := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
 			name := fmt.Sprintf("%s, %v", profile, share)
 			d := &dropper{share: share, rand: rand.New(rand.NewPCG(7, 7))}
-			s := scene{profile: profile, rate: 40, proxy: d, options: watch.Options{Output: "json", Duration: 40 * time.Second}}.play(t).summary
+			s := scene{
+				profile: profile,
+				rate:    40,
+				proxy:   d,
+				options: watch.Options{Output: "json", Duration: 40 * time.Second},
+			}.play(
+				t,
+			).summary
 			judged := 0
 			for kind, loss := range s.Stream.Loss {
 				truth := float64(d.lost[kind]) / float64(max(d.sent[kind], 1))
 				if !within(truth, loss) {
-					t.Errorf("%s: lost %d of %d %s (%.3f), said %v", name, d.lost[kind], d.sent[kind], kind, truth, loss)
+					t.Errorf(
+						"%s: lost %d of %d %s (%.3f), said %v",
+						name,
+						d.lost[kind],
+						d.sent[kind],
+						kind,
+						truth,
+						loss,
+					)
 				}
 				judged += loss.Of
 			}
@@ -177,9 +196,23 @@ func TestSharesOfLoss(t *testing.T) {
 func TestIdle(t *testing.T) {
 	for _, faults := range []string{"", "drop=0.5"} {
 		for _, profile := range []string{"containerd-2", "crio"} {
-			s := scene{profile: profile, faults: faults, idle: true, options: watch.Options{Output: "json"}}.play(t).summary
+			s := scene{
+				profile: profile,
+				faults:  faults,
+				idle:    true,
+				options: watch.Options{Output: "json"},
+			}.play(
+				t,
+			).summary
 			if s.Verdict.Worth != stream.WorthUntested || s.Stream.Replayed == 0 {
-				t.Errorf("%s, %q: %s, %d replayed: %s", profile, faults, s.Verdict.Worth, s.Stream.Replayed, s.Verdict.Summary)
+				t.Errorf(
+					"%s, %q: %s, %d replayed: %s",
+					profile,
+					faults,
+					s.Verdict.Worth,
+					s.Stream.Replayed,
+					s.Verdict.Summary,
+				)
 			}
 		}
 	}
@@ -187,11 +220,17 @@ func TestIdle(t *testing.T) {
 
 // TestGoneForGood: a runtime that does not come back is unknown, and the watch fails.
 func TestGoneForGood(t *testing.T) {
-	o := scene{options: watch.Options{Output: "json", Duration: time.Minute}, during: func(rt *fakeruntime.Runtime) {
-		time.Sleep(20 * time.Second)
-		rt.Restart(time.Hour, 0)
-	}}.play(t)
-	if s := o.summary; o.err == nil || s.Verdict.Worth != stream.WorthUnknown || !strings.Contains(s.Verdict.Summary, "does not answer any more") {
+	o := scene{
+		options: watch.Options{Output: "json", Duration: time.Minute},
+		during: func(rt *fakeruntime.Runtime) {
+			time.Sleep(20 * time.Second)
+			rt.Restart(time.Hour, 0)
+		},
+	}.play(
+		t,
+	)
+	if s := o.summary; o.err == nil || s.Verdict.Worth != stream.WorthUnknown ||
+		!strings.Contains(s.Verdict.Summary, "does not answer any more") {
 		t.Errorf("%v: %s: %s", o.err, s.Verdict.Worth, s.Verdict.Summary)
 	}
 }
@@ -207,8 +246,12 @@ type truth struct{ told, lost int }
 func truths(rt *fakeruntime.Runtime, from, to time.Time) map[string]truth {
 	history, _ := rt.History(0)
 	names := map[fakeruntime.State]string{
-		fakeruntime.StateCreated: "CREATED", fakeruntime.StateRunning: "STARTED", fakeruntime.StateExited: "STOPPED",
-		fakeruntime.StateReady: "STARTED", fakeruntime.StateNotReady: "STOPPED", fakeruntime.StateRemoved: "DELETED",
+		fakeruntime.StateCreated:  "CREATED",
+		fakeruntime.StateRunning:  "STARTED",
+		fakeruntime.StateExited:   "STOPPED",
+		fakeruntime.StateReady:    "STARTED",
+		fakeruntime.StateNotReady: "STOPPED",
+		fakeruntime.StateRemoved:  "DELETED",
 	}
 	all := make(map[string]truth)
 	for _, c := range history {
@@ -279,8 +322,14 @@ func TestVerdicts(t *testing.T) {
 			continue
 		}
 		checkVerdict(t, set, s, all)
-		fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", cmp.Or(set, "none"), cmp.Or(strings.Join(loses(all), ", "), "–"),
-			s.Verdict.Worth, strings.ReplaceAll(s.Verdict.Summary, "|", "\\|"))
+		fmt.Fprintf(
+			&page,
+			"| `%s` | %s | %s | %s |\n",
+			cmp.Or(set, "none"),
+			cmp.Or(strings.Join(loses(all), ", "), "–"),
+			s.Verdict.Worth,
+			strings.ReplaceAll(s.Verdict.Summary, "|", "\\|"),
+		)
 	}
 	if *updateVerdicts {
 		testkit.Check(t, os.WriteFile(verdictsPage, []byte(page.String()), 0o644))
@@ -301,10 +350,18 @@ writes this page with ` + "`-update`" + `. A second test holds the verdict again
 
 // tuned are the settings of faults that tune others, or need them.
 var tuned = map[string]string{
-	"delay-by": "delay=0.2 delay-by=3s", "oversize-bytes": "oversize=0.01 oversize-bytes=268435456", "replay": "replay=1 cut=0.01",
-	"replay-events": "replay=1 cut=0.01 replay-events=3", "clock-step-every": "clock-step=-30s clock-step-every=20s", "late-by": "late-code=0.3 late-by=5s",
-	"processors": "work=5ms processors=4", "fail-code": "fail-list=0.1 fail-code=Unavailable", "late-write-by": "late-write=0.05 late-write-by=10s",
-	"eof-at-once": "eof-at-once=1", "unimplemented": "unimplemented=1", "exit-lag": "exit-lag=2s",
+	"delay-by":         "delay=0.2 delay-by=3s",
+	"oversize-bytes":   "oversize=0.01 oversize-bytes=268435456",
+	"replay":           "replay=1 cut=0.01",
+	"replay-events":    "replay=1 cut=0.01 replay-events=3",
+	"clock-step-every": "clock-step=-30s clock-step-every=20s",
+	"late-by":          "late-code=0.3 late-by=5s",
+	"processors":       "work=5ms processors=4",
+	"fail-code":        "fail-list=0.1 fail-code=Unavailable",
+	"late-write-by":    "late-write=0.05 late-write-by=10s",
+	"eof-at-once":      "eof-at-once=1",
+	"unimplemented":    "unimplemented=1",
+	"exit-lag":         "exit-lag=2s",
 }
 
 // settingOf is the setting that shows a fault.
@@ -322,14 +379,23 @@ func checkVerdict(t *testing.T, set string, s *watch.Summary, all map[string]tru
 	lost := loses(all)
 	away := len(s.Stream.Endings) > 0 || s.Stream.MuteSeconds > 0
 	invalid := s.Stream.Flaws[stream.Malformed]+s.Stream.Flaws[stream.UnknownType] > 0 // sent, and of no use
-	if !away && !invalid {                                                             // else the history does not say what was heard
+	if !away &&
+		!invalid { // else the history does not say what was heard
 		for kind, loss := range s.Stream.Loss {
 			if kind == "sandbox CREATED" || kind == "sandbox STARTED" {
 				continue // one entry of the history stands for both
 			}
 			n := all[kind]
 			if share := float64(n.lost) / float64(max(n.lost+n.told, 1)); !within(share, loss) {
-				t.Errorf("%s: lost %d of %d %s, said %v of %d", name, n.lost, n.lost+n.told, kind, loss, loss.Of)
+				t.Errorf(
+					"%s: lost %d of %d %s, said %v of %d",
+					name,
+					n.lost,
+					n.lost+n.told,
+					kind,
+					loss,
+					loss.Of,
+				)
 			}
 		}
 	}

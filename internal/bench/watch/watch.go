@@ -117,7 +117,11 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	}
 	rounds := w.rounds(o)
 	if o.Output != "json" {
-		o.note("watching %s on %s, read-only. Ctrl-C ends it.", printable.Text(w.version.String()), w.client.Endpoint())
+		o.note(
+			"watching %s on %s, read-only. Ctrl-C ends it.",
+			printable.Text(w.version.String()),
+			w.client.Endpoint(),
+		)
 		if contested {
 			o.note("%s", map[bool]string{
 				false: "This runtime gives each event to one client only, so the events are left to the agent of this node: changes are polled, and there is no verdict. --take-events takes the events.",
@@ -267,7 +271,11 @@ func (w *watched) generate(o Options) error {
 		return err
 	}
 	w.name(w.version)
-	set.SetGauges(w.generator.Gauges, w.client.Counts, func(yield func(string, float64)) { yield(*w.info.Load(), 1) })
+	set.SetGauges(
+		w.generator.Gauges,
+		w.client.Counts,
+		func(yield func(string, float64)) { yield(*w.info.Load(), 1) },
+	)
 	return nil
 }
 

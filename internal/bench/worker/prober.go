@@ -264,7 +264,11 @@ func (f *facts) check(known []load.Fact, got bench.Pod, later []load.Fact) {
 		case fact.State == pleg.PhaseRemoved && ok:
 			f.complain("%s was removed before the call, and the status shows it %s", fact.ID, state)
 		case !ok && slices.ContainsFunc(later, func(l load.Fact) bool { return l.ID == fact.ID }):
-			f.complain("%s was %s before the call and is there after, and the status lacks it", fact.ID, fact.State)
+			f.complain(
+				"%s was %s before the call and is there after, and the status lacks it",
+				fact.ID,
+				fact.State,
+			)
 		case !ok && fact.State != pleg.PhaseRemoved:
 			if now, still := f.pods[fact.Pod][fact.ID]; still && now.State != pleg.PhaseRemoved {
 				f.absent[fact.ID] = fact.Pod

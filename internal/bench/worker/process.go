@@ -30,7 +30,13 @@ type Process struct {
 
 // Start starts a worker by running this program with args, and waits until its generator runs. One
 // call of onNews runs at a time.
-func Start(ctx context.Context, args []string, config Config, onNews func(News), stderr io.Writer) (*Process, Hello, error) {
+func Start(
+	ctx context.Context,
+	args []string,
+	config Config,
+	onNews func(News),
+	stderr io.Writer,
+) (*Process, Hello, error) {
 	c, err := child.Start("the "+config.Mode+" PLEG", args, stderr)
 	if err != nil {
 		return nil, Hello{}, err

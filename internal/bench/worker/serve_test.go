@@ -57,7 +57,12 @@ func TestServeLooksItself(t *testing.T) {
 	pod := rt.Truth().Pods[0]
 	id := pod.Sandboxes[0].Containers[0].ID
 	c := converse(t)
-	hello := ask[Hello](t, c, "Start", Config{Endpoint: path, Truth: path, Mode: Evented, Check: true, MetricsAddr: "127.0.0.1:0"})
+	hello := ask[Hello](
+		t,
+		c,
+		"Start",
+		Config{Endpoint: path, Truth: path, Mode: Evented, Check: true, MetricsAddr: "127.0.0.1:0"},
+	)
 	if hello.RuntimeName != "containerd" {
 		t.Errorf("hello from %q", hello.RuntimeName)
 	}
@@ -76,7 +81,8 @@ func TestServeLooksItself(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
-	if err != nil || !strings.Contains(string(body), MetricMissed) || !strings.Contains(string(body), `kubelet_running_containers{container_state="running"} 1`) {
+	if err != nil || !strings.Contains(string(body), MetricMissed) ||
+		!strings.Contains(string(body), `kubelet_running_containers{container_state="running"} 1`) {
 		t.Errorf("metrics (%v):\n%s", err, body)
 	}
 	testkit.Check(t, rt.Exit(id, 0))
@@ -111,7 +117,8 @@ func TestServeLooksItself(t *testing.T) {
 	if report.StaleReads != 0 || report.ReadErrors != 0 {
 		t.Errorf("violations %q, %d errors of a right generator", report.Complaints, report.ReadErrors)
 	}
-	if report.Calls["ListContainers"]+report.Calls["StreamContainers"] == 0 || report.Progress.Usage.MaxRSS == 0 {
+	if report.Calls["ListContainers"]+report.Calls["StreamContainers"] == 0 ||
+		report.Progress.Usage.MaxRSS == 0 {
 		t.Errorf("calls %v, usage %+v", report.Calls, report.Progress.Usage)
 	}
 }

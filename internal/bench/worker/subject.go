@@ -137,7 +137,12 @@ func (s *subject) run(ctx context.Context) error {
 
 // ServeMetrics serves metrics on /metrics and, on /healthz, whether health is nil, until ctx ends.
 // It closes the listener.
-func ServeMetrics(ctx context.Context, listener net.Listener, metrics prometheus.Gatherer, health func() error) {
+func ServeMetrics(
+	ctx context.Context,
+	listener net.Listener,
+	metrics prometheus.Gatherer,
+	health func() error,
+) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

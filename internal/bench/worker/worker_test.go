@@ -67,7 +67,12 @@ func TestFactsRememberFewRemovedPods(t *testing.T) {
 	f := newFacts(1)
 	for i := range 1000 {
 		uid := strings.Repeat("x", i+1)
-		f.learn([]load.Fact{{Pod: uid, ID: uid, Sandbox: true, State: pleg.PhaseRunning}, {Pod: uid, ID: uid, Sandbox: true, State: pleg.PhaseRemoved}})
+		f.learn(
+			[]load.Fact{
+				{Pod: uid, ID: uid, Sandbox: true, State: pleg.PhaseRunning},
+				{Pod: uid, ID: uid, Sandbox: true, State: pleg.PhaseRemoved},
+			},
+		)
 	}
 	if len(f.pods) != maxGone || len(f.live) != 0 {
 		t.Errorf("%d pods are remembered, %d as live; want %d and none", len(f.pods), len(f.live), maxGone)
@@ -100,7 +105,8 @@ func TestChecksSeeViolations(t *testing.T) {
 			f := newFacts(1)
 			f.check(test.before, bench.Pod{}, test.after)
 			stale, complaints := f.verdict()
-			if stale != test.stale || test.stale > 0 && !strings.Contains(complaints[0], "the status lacks it") {
+			if stale != test.stale ||
+				test.stale > 0 && !strings.Contains(complaints[0], "the status lacks it") {
 				t.Errorf("%d stale reads %q, want %d", stale, complaints, test.stale)
 			}
 		})

@@ -36,10 +36,28 @@ func TestParse(t *testing.T) {
 			t.Errorf("the example of %s: %v", w.Name, err)
 		}
 	}
-	got := testkit.Must(Parse("drop=sandbox/STOPPED:0.2", "stall=events@10s-20s", "hang=3f2a91c0", "refuse=ListContainers"))(t)
+	got := testkit.Must(
+		Parse("drop=sandbox/STOPPED:0.2", "stall=events@10s-20s", "hang=3f2a91c0", "refuse=ListContainers"),
+	)(
+		t,
+	)
 	want := Plan{
-		{Text: "drop=sandbox/STOPPED:0.2", Kind: Drop, Methods: []string{"GetContainerEvents"}, Type: "STOPPED", Item: "sandbox", Share: 0.2},
-		{Text: "stall=events@10s-20s", Kind: Stall, Methods: []string{"GetContainerEvents"}, Share: 1, From: 10 * time.Second, To: 20 * time.Second},
+		{
+			Text:    "drop=sandbox/STOPPED:0.2",
+			Kind:    Drop,
+			Methods: []string{"GetContainerEvents"},
+			Type:    "STOPPED",
+			Item:    "sandbox",
+			Share:   0.2,
+		},
+		{
+			Text:    "stall=events@10s-20s",
+			Kind:    Stall,
+			Methods: []string{"GetContainerEvents"},
+			Share:   1,
+			From:    10 * time.Second,
+			To:      20 * time.Second,
+		},
 		{Text: "hang=3f2a91c0", Kind: Hang, Methods: []string{""}, ID: "3f2a91c0", Share: 1},
 		{Text: "refuse=ListContainers", Kind: Refuse, Methods: []string{"ListContainers"}, Share: 1},
 	}
@@ -92,7 +110,11 @@ func newRig(t *testing.T) *rig {
 }
 
 func dial(t *testing.T, socket string) runtimeapi.RuntimeServiceClient {
-	conn := testkit.Must(grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	conn := testkit.Must(
+		grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())),
+	)(
+		t,
+	)
 	t.Cleanup(func() { conn.Close() })
 	return runtimeapi.NewRuntimeServiceClient(conn)
 }
@@ -116,7 +138,13 @@ func TestDropsWhatItCounts(t *testing.T) {
 			t.Fatal("the runtime has no subscriber")
 		}
 	}
-	ids := testkit.Must(r.runtime.Populate(fakeruntime.Population{Pods: pods, Containers: 1, Life: fakeruntime.After(time.Millisecond, 0)}))(t)
+	ids := testkit.Must(
+		r.runtime.Populate(
+			fakeruntime.Population{Pods: pods, Containers: 1, Life: fakeruntime.After(time.Millisecond, 0)},
+		),
+	)(
+		t,
+	)
 	if len(ids) != pods {
 		t.Fatalf("%d pods, want %d", len(ids), pods)
 	}
@@ -156,11 +184,16 @@ func TestDropsWhatItCounts(t *testing.T) {
 func TestForgetsWhatIsTooMuch(t *testing.T) {
 	d := New(newRig(t).proxy, nil, 1)
 	observe := func(kind runtimeapi.ContainerEventType, sandbox string) {
-		d.observe(criproxy.Outcome{Method: "GetContainerEvents", Reply: testkit.Must(proto.Marshal(&runtimeapi.ContainerEventResponse{
-			ContainerId:        "c",
-			ContainerEventType: kind,
-			PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: sandbox},
-		}))(t)})
+		d.observe(
+			criproxy.Outcome{
+				Method: "GetContainerEvents",
+				Reply: testkit.Must(proto.Marshal(&runtimeapi.ContainerEventResponse{
+					ContainerId:        "c",
+					ContainerEventType: kind,
+					PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: sandbox},
+				}))(t),
+			},
+		)
 	}
 	const events = 1000
 	for i := range events {
@@ -214,7 +247,8 @@ func TestRefusesAndHangsAndLifts(t *testing.T) {
 		t.Errorf("a list after the end: %v", err)
 	}
 	got := d.Tally().Calls
-	if got["ListContainers"].Refused != 1 || got["ListContainers"].Begun != 2 || got["ContainerStatus"].Hung != 1 {
+	if got["ListContainers"].Refused != 1 || got["ListContainers"].Begun != 2 ||
+		got["ContainerStatus"].Hung != 1 {
 		t.Errorf("tally %+v", got)
 	}
 }

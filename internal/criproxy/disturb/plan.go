@@ -48,12 +48,32 @@ type Word struct{ Name, Form, Example, Help string }
 // Words returns the kinds of rules, in the order of display.
 func Words() []Word {
 	return []Word{
-		{Drop, "[TYPE:]SHARE", "drop=STOPPED:0.2", "drops a share of the events: of all, or of a type (CREATED, STARTED, STOPPED, DELETED), for sandboxes or containers alone as sandbox/STOPPED"},
+		{
+			Drop,
+			"[TYPE:]SHARE",
+			"drop=STOPPED:0.2",
+			"drops a share of the events: of all, or of a type (CREATED, STARTED, STOPPED, DELETED), for sandboxes or containers alone as sandbox/STOPPED",
+		},
 		{Delay, "[CALLS:]DURATION", "delay=lists:3s", "delivers each reply, or event, that much later"},
-		{Stall, "[CALLS]", "stall=events", "delivers nothing more: replies and events wait until the rule ends (without CALLS: events)"},
+		{
+			Stall,
+			"[CALLS]",
+			"stall=events",
+			"delivers nothing more: replies and events wait until the rule ends (without CALLS: events)",
+		},
 		{Cut, "DURATION", "cut=30s", "closes all connections of clients once in that time"},
-		{Hang, "CALLS or ID", "hang=3f2a91c0", "keeps calls from the runtime until the rule ends: of a method, or those that name a container or sandbox (8 or more digits of its ID)"},
-		{Refuse, "CALLS[:SHARE]", "refuse=lists:0.5", "answers a share of the calls with Unavailable; the runtime never sees them"},
+		{
+			Hang,
+			"CALLS or ID",
+			"hang=3f2a91c0",
+			"keeps calls from the runtime until the rule ends: of a method, or those that name a container or sandbox (8 or more digits of its ID)",
+		},
+		{
+			Refuse,
+			"CALLS[:SHARE]",
+			"refuse=lists:0.5",
+			"answers a share of the calls with Unavailable; the runtime never sees them",
+		},
 	}
 }
 
@@ -67,11 +87,42 @@ var groups = map[string][]string{
 
 // methods are those of the CRI, beside which nothing can be disturbed.
 var methods = []string{
-	"Version", "Status", "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "PodSandboxStatus", "ListPodSandbox", "CreateContainer",
-	"StartContainer", "StopContainer", "RemoveContainer", "ListContainers", "ContainerStatus", "UpdateContainerResources", "ReopenContainerLog",
-	"ExecSync", "Exec", "Attach", "PortForward", "ContainerStats", "ListContainerStats", "PodSandboxStats", "ListPodSandboxStats",
-	"UpdateRuntimeConfig", "CheckpointContainer", "GetContainerEvents", "ListMetricDescriptors", "ListPodSandboxMetrics", "RuntimeConfig",
-	"StreamContainers", "StreamPodSandboxes", "ListImages", "ImageStatus", "PullImage", "RemoveImage", "ImageFsInfo",
+	"Version",
+	"Status",
+	"RunPodSandbox",
+	"StopPodSandbox",
+	"RemovePodSandbox",
+	"PodSandboxStatus",
+	"ListPodSandbox",
+	"CreateContainer",
+	"StartContainer",
+	"StopContainer",
+	"RemoveContainer",
+	"ListContainers",
+	"ContainerStatus",
+	"UpdateContainerResources",
+	"ReopenContainerLog",
+	"ExecSync",
+	"Exec",
+	"Attach",
+	"PortForward",
+	"ContainerStats",
+	"ListContainerStats",
+	"PodSandboxStats",
+	"ListPodSandboxStats",
+	"UpdateRuntimeConfig",
+	"CheckpointContainer",
+	"GetContainerEvents",
+	"ListMetricDescriptors",
+	"ListPodSandboxMetrics",
+	"RuntimeConfig",
+	"StreamContainers",
+	"StreamPodSandboxes",
+	"ListImages",
+	"ImageStatus",
+	"PullImage",
+	"RemoveImage",
+	"ImageFsInfo",
 }
 
 // A Rule is a disturbance for a time.
@@ -123,7 +174,12 @@ func parse(text string) (Rule, error) {
 		for _, w := range Words() {
 			names = append(names, w.Name)
 		}
-		return r, fmt.Errorf("rule %q: no rule is called %q: use one of %s", text, name, strings.Join(names, ", "))
+		return r, fmt.Errorf(
+			"rule %q: no rule is called %q: use one of %s",
+			text,
+			name,
+			strings.Join(names, ", "),
+		)
 	}
 	word := Words()[at]
 	err := r.value(value)
@@ -131,7 +187,14 @@ func parse(text string) (Rule, error) {
 		err = r.times(times)
 	}
 	if err != nil {
-		return r, fmt.Errorf("rule %q: %w; write %s=%s, such as %s", text, err, word.Name, word.Form, word.Example)
+		return r, fmt.Errorf(
+			"rule %q: %w; write %s=%s, such as %s",
+			text,
+			err,
+			word.Name,
+			word.Form,
+			word.Example,
+		)
 	}
 	return r, nil
 }

@@ -127,7 +127,9 @@ func texts(m protoreflect.Message, replace func(field protoreflect.Name, s strin
 		case d.IsMap():
 			entries := v.Map()
 			entries.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-				if d.MapValue().Kind() == protoreflect.StringKind && !strings.HasPrefix(k.String(), "evented-pleg.io/") && k.String() != "io.kubernetes.pod.uid" {
+				if d.MapValue().Kind() == protoreflect.StringKind &&
+					!strings.HasPrefix(k.String(), "evented-pleg.io/") &&
+					k.String() != "io.kubernetes.pod.uid" {
 					entries.Set(k, protoreflect.ValueOfString(replace(d.Name(), v.String())))
 				}
 				return true

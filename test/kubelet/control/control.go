@@ -91,8 +91,12 @@ func Start(ctx context.Context, c Config) (p *Plane, err error) {
 		return p, err
 	}
 	p.url = fmt.Sprintf("https://%s:%d", c.Address, ports[2])
-	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
-		"clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]\nusers: [{name: u, user: {token: %q}}]\n", p.url, Admin)
+	kubeconfig := fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
+			"clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]\nusers: [{name: u, user: {token: %q}}]\n",
+		p.url,
+		Admin,
+	)
 	p.Clientset, err = kubernetes.NewForConfig(p.Access(Admin))
 	err = errors.Join(err, keyutil.WriteKey(p.Key, key), os.WriteFile(p.Kubeconfig, []byte(kubeconfig), 0o600),
 		os.WriteFile(in("tokens.csv"), []byte(Admin+",admin,1,system:masters\n"+c.Users), 0o600))
@@ -100,9 +104,18 @@ func Start(ctx context.Context, c Config) (p *Plane, err error) {
 		return p, err
 	}
 	p.args = append([]string{
-		"--etcd-servers=" + etcd, "--bind-address=" + c.Address, fmt.Sprintf("--secure-port=%d", ports[2]), "--advertise-address=" + c.Address,
-		"--endpoint-reconciler-type=none", "--cert-dir=" + in("api-certs"), "--token-auth-file=" + in("tokens.csv"), "--service-account-issuer=https://test",
-		"--service-account-key-file=" + p.Key, "--service-account-signing-key-file=" + p.Key, "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged",
+		"--etcd-servers=" + etcd,
+		"--bind-address=" + c.Address,
+		fmt.Sprintf("--secure-port=%d", ports[2]),
+		"--advertise-address=" + c.Address,
+		"--endpoint-reconciler-type=none",
+		"--cert-dir=" + in("api-certs"),
+		"--token-auth-file=" + in("tokens.csv"),
+		"--service-account-issuer=https://test",
+		"--service-account-key-file=" + p.Key,
+		"--service-account-signing-key-file=" + p.Key,
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--allow-privileged",
 	}, c.Flags...)
 	return p, p.StartServer(ctx)
 }
@@ -146,7 +159,10 @@ func (p *Plane) StopServer(s syscall.Signal) error { return p.server.end(s, stop
 
 // Spawn starts another program of the folder until Close, with a log of its name.
 func (p *Plane) Spawn(program string, args ...string) (*Process, error) {
-	process, err := Spawn(exec.Command(filepath.Join(p.config.Binaries, program), args...), filepath.Join(p.config.Dir, program+".log"))
+	process, err := Spawn(
+		exec.Command(filepath.Join(p.config.Binaries, program), args...),
+		filepath.Join(p.config.Dir, program+".log"),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("%w (the build script in test/apiserver makes it)", err)
 	}

@@ -156,7 +156,9 @@ func (m Machine) mounts() error {
 	mount("tmpfs", "/run", "")
 	// Containers make files in /dev.
 	mount("tmpfs", At+"/dev", "mode=755")
-	devices := strings.Fields("-a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/kmsg /dev/tty /dev/ptmx /dev/fd " + At + "/dev")
+	devices := strings.Fields(
+		"-a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/kmsg /dev/tty /dev/ptmx /dev/fd " + At + "/dev",
+	)
 	out, err := exec.Command("cp", devices...).CombinedOutput()
 	do(err, "cp to /dev: "+string(out))
 	bind(At+"/dev", "/dev")

@@ -60,9 +60,15 @@ func resize(w *World) {
 	w.putAll(all, cpu("100m"))
 	w.await(ready, all...)
 	for _, want := range []string{"200m", "50m"} {
-		patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%[1]q},"limits":{"cpu":%[1]q}}}]}}`, want)
+		patch := fmt.Sprintf(
+			`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%[1]q},"limits":{"cpu":%[1]q}}}]}}`,
+			want,
+		)
 		for _, name := range all {
-			must(w.podsAPI().Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"))
+			must(
+				w.podsAPI().
+					Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"),
+			)
 		}
 		start := time.Now()
 		w.await(func(s corev1.PodStatus) error {

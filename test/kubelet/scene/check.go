@@ -140,7 +140,8 @@ func (b *book) enter(changes []bench.Change) {
 		}
 		before := b.state[c.ID]
 		b.state[c.ID] = c.State
-		if c.State == pleg.PhaseRunning || c.State == pleg.PhaseExited && before < pleg.PhaseRunning { // CRI-O may tell of the end first
+		if c.State == pleg.PhaseRunning ||
+			c.State == pleg.PhaseExited && before < pleg.PhaseRunning { // CRI-O may tell of the end first
 			b.ran[c.Pod]++
 			b.total.starts++
 		}
@@ -175,7 +176,10 @@ func (b *book) twice() error {
 
 // runs reports whether a container of the pod runs.
 func (b *book) runs(pod string) bool {
-	return slices.ContainsFunc(b.judge.Running(cache.UID(pod)), func(i pleg.Item) bool { return i.Kind == pleg.Container })
+	return slices.ContainsFunc(
+		b.judge.Running(cache.UID(pod)),
+		func(i pleg.Item) bool { return i.Kind == pleg.Container },
+	)
 }
 
 // stopped reports whether nothing of the pods runs any more.

@@ -23,8 +23,20 @@ func change(pod, id string, s pleg.Phase) bench.Change {
 func TestDoubleStartsAreFound(t *testing.T) {
 	b := newBook()
 	b.enter([]bench.Change{
-		change("one-a", "1", pleg.PhaseRunning), change("one-a", "1", pleg.PhaseExited), change("one-a", "2", pleg.PhaseRunning),
-		{Pod: "many", ID: "3", Name: "a", State: pleg.PhaseRunning}, {Pod: "many", ID: "4", Name: "b", State: pleg.PhaseRunning},
+		change(
+			"one-a",
+			"1",
+			pleg.PhaseRunning,
+		),
+		change("one-a", "1", pleg.PhaseExited),
+		change("one-a", "2", pleg.PhaseRunning),
+		{
+			Pod:   "many",
+			ID:    "3",
+			Name:  "a",
+			State: pleg.PhaseRunning,
+		},
+		{Pod: "many", ID: "4", Name: "b", State: pleg.PhaseRunning},
 		{Pod: "one-a", ID: "s", State: pleg.PhaseRunning, Sandbox: true},
 	})
 	if err := b.twice(); err != nil {
@@ -44,7 +56,13 @@ func TestDoubleStartsAreFound(t *testing.T) {
 
 func TestTheBookKnowsWhatRuns(t *testing.T) {
 	b := newBook()
-	b.enter([]bench.Change{change("a", "1", pleg.PhaseRunning), change("a", "1", pleg.PhaseExited), change("b", "2", pleg.PhaseRunning)})
+	b.enter(
+		[]bench.Change{
+			change("a", "1", pleg.PhaseRunning),
+			change("a", "1", pleg.PhaseExited),
+			change("b", "2", pleg.PhaseRunning),
+		},
+	)
 	if err := b.stopped([]string{"a"}); err != nil {
 		t.Error(err)
 	}
@@ -64,9 +82,22 @@ func TestTheBookKnowsWhatRuns(t *testing.T) {
 // start, which is then no news.
 func TestAnEndWithoutAStartIsARun(t *testing.T) {
 	b := newBook()
-	b.enter([]bench.Change{change("a", "1", pleg.PhaseCreated), change("a", "1", pleg.PhaseExited), change("a", "2", pleg.PhaseExited), change("a", "3", pleg.PhaseCreated), change("a", "3", pleg.PhaseRemoved)})
+	b.enter(
+		[]bench.Change{
+			change("a", "1", pleg.PhaseCreated),
+			change("a", "1", pleg.PhaseExited),
+			change("a", "2", pleg.PhaseExited),
+			change("a", "3", pleg.PhaseCreated),
+			change("a", "3", pleg.PhaseRemoved),
+		},
+	)
 	if b.ran["a"] != 2 || b.total.starts != 2 || b.total.exits != 2 {
-		t.Errorf("%d containers ran, %d started and %d ended, want 2 of each", b.ran["a"], b.total.starts, b.total.exits)
+		t.Errorf(
+			"%d containers ran, %d started and %d ended, want 2 of each",
+			b.ran["a"],
+			b.total.starts,
+			b.total.exits,
+		)
 	}
 }
 
@@ -96,8 +127,18 @@ func TestContradictionsAreFound(t *testing.T) {
 // level is not.
 func TestLeaksAreFound(t *testing.T) {
 	level := func(all, ours int) (l Level) {
-		stacks := slices.Repeat([]string{"goroutine 1 [select]:\nk8s.io/x.run()\n\t/x.go:1\ncreated by k8s.io/x.Start in goroutine 9\n\t/x.go:2"}, all-ours)
-		stacks = append(stacks, slices.Repeat([]string{"goroutine 2 [select]:\n" + ourPath + "/internal/pleg.run()\n\t/p.go:1"}, ours)...)
+		stacks := slices.Repeat(
+			[]string{
+				"goroutine 1 [select]:\nk8s.io/x.run()\n\t/x.go:1\ncreated by k8s.io/x.Start in goroutine 9\n\t/x.go:2",
+			},
+			all-ours,
+		)
+		stacks = append(
+			stacks,
+			slices.Repeat(
+				[]string{"goroutine 2 [select]:\n" + ourPath + "/internal/pleg.run()\n\t/p.go:1"},
+				ours,
+			)...)
 		l.count(append(stacks, "goroutine 3 [select]:\ngithub.com/google/cadvisor/manager.run()\n\t/c.go:1"))
 		return l
 	}

@@ -208,7 +208,13 @@ func (w *World) noticed(before counters, changes int) {
 		missed := c.missed - before.missed
 		unheard := c.unheard - before.unheard
 		if missed < min(changes-heard, 2) || heard+missed+unheard < changes {
-			fail("%d events came, %d missed events and %d unheard changes are counted: want 2 of the second at least and %d in all", heard, missed, unheard, changes)
+			fail(
+				"%d events came, %d missed events and %d unheard changes are counted: want 2 of the second at least and %d in all",
+				heard,
+				missed,
+				unheard,
+				changes,
+			)
 		}
 	})
 	if w.api != nil {

@@ -326,7 +326,14 @@ func (c *Column) Text(row string) string { return c.cells[row] }
 // times adds a row of durations.
 func (c *Column) times(row string, all []time.Duration) {
 	q := bench.Summarize(all)
-	c.add(row+": number, p50 / p99 / worst ms", "%d: %.0f / %.0f / %.0f", q.Count, q.P50.Seconds()*1e3, q.P99.Seconds()*1e3, q.Max.Seconds()*1e3)
+	c.add(
+		row+": number, p50 / p99 / worst ms",
+		"%d: %.0f / %.0f / %.0f",
+		q.Count,
+		q.P50.Seconds()*1e3,
+		q.P99.Seconds()*1e3,
+		q.Max.Seconds()*1e3,
+	)
 }
 
 // growth adds a row for each counter that has grown, times a factor.

@@ -28,8 +28,10 @@ func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
 		Spec: corev1.PodSpec{
-			HostNetwork: true, RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64(grace.Seconds())),
-			Containers: []corev1.Container{container("main", "pause")},
+			HostNetwork:                   true,
+			RestartPolicy:                 corev1.RestartPolicyAlways,
+			TerminationGracePeriodSeconds: new(int64(grace.Seconds())),
+			Containers:                    []corev1.Container{container("main", "pause")},
 		},
 	}
 	for _, c := range change {
@@ -96,7 +98,10 @@ func probed(p *corev1.Pod) {
 	c.StartupProbe = probe
 	c.ReadinessProbe = probe
 	c.LivenessProbe = probe
-	c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: good}, PreStop: &corev1.LifecycleHandler{Exec: good}}
+	c.Lifecycle = &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{Exec: good},
+		PreStop:   &corev1.LifecycleHandler{Exec: good},
+	}
 }
 
 // containers gives the pod more containers, up to n.
@@ -115,7 +120,10 @@ func watched(server *net.TCPAddr) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		for i := range p.Spec.Containers {
 			c := &p.Spec.Containers[i]
-			c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: execs("exit", "0")}, PeriodSeconds: 10}
+			c.ReadinessProbe = &corev1.Probe{
+				ProbeHandler:  corev1.ProbeHandler{Exec: execs("exit", "0")},
+				PeriodSeconds: 10,
+			}
 			c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: get}, PeriodSeconds: 10}
 		}
 	}
@@ -123,7 +131,9 @@ func watched(server *net.TCPAddr) func(*corev1.Pod) {
 
 // slowEnd gives the main container a hook before its end, longer than the pod's grace period.
 func slowEnd(p *corev1.Pod) {
-	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: execs("sleep", "30s")}}
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+		PreStop: &corev1.LifecycleHandler{Exec: execs("sleep", "30s")},
+	}
 }
 
 // cpu gives the main container CPU, as request and limit.

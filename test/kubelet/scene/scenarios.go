@@ -46,7 +46,11 @@ func Scenarios(size Size, api bool) []Scenario {
 		{Name: "probes-and-hooks", play: probes},
 		{Name: "sidecars", play: sidecars},
 		{Name: "graceful-termination", play: graceful},
-		{Name: "same-uid-recreated", play: func(w *World) { recreate(w, size.Again) }, static: true}, // an API server gives each pod a UID of its own
+		{
+			Name:   "same-uid-recreated",
+			play:   func(w *World) { recreate(w, size.Again) },
+			static: true,
+		}, // an API server gives each pod a UID of its own
 		{Name: "in-place-resize", play: resize, api: true},
 		{Name: "same-name-recreated", play: sameName, api: true},
 		{Name: "stranger", play: stranger},
@@ -133,7 +137,11 @@ func failedStarts(w *World) {
 }
 
 // failedStart are the reasons for which a container waits whose start has failed.
-var failedStart = map[string]bool{"CrashLoopBackOff": true, "RunContainerError": true, "CreateContainerError": true}
+var failedStart = map[string]bool{
+	"CrashLoopBackOff":     true,
+	"RunContainerError":    true,
+	"CreateContainerError": true,
+}
 
 // restartsAgree compares the kubelet's reported restarts with the containers that ran.
 func (w *World) restartsAgree(all []string) {
@@ -185,7 +193,11 @@ func sidecars(w *World) {
 			return fmt.Errorf("the sidecar: %w", err)
 		}
 		if main := s.ContainerStatuses[0]; main.RestartCount != 0 || main.State.Running == nil {
-			return fmt.Errorf("the main container does not run on beside it: %v, %d restarts", main.State, main.RestartCount)
+			return fmt.Errorf(
+				"the main container does not run on beside it: %v, %d restarts",
+				main.State,
+				main.RestartCount,
+			)
 		}
 		return nil
 	}, ill...)
@@ -258,11 +270,18 @@ func stranger(w *World) {
 	uid := w.batch("stranger", 1)[0]
 	pod := must(client.RunPod(w.ctx, uid, uid, 0))
 	id := must(client.Create(w.ctx, pod, crikit.Spec{Name: "main", Command: "/tool", Args: []string{"pause"}}))
-	unstarted := client.Start(w.ctx, id) // the kubelet may have ended the stranger before, and removes it either way
+	unstarted := client.Start(
+		w.ctx,
+		id,
+	) // the kubelet may have ended the stranger before, and removes it either way
 	w.eventually(collected, func() {
 		_, err := client.ContainerStatus(w.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 		if !crikit.Gone(err) {
-			fail("container %s, which the kubelet does not know, is still there (%v)", id, errors.Join(err, unstarted))
+			fail(
+				"container %s, which the kubelet does not know, is still there (%v)",
+				id,
+				errors.Join(err, unstarted),
+			)
 		}
 	})
 	w.remove(name)

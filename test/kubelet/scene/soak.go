@@ -47,7 +47,13 @@ func (s *Summary) Err() error {
 	if s.Failed+s.WrongStatuses+s.DoubleStarts+s.Leaks == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d scenarios failed, %d with wrong statuses, %d with double starts; %d rounds leaked goroutines", s.Failed, s.WrongStatuses, s.DoubleStarts, s.Leaks)
+	return fmt.Errorf(
+		"%d scenarios failed, %d with wrong statuses, %d with double starts; %d rounds leaked goroutines",
+		s.Failed,
+		s.WrongStatuses,
+		s.DoubleStarts,
+		s.Leaks,
+	)
 }
 
 // counters are the kubelet's counters, zero in stock kubelets.
@@ -114,7 +120,9 @@ func (w *World) time(disturbed bool) (worst time.Duration) {
 	}
 	for id, c := range w.book.exits {
 		at, ok := w.tracker.shown(id, c.At)
-		if removed := w.removed[c.Pod]; !ok || removed != 0 && removed < c.At { // of a stopped pod the kubelet reports at the end of all its containers
+		if removed := w.removed[c.Pod]; !ok ||
+			removed != 0 &&
+				removed < c.At { // of a stopped pod the kubelet reports at the end of all its containers
 			continue
 		}
 		took := time.Duration(at - c.At)
@@ -133,7 +141,11 @@ func (w *World) tidy() {
 	if !w.Kubelet.Alive() {
 		w.startKubelet()
 	}
-	w.remove(slices.DeleteFunc(slices.Collect(maps.Keys(w.there)), func(name string) bool { return slices.Contains(w.full, name) })...)
+	w.remove(
+		slices.DeleteFunc(
+			slices.Collect(maps.Keys(w.there)),
+			func(name string) bool { return slices.Contains(w.full, name) },
+		)...)
 }
 
 // EndRound takes the kubelet's level without pods, and reports growth from round to round.
@@ -174,11 +186,21 @@ func (w *World) Report() *Column {
 		c.add(row.name, "%d", row.n)
 	}
 	if s.Lives > 0 {
-		c.add("reads of its pod for each container started, otherwise", "%.1f", float64(s.Reads)/float64(s.Lives))
+		c.add(
+			"reads of its pod for each container started, otherwise",
+			"%.1f",
+			float64(s.Reads)/float64(s.Lives),
+		)
 	}
 	c.times("exits to status", s.Undisturbed)
 	c.times("the same while something was taken away", s.Disturbed)
-	c.add("goroutines after the first / last / worst round", "%d / %d / %d", s.First.Goroutines, s.Last.Goroutines, s.Peak.Goroutines)
+	c.add(
+		"goroutines after the first / last / worst round",
+		"%d / %d / %d",
+		s.First.Goroutines,
+		s.Last.Goroutines,
+		s.Peak.Goroutines,
+	)
 	c.add("RSS, MiB, likewise", "%.0f / %.0f / %.0f", s.First.RSS, s.Last.RSS, s.Peak.RSS)
 	c.add("heap in use, MiB, likewise", "%.0f / %.0f / %.0f", s.First.Heap, s.Last.Heap, s.Peak.Heap)
 	return c
@@ -215,7 +237,8 @@ const ourSlack = 2
 func (l *Level) count(stacks []string) {
 	l.By = make(map[string]int)
 	for _, stack := range stacks {
-		if strings.Contains(stack, "github.com/google/cadvisor/") || strings.Contains(stack, ".(*volumeStatCalculator).") {
+		if strings.Contains(stack, "github.com/google/cadvisor/") ||
+			strings.Contains(stack, ".(*volumeStatCalculator).") {
 			continue
 		}
 		l.Goroutines++
@@ -255,8 +278,15 @@ func (l *leak) after(now Level) error {
 	for _, creator := range grown[:min(len(grown), 8)] {
 		more = append(more, fmt.Sprintf("%s (%+d)", creator, now.By[creator]-l.base.By[creator]))
 	}
-	return fmt.Errorf("%d goroutines, %d of ours, in the kubelet's round %d; it had %d and %d in its first two. Growth by creator: %s",
-		now.Goroutines, now.Ours, l.rounds, l.base.Goroutines, l.base.Ours, strings.Join(more, ", "))
+	return fmt.Errorf(
+		"%d goroutines, %d of ours, in the kubelet's round %d; it had %d and %d in its first two. Growth by creator: %s",
+		now.Goroutines,
+		now.Ours,
+		l.rounds,
+		l.base.Goroutines,
+		l.base.Ours,
+		strings.Join(more, ", "),
+	)
 }
 
 // level returns the kubelet's holdings now.

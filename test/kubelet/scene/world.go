@@ -198,7 +198,11 @@ func (w *World) Close() error {
 	}
 	if keep := os.Getenv("KUBELET_E2E_KEEP"); keep != "" {
 		kept := filepath.Join(keep, filepath.Base(w.dir)+".log") // maybe on another file system
-		errs = append(errs, os.MkdirAll(keep, 0o755), exec.Command("mv", filepath.Join(w.dir, "kubelet.log"), kept).Run())
+		errs = append(
+			errs,
+			os.MkdirAll(keep, 0o755),
+			exec.Command("mv", filepath.Join(w.dir, "kubelet.log"), kept).Run(),
+		)
 	}
 	return errors.Join(errs...)
 }

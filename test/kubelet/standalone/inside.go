@@ -44,7 +44,9 @@ var emptied = []string{"/var/lib", "/var/log", "/var/cache"}
 // failure, and does not start the binary while a foreign mount is writable.
 func RunInside(args []string) error {
 	if len(args) < 4 {
-		return errors.New("standalone: the folder of the node, its cgroup, the runtime's logs or the kubelet's binary is missing")
+		return errors.New(
+			"standalone: the folder of the node, its cgroup, the runtime's logs or the kubelet's binary is missing",
+		)
 	}
 	f := folders{args[0]}
 	cgroup := args[1]
@@ -138,7 +140,10 @@ func Seal(writable []string) error {
 	}
 	for _, dir := range emptied {
 		if slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, dir+"/") }) {
-			return fmt.Errorf("standalone: the node's folder is in %s, which the kubelet sees empty: put it elsewhere (TMPDIR)", dir)
+			return fmt.Errorf(
+				"standalone: the node's folder is in %s, which the kubelet sees empty: put it elsewhere (TMPDIR)",
+				dir,
+			)
 		}
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
 			return fmt.Errorf("standalone: an empty %s: %w", dir, err)
@@ -156,7 +161,11 @@ func Seal(writable []string) error {
 		}
 	}
 	if len(foreign) > 0 {
-		return fmt.Errorf("standalone: it could write to %d mounts, such as %s", len(foreign), strings.Join(foreign[:min(5, len(foreign))], ", "))
+		return fmt.Errorf(
+			"standalone: it could write to %d mounts, such as %s",
+			len(foreign),
+			strings.Join(foreign[:min(5, len(foreign))], ", "),
+		)
 	}
 	return nil
 }

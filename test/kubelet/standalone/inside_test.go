@@ -47,7 +47,9 @@ func TestNothingOfTheMachineCanBeWritten(t *testing.T) {
 	if os.Geteuid() != 0 {
 		own := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.Unshareflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = own, []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = own, []syscall.SysProcIDMap{
+			{ContainerID: 0, HostID: os.Getgid(), Size: 1},
+		}
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -67,9 +67,15 @@ func (n *Node) Start(ctx context.Context, binary string, gates map[string]bool) 
 // sealed returns a command that runs a binary with only the node's own folders writable. Self is a
 // program that calls [RunInside].
 func (n *Node) sealed(self, binary string, args ...string) *exec.Cmd {
-	cmd := exec.Command(self, append([]string{Inside, n.cfg.Dir, n.cfg.CgroupRoot, n.cfg.RuntimeLogs, binary}, args...)...)
+	cmd := exec.Command(
+		self,
+		append([]string{Inside, n.cfg.Dir, n.cfg.CgroupRoot, n.cfg.RuntimeLogs, binary}, args...)...)
 	cmd.Dir = n.cwd()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Unshareflags: syscall.CLONE_NEWNS,
+		Pdeathsig:    syscall.SIGKILL,
+		Setpgid:      true,
+	}
 	return cmd
 }
 
@@ -128,7 +134,9 @@ func (k *Kubelet) get(ctx context.Context, path string) ([]byte, error) {
 
 // client makes a connection for each request, so that no idle connection counts among the kubelet's
 // goroutines. The kubelet signs its own certificate, on loopback.
-var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+var client = &http.Client{
+	Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+}
 
 func (k *Kubelet) getWithin(ctx context.Context, path string, patience time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -80,7 +80,11 @@ func layersOf(c Config) (map[string]v1.Layer, error) {
 	for _, name := range []string{"localhost.crt", "localhost.key"} {
 		agnhost[name] = image.File{From: filepath.Join(c.Tree, "test/images/agnhost/porter", name)}
 	}
-	err = errors.Join(addDynamic(agnhost, "curl", "usr/bin/curl"), addDynamic(agnhost, "bash", "bin/bash"), addDynamic(agnhost, "hostname", "bin/hostname"))
+	err = errors.Join(
+		addDynamic(agnhost, "curl", "usr/bin/curl"),
+		addDynamic(agnhost, "bash", "bin/bash"),
+		addDynamic(agnhost, "hostname", "bin/hostname"),
+	)
 	nnp := maps.Clone(base)
 	nnp["usr/local/bin/nnp"] = image.File{From: filepath.Join(c.Suite, "nnp"), Mode: 0o4755}
 	layers := make(map[string]v1.Layer)

@@ -37,13 +37,25 @@ func serviceOf(c Config) service {
 		var registries strings.Builder
 		registries.WriteString("unqualified-search-registries = [\"docker.io\"]\n")
 		for _, prefix := range []string{"docker.io", "registry.k8s.io"} {
-			fmt.Fprintf(&registries, "[[registry]]\nprefix = %q\nlocation = %q\ninsecure = true\n", prefix, images)
+			fmt.Fprintf(
+				&registries,
+				"[[registry]]\nprefix = %q\nlocation = %q\ninsecure = true\n",
+				prefix,
+				images,
+			)
 		}
 		return service{
 			name: "crio", socket: base + "/crio.sock", usual: "/run/crio/crio.sock",
 			command: []string{
-				"env", "CONTAINERS_STORAGE_CONF=" + base + "/storage.conf", c.Runtime.Program("crio"),
-				"--config", base + "/crio.conf", "--config-dir", base + "/conf.d", "--registries-conf", base + "/suite.conf",
+				"env",
+				"CONTAINERS_STORAGE_CONF=" + base + "/storage.conf",
+				c.Runtime.Program("crio"),
+				"--config",
+				base + "/crio.conf",
+				"--config-dir",
+				base + "/conf.d",
+				"--registries-conf",
+				base + "/suite.conf",
 			},
 			more: map[string]string{
 				"suite.conf": registries.String(),
@@ -89,7 +101,11 @@ func (s service) configure(c Config, pause string) error {
 	for name, text := range s.more {
 		file := filepath.Join(base, name)
 		old, _ := os.ReadFile(file) // or the file is new
-		err = errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, append(old, text...), 0o644))
+		err = errors.Join(
+			err,
+			os.MkdirAll(filepath.Dir(file), 0o755),
+			os.WriteFile(file, append(old, text...), 0o644),
+		)
 	}
 	return err
 }

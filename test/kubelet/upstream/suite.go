@@ -60,7 +60,8 @@ func RunSuite(ctx context.Context) error {
 		return err
 	}
 	unit := []string{"-p", "StandardError=append:" + at + "/runtime.log", "--unit=" + runtime.name + ".service"}
-	if out, err := exec.Command("systemd-run", append(unit, runtime.command...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("systemd-run", append(unit, runtime.command...)...).
+		CombinedOutput(); err != nil {
 		return fmt.Errorf("upstream: start the runtime: %w: %s", err, out)
 	}
 	go func() { // Restart=always

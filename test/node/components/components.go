@@ -102,7 +102,12 @@ func Script(ctx context.Context, log io.Writer, path string, args ...string) err
 		return fmt.Errorf("components: interrupted: %w", context.Cause(ctx))
 	} else if err != nil {
 		text := complaints.Bytes()
-		return fmt.Errorf("components: %s: %w\n%s", strings.Join(cmd.Args, " "), err, text[max(0, len(text)-3000):])
+		return fmt.Errorf(
+			"components: %s: %w\n%s",
+			strings.Join(cmd.Args, " "),
+			err,
+			text[max(0, len(text)-3000):],
+		)
 	}
 	return nil
 }
@@ -120,7 +125,9 @@ func FindRoot() (string, error) {
 func Conmon() (string, error) {
 	path, err := exec.LookPath("conmon")
 	if err != nil {
-		return "", errors.New("components: CRI-O needs conmon, which is not on PATH; install the distribution's package of that name")
+		return "", errors.New(
+			"components: CRI-O needs conmon, which is not on PATH; install the distribution's package of that name",
+		)
 	}
 	return path, nil
 }

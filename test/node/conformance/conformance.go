@@ -114,7 +114,12 @@ func (r *recording) events() []*runtimeapi.ContainerEventResponse {
 // Record runs the script on a runtime with these traits. A step is over when the stream is silent
 // for the time quiet, after a long step for half as long as the step took. Record leaves nothing on
 // the runtime in any case, unless the runtime does not let go.
-func Record(ctx context.Context, client *crikit.Client, traits runtimes.Traits, quiet time.Duration) (Transcript, error) {
+func Record(
+	ctx context.Context,
+	client *crikit.Client,
+	traits runtimes.Traits,
+	quiet time.Duration,
+) (Transcript, error) {
 	r := &recording{
 		Client: client,
 		ctx:    ctx,
@@ -202,7 +207,8 @@ func (r *recording) tellEvents(anyOrder bool) {
 		kind := strings.TrimSuffix(strings.TrimPrefix(e.ContainerEventType.String(), "CONTAINER_"), "_EVENT")
 		var line strings.Builder
 		fmt.Fprintf(&line, "event %s %s", kind, r.nameOf(e.ContainerId))
-		racing := r.traits.RemovalRaces && kind == "STOPPED" && r.removes != "" && r.nameOf(e.ContainerId) == r.removes
+		racing := r.traits.RemovalRaces && kind == "STOPPED" && r.removes != "" &&
+			r.nameOf(e.ContainerId) == r.removes
 		switch {
 		case racing:
 			line.WriteString(" {beside the removal}")
@@ -252,11 +258,17 @@ func (r *recording) payload(e *runtimeapi.ContainerEventResponse) string {
 // tellLists writes the lists' content, by name.
 func (r *recording) tellLists() error {
 	selector := map[string]string{load.LabelPodNamespace: r.Namespace}
-	sandboxes, err := r.ListPodSandbox(r.ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}})
+	sandboxes, err := r.ListPodSandbox(
+		r.ctx,
+		&runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}},
+	)
 	if err != nil {
 		return fmt.Errorf("conformance: list sandboxes: %w", err)
 	}
-	containers, err := r.ListContainers(r.ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: selector}})
+	containers, err := r.ListContainers(
+		r.ctx,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: selector}},
+	)
 	if err != nil {
 		return fmt.Errorf("conformance: list containers: %w", err)
 	}

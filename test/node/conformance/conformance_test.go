@@ -99,7 +99,13 @@ func TestFakeIsWhatItStandsFor(t *testing.T) {
 			}
 			want, got := strings.Split(real.String(), "\n"), strings.Split(fake.String(), "\n")
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("the profile %s differs from %s %s (-real +fake):\n%s", r.Profile, r.Family, r.Version, diff)
+				t.Errorf(
+					"the profile %s differs from %s %s (-real +fake):\n%s",
+					r.Profile,
+					r.Family,
+					r.Version,
+					diff,
+				)
 			}
 		})
 	}
@@ -124,10 +130,16 @@ func TestStreamingListsByTheNewestCRI(t *testing.T) {
 	c, ctx := crikit.OnFake(t, "containerd-2", 1), t.Context()
 	pod := testkit.Must(c.RunPod(ctx, "u", "p", 0))(t)
 	id := testkit.Must(c.CreateAndStart(ctx, pod, crikit.Spec{Name: "c"}))(t)
-	sandboxes, err := c.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{Filter: &runtimeapi.PodSandboxFilter{}})
+	sandboxes, err := c.StreamPodSandboxes(
+		ctx,
+		&runtimeapi.StreamPodSandboxesRequest{Filter: &runtimeapi.PodSandboxFilter{}},
+	)
 	count(t, "sandboxes", 1, sandboxes, err, (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
 	for filter, want := range map[string]int{"": 1, id: 1, missing: 0} {
-		containers, err := c.StreamContainers(ctx, &runtimeapi.StreamContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: filter}})
+		containers, err := c.StreamContainers(
+			ctx,
+			&runtimeapi.StreamContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: filter}},
+		)
 		count(t, "containers", want, containers, err, (*runtimeapi.StreamContainersResponse).GetContainers)
 	}
 	stats, err := c.StreamContainerStats(ctx, &runtimeapi.StreamContainerStatsRequest{})
@@ -139,7 +151,14 @@ func TestStreamingListsByTheNewestCRI(t *testing.T) {
 }
 
 // count reads a stream to its end and compares the number of its items.
-func count[Batch, Item any](t *testing.T, what string, want int, stream grpc.ServerStreamingClient[Batch], err error, items func(*Batch) []Item) {
+func count[Batch, Item any](
+	t *testing.T,
+	what string,
+	want int,
+	stream grpc.ServerStreamingClient[Batch],
+	err error,
+	items func(*Batch) []Item,
+) {
 	t.Helper()
 	got := 0
 	for err == nil {

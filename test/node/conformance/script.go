@@ -89,16 +89,37 @@ func script() []step {
 			o.again = r.runPod("pod", 1)
 			r.ends(o.again, "new", 0)
 		}},
-		{name: "stop the old sandbox", anyOrder: true, run: func(r *recording) { r.called("stop", r.StopPod(r.ctx, o.pod.SandboxID)); r.told("runs", o.runs) }},
-		{name: "stop it again", run: func(r *recording) { r.called("stop", r.StopPod(r.ctx, o.pod.SandboxID)) }},
-		{name: "create in it", run: func(r *recording) { r.create(o.pod, crikit.Spec{Name: "late", Args: []string{"sleep", "1h"}}) }},
-		{name: "remove it", anyOrder: true, run: func(r *recording) { r.called("remove", r.RemovePod(r.ctx, o.pod.SandboxID)) }},
-		{name: "remove it again", run: func(r *recording) { r.called("remove", r.RemovePod(r.ctx, o.pod.SandboxID)) }},
-		{name: "remove a sandbox that runs, with a container that runs", removes: "orphan", run: func(r *recording) {
-			o.running = r.runPod("running", 0)
-			r.runs(o.running, "orphan", "sleep", "1h")
-			r.called("remove", r.RemovePod(r.ctx, o.running.SandboxID))
-		}},
+		{
+			name:     "stop the old sandbox",
+			anyOrder: true,
+			run:      func(r *recording) { r.called("stop", r.StopPod(r.ctx, o.pod.SandboxID)); r.told("runs", o.runs) },
+		},
+		{
+			name: "stop it again",
+			run:  func(r *recording) { r.called("stop", r.StopPod(r.ctx, o.pod.SandboxID)) },
+		},
+		{
+			name: "create in it",
+			run:  func(r *recording) { r.create(o.pod, crikit.Spec{Name: "late", Args: []string{"sleep", "1h"}}) },
+		},
+		{
+			name:     "remove it",
+			anyOrder: true,
+			run:      func(r *recording) { r.called("remove", r.RemovePod(r.ctx, o.pod.SandboxID)) },
+		},
+		{
+			name: "remove it again",
+			run:  func(r *recording) { r.called("remove", r.RemovePod(r.ctx, o.pod.SandboxID)) },
+		},
+		{
+			name:    "remove a sandbox that runs, with a container that runs",
+			removes: "orphan",
+			run: func(r *recording) {
+				o.running = r.runPod("running", 0)
+				r.runs(o.running, "orphan", "sleep", "1h")
+				r.called("remove", r.RemovePod(r.ctx, o.running.SandboxID))
+			},
+		},
 		{name: "stop a sandbox with two containers", anyOrder: true, run: func(r *recording) {
 			o.other = r.runPod("other", 0)
 			r.runs(o.other, "one", "sleep", "1h")
@@ -188,7 +209,13 @@ func (r *recording) told(name, id string) {
 		return
 	}
 	s := answer.Status
-	r.line("%s: %s, exit code %d %s", name, strings.TrimPrefix(s.State.String(), "CONTAINER_"), s.ExitCode, s.Reason)
+	r.line(
+		"%s: %s, exit code %d %s",
+		name,
+		strings.TrimPrefix(s.State.String(), "CONTAINER_"),
+		s.ExitCode,
+		s.Reason,
+	)
 }
 
 // statuses writes the content of a sandbox's and a container's status besides their phases, and the
@@ -209,10 +236,16 @@ func (r *recording) statuses(pod *crikit.Pod) {
 	short := pod.SandboxID[:12]
 	_, err = r.PodSandboxStatus(r.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: short})
 	r.called("status by the beginning of the ID", err)
-	list, err := r.ListPodSandbox(r.ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: short}})
+	list, err := r.ListPodSandbox(
+		r.ctx,
+		&runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: short}},
+	)
 	r.called("list by the beginning of the ID", err)
 	r.line("items: %d", len(list.GetItems()))
-	list, err = r.ListPodSandbox(r.ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: missing}})
+	list, err = r.ListPodSandbox(
+		r.ctx,
+		&runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: missing}},
+	)
 	r.called("list of what is not there", err)
 	r.line("items: %d", len(list.GetItems()))
 
@@ -247,13 +280,20 @@ func (r *recording) refusals(o *objects) {
 	r.called("status of a container that is not there", err)
 	_, err = r.PodSandboxStatus(r.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: missing})
 	r.called("status of a sandbox that is not there", err)
-	_, err = r.RunPodSandbox(r.ctx, &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "nonsense", Config: &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: "handler", Namespace: r.Namespace, Uid: r.Namespace + "-handler"},
-		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-			// CRI-O waits for a network first
-			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+	_, err = r.RunPodSandbox(
+		r.ctx,
+		&runtimeapi.RunPodSandboxRequest{RuntimeHandler: "nonsense", Config: &runtimeapi.PodSandboxConfig{
+			Metadata: &runtimeapi.PodSandboxMetadata{
+				Name:      "handler",
+				Namespace: r.Namespace,
+				Uid:       r.Namespace + "-handler",
+			},
+			Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				// CRI-O waits for a network first
+				NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+			}},
 		}},
-	}})
+	)
 	r.called("run a pod with a runtime handler that is not there", err)
 	r.called("remove what has exited", r.Remove(r.ctx, exited))
 }
@@ -261,7 +301,10 @@ func (r *recording) refusals(o *objects) {
 // resources changes the resources in turn: omitted fields stay.
 func (r *recording) resources(id string) {
 	for _, change := range []*runtimeapi.LinuxContainerResources{{MemoryLimitInBytes: 100 << 20}, {CpuShares: 512}} {
-		_, err := r.UpdateContainerResources(r.ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: change})
+		_, err := r.UpdateContainerResources(
+			r.ctx,
+			&runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: change},
+		)
 		r.called("update", err)
 	}
 	answer, err := r.ContainerStatus(r.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
@@ -275,13 +318,25 @@ func (r *recording) resources(id string) {
 func (r *recording) abilities() {
 	answer, err := r.Status(r.ctx, &runtimeapi.StatusRequest{})
 	r.called("status", err)
-	handlers := slices.SortedFunc(slices.Values(answer.GetRuntimeHandlers()), func(a, b *runtimeapi.RuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
+	handlers := slices.SortedFunc(
+		slices.Values(answer.GetRuntimeHandlers()),
+		func(a, b *runtimeapi.RuntimeHandler) int { return strings.Compare(a.Name, b.Name) },
+	)
 	for _, h := range handlers {
-		r.line("handler %q: recursive read-only mounts %v, user namespaces %v", h.Name, h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces())
+		r.line(
+			"handler %q: recursive read-only mounts %v, user namespaces %v",
+			h.Name,
+			h.GetFeatures().GetRecursiveReadOnlyMounts(),
+			h.GetFeatures().GetUserNamespaces(),
+		)
 	}
 	f := answer.GetFeatures()
-	r.line("features: policy of supplemental groups %v, user namespaces in the host's network %v, mount options %v",
-		f.GetSupplementalGroupsPolicy(), f.GetUserNamespacesHostNetwork(), f.GetMountOptions())
+	r.line(
+		"features: policy of supplemental groups %v, user namespaces in the host's network %v, mount options %v",
+		f.GetSupplementalGroupsPolicy(),
+		f.GetUserNamespacesHostNetwork(),
+		f.GetMountOptions(),
+	)
 }
 
 // users writes the user of a container, by its request. Neither the image nor its containers have a
@@ -315,7 +370,13 @@ func (r *recording) users(pod *crikit.Pod) {
 		if user := answer.GetStatus().GetUser().GetLinux(); user == nil {
 			r.line("%s: no user", who.name)
 		} else {
-			r.line("%s: user %d, group %d, supplemental groups %v", who.name, user.Uid, user.Gid, user.SupplementalGroups)
+			r.line(
+				"%s: user %d, group %d, supplemental groups %v",
+				who.name,
+				user.Uid,
+				user.Gid,
+				user.SupplementalGroups,
+			)
 		}
 		r.called("remove", r.Remove(r.ctx, id))
 	}

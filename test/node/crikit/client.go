@@ -121,14 +121,25 @@ func Bare(pod *bench.Pod) {
 }
 
 // WaitState polls until the container is in the state, and returns its status.
-func (c *Client) WaitState(ctx context.Context, id string, state runtimeapi.ContainerState) (*runtimeapi.ContainerStatus, error) {
+func (c *Client) WaitState(
+	ctx context.Context,
+	id string,
+	state runtimeapi.ContainerState,
+) (*runtimeapi.ContainerStatus, error) {
 	for {
 		answer, err := c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 		if err == nil && answer.Status.State == state {
 			return answer.Status, nil
 		}
 		if cause := bench.Sleep(ctx, 20*time.Millisecond); cause != nil {
-			return nil, fmt.Errorf("crikit: container %s is %v, want %v (last error: %v): %w", id, answer.GetStatus().GetState(), state, err, cause)
+			return nil, fmt.Errorf(
+				"crikit: container %s is %v, want %v (last error: %v): %w",
+				id,
+				answer.GetStatus().GetState(),
+				state,
+				err,
+				cause,
+			)
 		}
 	}
 }

@@ -33,8 +33,13 @@ type Pod struct {
 // RunPod creates and starts a sandbox.
 func (c *Client) RunPod(ctx context.Context, uid, name string, attempt uint32) (*Pod, error) {
 	config := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: c.Namespace, Uid: uid, Attempt: attempt},
-		Labels:   c.podLabels(uid, name),
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name:      name,
+			Namespace: c.Namespace,
+			Uid:       uid,
+			Attempt:   attempt,
+		},
+		Labels: c.podLabels(uid, name),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    c.CgroupParent,
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces()},
@@ -64,7 +69,11 @@ func namespaces() *runtimeapi.NamespaceOption {
 }
 
 func (c *Client) podLabels(uid, name string) map[string]string {
-	return map[string]string{load.LabelPodUID: uid, load.LabelPodName: name, load.LabelPodNamespace: c.Namespace}
+	return map[string]string{
+		load.LabelPodUID:       uid,
+		load.LabelPodName:      name,
+		load.LabelPodNamespace: c.Namespace,
+	}
 }
 
 // A Spec describes a container to create.
@@ -117,7 +126,12 @@ func (c *Client) Create(ctx context.Context, pod *Pod, spec Spec) (string, error
 }
 
 // done makes a call without an answer.
-func done[Q, A any](ctx context.Context, what string, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) error {
+func done[Q, A any](
+	ctx context.Context,
+	what string,
+	call func(context.Context, Q, ...grpc.CallOption) (A, error),
+	request Q,
+) error {
 	if _, err := call(ctx, request); err != nil {
 		return fmt.Errorf("crikit: %s: %w", what, err)
 	}
@@ -126,7 +140,12 @@ func done[Q, A any](ctx context.Context, what string, call func(context.Context,
 
 // Start starts a created container.
 func (c *Client) Start(ctx context.Context, id string) error {
-	return done(ctx, "start container "+id, c.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: id})
+	return done(
+		ctx,
+		"start container "+id,
+		c.StartContainer,
+		&runtimeapi.StartContainerRequest{ContainerId: id},
+	)
 }
 
 // CreateAndStart does both.
@@ -140,12 +159,22 @@ func (c *Client) CreateAndStart(ctx context.Context, pod *Pod, spec Spec) (strin
 
 // Stop stops a container: a signal, and a kill after the grace.
 func (c *Client) Stop(ctx context.Context, id string, grace time.Duration) error {
-	return done(ctx, "stop container "+id, c.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: int64(grace.Seconds())})
+	return done(
+		ctx,
+		"stop container "+id,
+		c.StopContainer,
+		&runtimeapi.StopContainerRequest{ContainerId: id, Timeout: int64(grace.Seconds())},
+	)
 }
 
 // Remove removes a container.
 func (c *Client) Remove(ctx context.Context, id string) error {
-	return done(ctx, "remove container "+id, c.RemoveContainer, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+	return done(
+		ctx,
+		"remove container "+id,
+		c.RemoveContainer,
+		&runtimeapi.RemoveContainerRequest{ContainerId: id},
+	)
 }
 
 // StopPod stops a sandbox and its containers.
@@ -155,7 +184,12 @@ func (c *Client) StopPod(ctx context.Context, id string) error {
 
 // RemovePod removes a sandbox and its containers.
 func (c *Client) RemovePod(ctx context.Context, id string) error {
-	return done(ctx, "remove sandbox "+id, c.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	return done(
+		ctx,
+		"remove sandbox "+id,
+		c.RemovePodSandbox,
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: id},
+	)
 }
 
 // Delete stops and removes a sandbox.
@@ -169,7 +203,9 @@ func (c *Client) Delete(ctx context.Context, sandboxID string) error {
 // RemoveAll deletes every sandbox of the client's namespace.
 func (c *Client) RemoveAll(ctx context.Context) error {
 	list, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
-		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{load.LabelPodNamespace: c.Namespace}},
+		Filter: &runtimeapi.PodSandboxFilter{
+			LabelSelector: map[string]string{load.LabelPodNamespace: c.Namespace},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("crikit: list the sandboxes of %s: %w", c.Namespace, err)

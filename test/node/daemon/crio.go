@@ -22,7 +22,13 @@ var crio = family{
 	dirs:  "attach auth cdi cni/bin cni/conf conf.d exits hooks keys log ns pol.d root runroot tmp",
 	files: "crio.conf registries.conf policy.json storage.conf",
 	command: func(c Config) *exec.Cmd {
-		cmd := exec.Command(c.Components.Program("crio"), "--config", filepath.Join(c.Base, "crio.conf"), "--config-dir", filepath.Join(c.Base, "conf.d"))
+		cmd := exec.Command(
+			c.Components.Program("crio"),
+			"--config",
+			filepath.Join(c.Base, "crio.conf"),
+			"--config-dir",
+			filepath.Join(c.Base, "conf.d"),
+		)
 		cmd.Env = []string{
 			"CONTAINER_REGISTRIES_CONF=" + filepath.Join(c.Base, "registries.conf"),
 			"CONTAINERS_STORAGE_CONF=" + filepath.Join(c.Base, "storage.conf"),

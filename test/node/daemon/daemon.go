@@ -145,7 +145,11 @@ func (c Config) Run(ctx context.Context, name string, log io.Writer) (*Daemon, e
 // New makes the directory with the configuration and the image, and starts nothing.
 func New(c Config) (*Daemon, error) {
 	if !filepath.IsAbs(c.Base) || len(c.Base) > maxBase {
-		return nil, fmt.Errorf("daemon: the directory %q must be absolute and at most %d bytes, or the sockets under it cannot be bound", c.Base, maxBase)
+		return nil, fmt.Errorf(
+			"daemon: the directory %q must be absolute and at most %d bytes, or the sockets under it cannot be bound",
+			c.Base,
+			maxBase,
+		)
 	}
 	d := &Daemon{config: c, family: familyOf(c.Components.Runtime)}
 	for dir := range strings.FieldsSeq(d.family.dirs) {
@@ -217,7 +221,10 @@ func (d *Daemon) spawn() error {
 	cmd.Stderr = log
 	cmd.Dir = d.config.Base
 	// runc is looked for on PATH in some code paths, configured or not.
-	cmd.Env = append(append(os.Environ(), cmd.Env...), "PATH="+d.config.Components.RuncDir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(
+		append(os.Environ(), cmd.Env...),
+		"PATH="+d.config.Components.RuncDir+string(os.PathListSeparator)+os.Getenv("PATH"),
+	)
 	process, err := child.Spawn(cmd)
 	if err != nil {
 		return fmt.Errorf("daemon: start the runtime: %w", err)

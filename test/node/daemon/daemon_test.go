@@ -20,7 +20,11 @@ func TestConfigStaysUnderBase(t *testing.T) {
 	for _, runtime := range runtimes.All() {
 		t.Run(runtime.Name, func(t *testing.T) {
 			dir := t.TempDir()
-			c := Config{Base: "/base", Components: components.Set{Dir: dir, RuncDir: dir, RuntimeDir: dir, Runtime: runtime}, Image: image.DefaultRef}
+			c := Config{
+				Base:       "/base",
+				Components: components.Set{Dir: dir, RuncDir: dir, RuntimeDir: dir, Runtime: runtime},
+				Image:      image.DefaultRef,
+			}
 			t.Setenv("PATH", dir)
 			if err := os.WriteFile(filepath.Join(dir, "conmon"), nil, 0o755); err != nil {
 				t.Fatal(err)
@@ -38,13 +42,19 @@ func TestConfigStaysUnderBase(t *testing.T) {
 						continue
 					}
 					path := strings.Trim(value, `[]'"`)
-					if filepath.IsAbs(path) && path != image.Entrypoint && !strings.HasPrefix(path, c.Base+"/") && !strings.HasPrefix(path, dir+"/") {
+					if filepath.IsAbs(path) && path != image.Entrypoint &&
+						!strings.HasPrefix(path, c.Base+"/") &&
+						!strings.HasPrefix(path, dir+"/") {
 						t.Errorf("%s, line %d: %s is outside the daemon's directory", name, number+1, path)
 					}
 				}
 			}
-			if !strings.Contains(all.String(), image.DefaultRef) || strings.Contains(all.String(), "<no value>") {
-				t.Errorf("the workload image is not the sandbox image, or something is unset:\n%s", all.String())
+			if !strings.Contains(all.String(), image.DefaultRef) ||
+				strings.Contains(all.String(), "<no value>") {
+				t.Errorf(
+					"the workload image is not the sandbox image, or something is unset:\n%s",
+					all.String(),
+				)
 			}
 		})
 	}

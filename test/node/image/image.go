@@ -52,7 +52,10 @@ func PackLayout(dir, path, ref string) error {
 		return fmt.Errorf("image: %w", err)
 	}
 	tag := ref[strings.LastIndexByte(ref, ':')+1:]
-	return to.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag}))
+	return to.AppendImage(
+		img,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag}),
+	)
 }
 
 // PackFile packs the program at path into an archive at out.
@@ -74,7 +77,10 @@ func imageOf(path string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(layer, v1.Config{Entrypoint: []string{Entrypoint}, Cmd: []string{"pause"}, Env: []string{"PATH=/"}})
+	return New(
+		layer,
+		v1.Config{Entrypoint: []string{Entrypoint}, Cmd: []string{"pause"}, Env: []string{"PATH=/"}},
+	)
 }
 
 // File is a file in a layer: a copy, a link, a text, or else a folder.

@@ -157,21 +157,51 @@ var crio = Traits{
 // minor in the module registry.
 var all = []Runtime{
 	{
-		Name: "containerd-2.4", Family: Containerd, Module: containerd2Module, Version: "v2.4.2", Profile: "containerd-2",
-		Traits: containerd2.with(func(t *Traits) { t.StreamingLists = true }),
-	},
-	{Name: "containerd-2.3", Family: Containerd, Module: containerd2Module, Version: "v2.3.7", Profile: "containerd-2", Traits: containerd2},
-	{Name: "containerd-2.2", Family: Containerd, Module: containerd2Module, Version: "v2.2.9", Profile: "containerd-2", Traits: containerd2},
-	{
-		Name: "containerd-2.1", Family: Containerd, Module: containerd2Module, Version: "v2.1.9", Profile: "containerd-2",
-		Traits: containerd2.with(func(t *Traits) { t.LosesQuickOOMs = true }),
+		Name:    "containerd-2.4",
+		Family:  Containerd,
+		Module:  containerd2Module,
+		Version: "v2.4.2",
+		Profile: "containerd-2",
+		Traits:  containerd2.with(func(t *Traits) { t.StreamingLists = true }),
 	},
 	{
-		Name: "containerd-2.0", Family: Containerd, Module: containerd2Module, Version: "v2.0.14", Profile: "containerd-2",
-		Traits: containerd2.with(func(t *Traits) { t.LosesQuickOOMs = true }),
+		Name:    "containerd-2.3",
+		Family:  Containerd,
+		Module:  containerd2Module,
+		Version: "v2.3.7",
+		Profile: "containerd-2",
+		Traits:  containerd2,
 	},
 	{
-		Name: "containerd-1.7", Family: Containerd, Module: containerd1Module, Version: "v1.7.35", Profile: "containerd-1.7",
+		Name:    "containerd-2.2",
+		Family:  Containerd,
+		Module:  containerd2Module,
+		Version: "v2.2.9",
+		Profile: "containerd-2",
+		Traits:  containerd2,
+	},
+	{
+		Name:    "containerd-2.1",
+		Family:  Containerd,
+		Module:  containerd2Module,
+		Version: "v2.1.9",
+		Profile: "containerd-2",
+		Traits:  containerd2.with(func(t *Traits) { t.LosesQuickOOMs = true }),
+	},
+	{
+		Name:    "containerd-2.0",
+		Family:  Containerd,
+		Module:  containerd2Module,
+		Version: "v2.0.14",
+		Profile: "containerd-2",
+		Traits:  containerd2.with(func(t *Traits) { t.LosesQuickOOMs = true }),
+	},
+	{
+		Name:    "containerd-1.7",
+		Family:  Containerd,
+		Module:  containerd1Module,
+		Version: "v1.7.35",
+		Profile: "containerd-1.7",
 		Traits: containerd2.with(func(t *Traits) {
 			t.SharedStream = true
 			t.StalledSubscriber = Drops
@@ -181,7 +211,12 @@ var all = []Runtime{
 	},
 	{Name: "crio", Family: CRIO, Module: crioModule, Version: "v1.36.3", Profile: "crio", Traits: crio},
 	{
-		Name: "crio-noevents", Family: CRIO, Module: crioModule, Version: "v1.36.3", Built: "crio", Profile: "crio-disabled",
+		Name:    "crio-noevents",
+		Family:  CRIO,
+		Module:  crioModule,
+		Version: "v1.36.3",
+		Built:   "crio",
+		Profile: "crio-disabled",
 		Traits: crio.with(func(t *Traits) {
 			t.Events = false
 			t.SandboxEvents = 0

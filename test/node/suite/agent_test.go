@@ -44,8 +44,14 @@ const workerRate = 20
 func (t *T) NewAgent(settings ...func(*worker.Config)) *Agent {
 	t.agents++
 	a := &Agent{
-		t: t, name: fmt.Sprintf("agent-%d", t.agents),
-		config: worker.Config{Endpoint: t.Proxy.Endpoint(), Truth: t.Endpoint, Mode: worker.Evented, Check: true},
+		t:    t,
+		name: fmt.Sprintf("agent-%d", t.agents),
+		config: worker.Config{
+			Endpoint: t.Proxy.Endpoint(),
+			Truth:    t.Endpoint,
+			Mode:     worker.Evented,
+			Check:    true,
+		},
 	}
 	for _, set := range settings {
 		set(&a.config)
@@ -176,7 +182,10 @@ func must[A any](a *Agent, method string, argument any) A {
 
 // Cache returns the agent's cache, in the form of Truth: the pods of the run.
 func (a *Agent) Cache() []bench.Pod {
-	pods := slices.DeleteFunc(must[[]bench.Pod](a, "Cache", true), func(p bench.Pod) bool { return !strings.HasPrefix(p.UID, a.t.UID("")) })
+	pods := slices.DeleteFunc(
+		must[[]bench.Pod](a, "Cache", true),
+		func(p bench.Pod) bool { return !strings.HasPrefix(p.UID, a.t.UID("")) },
+	)
 	for i := range pods {
 		crikit.Bare(&pods[i])
 	}
@@ -261,13 +270,19 @@ func (a *Agent) WaitConnected() {
 
 // waitErrors waits until the agent counts that many failed connections.
 func (a *Agent) waitErrors(count int) {
-	a.Until(fmt.Sprintf("%d failed connections", count), func(now worker.Progress) bool { return now.ConnectErrors >= count })
+	a.Until(
+		fmt.Sprintf("%d failed connections", count),
+		func(now worker.Progress) bool { return now.ConnectErrors >= count },
+	)
 }
 
 // waitPeriod waits until quiet has earned the agent a relist period of at least d.
 func (a *Agent) waitPeriod(d time.Duration) {
 	if a.t.Traits.Events { // else polling goes on
-		a.Until(fmt.Sprintf("the relist period reaches %v", d), func(now worker.Progress) bool { return now.RelistPeriod >= d })
+		a.Until(
+			fmt.Sprintf("the relist period reaches %v", d),
+			func(now worker.Progress) bool { return now.RelistPeriod >= d },
+		)
 	}
 }
 

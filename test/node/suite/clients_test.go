@@ -56,7 +56,10 @@ func stalled(t *T) {
 	} else {
 		t.Figure("stopped→runtime hangs", "not within %v", most)
 		if t.Traits.StalledSubscriber == runtimes.Blocks {
-			t.Errorf("the runtime did not hang on a subscriber that does not read for %v: its trait is no longer true", most)
+			t.Errorf(
+				"the runtime did not hang on a subscriber that does not read for %v: its trait is no longer true",
+				most,
+			)
 		}
 	}
 	t.Sleep(t.Seconds(30, 5) - time.Since(stop))
@@ -157,7 +160,12 @@ func compareEnds(t *T, a, b map[string]end) (both, one int) {
 			case ok:
 				both++
 			case mine.lived > newerLimit:
-				t.Errorf("%s: one agent told %s, after it had known it for %v, the other nothing", id, mine.told, mine.lived)
+				t.Errorf(
+					"%s: one agent told %s, after it had known it for %v, the other nothing",
+					id,
+					mine.told,
+					mine.lived,
+				)
 			default:
 				one++
 			}

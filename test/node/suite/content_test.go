@@ -66,7 +66,11 @@ func content(t *T) {
 				Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit},
 			})
 			t.Check(err)
-			want := testkit.Must(t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t)
+			want := testkit.Must(
+				t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}),
+			)(
+				t,
+			)
 			if said := want.GetStatus().GetResources().GetLinux().GetMemoryLimitInBytes(); said != limit {
 				t.Fatalf("the runtime says that the limit is %d after it was set to %d", said, limit)
 			}
@@ -74,7 +78,12 @@ func content(t *T) {
 			status := testkit.Must(held.GetNewerThan(t.ctx, cache.UID(pod.UID), asked))(t)
 			waited = append(waited, time.Since(asked))
 			if got := limitOf(status, id); got != limit {
-				t.Errorf("the limit of a container beside %d others is %d in the runtime, and %d in the answer", others, limit, got)
+				t.Errorf(
+					"the limit of a container beside %d others is %d in the runtime, and %d in the answer",
+					others,
+					limit,
+					got,
+				)
 			}
 		}
 		t.Figure(fmt.Sprintf("GetNewerThan beside %d", others), "%s", quantiles(waited))

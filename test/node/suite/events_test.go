@@ -117,7 +117,11 @@ func stale(t *T) {
 // noEvent makes changes without an event: a container that fails to start, and an exit while the
 // runtime is down.
 func noEvent(t *T) {
-	a := t.Connect(withoutWorkers, stableAfter(2*time.Second), func(c *worker.Config) { c.RelistMax = 8 * time.Second })
+	a := t.Connect(
+		withoutWorkers,
+		stableAfter(2*time.Second),
+		func(c *worker.Config) { c.RelistMax = 8 * time.Second },
+	)
 	pod := t.Pod("pod")
 	a.WaitEvent(pleg.PhaseRunning, pod.SandboxID)
 	a.waitPeriod(8 * time.Second)
@@ -145,7 +149,13 @@ func noEvent(t *T) {
 	died := a.WaitEvent(pleg.PhaseExited, silent)
 	a.Converge()
 	held := bench.Find(a.Cache(), pod.UID, silent)
-	t.Figure("exit while down→Watch", "%dms after its start, as %d %s", since(back, died.At).Milliseconds(), held.ExitCode, held.Reason)
+	t.Figure(
+		"exit while down→Watch",
+		"%dms after its start, as %d %s",
+		since(back, died.At).Milliseconds(),
+		held.ExitCode,
+		held.Reason,
+	)
 	a.WaitConnected()
 	if t.Traits.Events { // else nothing is promised, and nothing unheard
 		a.Until("the exit while the runtime was down is unheard", func(now worker.Progress) bool {
@@ -164,7 +174,10 @@ func (a *Agent) afterFailedStart(pod *crikit.Pod) {
 	if died.Claim {
 		a.t.Error("the failed start was found by an event, and the runtime sends none")
 	}
-	a.Until("the failed start is missed", func(now worker.Progress) bool { return now.Missed == before.Missed+1 })
+	a.Until(
+		"the failed start is missed",
+		func(now worker.Progress) bool { return now.Missed == before.Missed+1 },
+	)
 	if period := a.Stats().RelistPeriod; period >= before.RelistPeriod {
 		a.t.Errorf("the period stayed at %v after a missed event", period)
 	}

@@ -63,7 +63,13 @@ func (a *Agent) killMonitor() {
 	t.Sleep(3 * time.Second)
 	a.Converge()
 	shown := bench.Find(a.Cache(), pod.UID, id)
-	t.Figure("monitor and container killed", "the runtime says %s (%d %s)", shown.State, shown.ExitCode, shown.Reason)
+	t.Figure(
+		"monitor and container killed",
+		"the runtime says %s (%d %s)",
+		shown.State,
+		shown.ExitCode,
+		shown.Reason,
+	)
 	t.deletePod(pod)
 	a.deleted(pod, id)
 }
@@ -83,7 +89,13 @@ func (a *Agent) kill(name string, victim func(*crikit.Pod, string) int, sandboxE
 		died := a.WaitEvent(pleg.PhaseExited, id)
 		a.Converge()
 		held := bench.Find(a.Cache(), pod.UID, id)
-		t.Figure(name+" killed→container died", "%dms (%d %s)", since(began, died.At).Milliseconds(), held.ExitCode, held.Reason)
+		t.Figure(
+			name+" killed→container died",
+			"%dms (%d %s)",
+			since(began, died.At).Milliseconds(),
+			held.ExitCode,
+			held.Reason,
+		)
 		if !sandboxEnds && held.ExitCode != 137 {
 			t.Errorf("a container whose process was killed is held as %v, want exit code 137", held)
 		}

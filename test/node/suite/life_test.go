@@ -121,7 +121,11 @@ func stress(t *T) {
 	t.Figure("containers", "%d", len(ids))
 	t.Figure("CRI events", "%d", want)
 	for _, le := range []string{"0.001", "0.01", "0.1", "1"} {
-		t.Figure("≤"+le+"s", "%.1f%%", 100*metrics[worker.MetricLatency+`_bucket{le="`+le+`"}`]/float64(max(want, 1)))
+		t.Figure(
+			"≤"+le+"s",
+			"%.1f%%",
+			100*metrics[worker.MetricLatency+`_bucket{le="`+le+`"}`]/float64(max(want, 1)),
+		)
 	}
 	t.Figure("relists", "%d", a.Stats().Relists)
 	t.Figure("converged", "%dms+%dms", full.Milliseconds(), empty.Milliseconds())
@@ -196,9 +200,17 @@ func clock(t *T) {
 	a.Converge()
 	after := a.Stats()
 	// By the machine's clock; the metric's is stepped.
-	late := slices.ContainsFunc(a.Events(), func(e bench.Delivery) bool { return e.Stamp != 0 && e.At-e.Stamp > int64(time.Second) })
-	if after.Missed != before.Missed && !late || after.Connects != before.Connects || after.RelistErrors != before.RelistErrors {
-		t.Errorf("steps of the wall clock changed more than the latency metric: before %+v, after %+v", before, after)
+	late := slices.ContainsFunc(
+		a.Events(),
+		func(e bench.Delivery) bool { return e.Stamp != 0 && e.At-e.Stamp > int64(time.Second) },
+	)
+	if after.Missed != before.Missed && !late || after.Connects != before.Connects ||
+		after.RelistErrors != before.RelistErrors {
+		t.Errorf(
+			"steps of the wall clock changed more than the latency metric: before %+v, after %+v",
+			before,
+			after,
+		)
 	}
 	if sum := a.Metrics()[worker.MetricLatency+"_sum"]; sum < 0 {
 		t.Errorf("%s_sum is %v: a latency was below zero", worker.MetricLatency, sum)

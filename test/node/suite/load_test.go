@@ -41,9 +41,20 @@ func (t *T) StartLoad(pods, containers int, life time.Duration) *load {
 	logs := filepath.Join(t.Dir, "load")
 	t.Check(os.MkdirAll(logs, 0o755))
 	l := &load{t: t, begun: time.Now(), Driver: driver.New(driver.Config{
-		Conn: t.Conn, RunID: t.Namespace, Namespace: t.Namespace, CgroupParent: t.CgroupParent, Image: t.Image, HostNetwork: true,
-		Pods: pods, Containers: containers, Rate: flatOut, JobLife: life, LogDirectory: logs,
-		Parallel: pods, UnderWay: pods, CallTimeout: callLimit,
+		Conn:         t.Conn,
+		RunID:        t.Namespace,
+		Namespace:    t.Namespace,
+		CgroupParent: t.CgroupParent,
+		Image:        t.Image,
+		HostNetwork:  true,
+		Pods:         pods,
+		Containers:   containers,
+		Rate:         flatOut,
+		JobLife:      life,
+		LogDirectory: logs,
+		Parallel:     pods,
+		UnderWay:     pods,
+		CallTimeout:  callLimit,
 	})}
 	t.Check(l.Setup(t.ctx))
 	l.all.Go(func() { l.Run(t.ctx, math.MaxInt64) })

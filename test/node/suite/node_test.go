@@ -58,7 +58,11 @@ const startLimit = 2 * time.Minute
 func (t *T) start() {
 	socket, cgroup := *endpoint, ""
 	if socket == "" {
-		t.Daemon = testkit.Must(daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image}))(t)
+		t.Daemon = testkit.Must(
+			daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image}),
+		)(
+			t,
+		)
 		t.Cleanup(func() { t.atEnd(t.stopForGood) })
 		t.StartRuntime()
 		socket, cgroup = t.Daemon.Endpoint(), "/"+filepath.Base(t.Dir)
@@ -69,8 +73,15 @@ func (t *T) start() {
 	}))(t)
 	t.Cleanup(func() { t.atEnd(t.removePods) })
 	version := testkit.Must(t.Version(t.ctx, &runtimeapi.VersionRequest{}))(t)
-	t.env.version = version.RuntimeName + " " + strings.TrimSuffix(version.RuntimeVersion, "+unknown") // built without version control
-	t.Proxy = testkit.Must(criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://")))(t)
+	t.env.version = version.RuntimeName + " " + strings.TrimSuffix(
+		version.RuntimeVersion,
+		"+unknown",
+	) // built without version control
+	t.Proxy = testkit.Must(
+		criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://")),
+	)(
+		t,
+	)
 	t.Cleanup(t.Proxy.Close)
 }
 
@@ -193,7 +204,11 @@ func (t *T) Burst(pods []*crikit.Pod, containers, makers int, args ...string) []
 			own.SetLimit(makers)
 			for c := range containers {
 				own.Go(func() (err error) {
-					ids[p*containers+c], err = t.CreateAndStart(t.ctx, pod, crikit.Spec{Name: fmt.Sprint("c", c), Args: args})
+					ids[p*containers+c], err = t.CreateAndStart(
+						t.ctx,
+						pod,
+						crikit.Spec{Name: fmt.Sprint("c", c), Args: args},
+					)
 					return err
 				})
 			}
@@ -241,13 +256,21 @@ func (t *T) findKeeper(id string) (pid int, found bool) {
 
 // pidOf returns the PID of a container.
 func (t *T) pidOf(id string) int {
-	answer := testkit.Must(t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}))(t)
+	answer := testkit.Must(
+		t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}),
+	)(
+		t,
+	)
 	return t.pidIn(answer.Info)
 }
 
 // pauseOf returns the PID of a sandbox's own process.
 func (t *T) pauseOf(id string) int {
-	answer := testkit.Must(t.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true}))(t)
+	answer := testkit.Must(
+		t.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true}),
+	)(
+		t,
+	)
 	return t.pidIn(answer.Info)
 }
 
@@ -321,7 +344,10 @@ func (t *T) keep() {
 	for _, log := range logs {
 		data, err := os.ReadFile(log)
 		if err == nil {
-			err = errors.Join(os.MkdirAll(to, 0o755), os.WriteFile(filepath.Join(to, filepath.Base(log)), data, 0o644))
+			err = errors.Join(
+				os.MkdirAll(to, 0o755),
+				os.WriteFile(filepath.Join(to, filepath.Base(log)), data, 0o644),
+			)
 		}
 		if err != nil {
 			t.Log(err)

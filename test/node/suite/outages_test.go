@@ -35,7 +35,8 @@ func recovery(t *T) {
 		event := after.WaitEvent(pleg.PhaseExited, id)
 		t.Figure("restart→Watch", "%dms", since(began, event.At).Milliseconds())
 		held := bench.Find(after.Cache(), pod.UID, id)
-		if held.State != pleg.PhaseExited || held.ExitCode != code || (code == 0) != (held.Reason == "Completed") {
+		if held.State != pleg.PhaseExited || held.ExitCode != code ||
+			(code == 0) != (held.Reason == "Completed") {
 			t.Errorf("the restarted agent holds %v, want exit code %d", held, code)
 		}
 		after.Converge()
@@ -108,8 +109,19 @@ func outages(t *T, goOn func(round int) bool, up time.Duration, signals ...sysca
 			a.Converge()
 		})
 		after := a.Stats()
-		t.Logf("round %d: witness %v; connected after %v, the load at rest after %v; missed %d→%d", round,
-			bench.Find(a.Cache(), pod.UID, witness), connected[round], rested[round], before.Missed, after.Missed)
+		t.Logf(
+			"round %d: witness %v; connected after %v, the load at rest after %v; missed %d→%d",
+			round,
+			bench.Find(
+				a.Cache(),
+				pod.UID,
+				witness,
+			),
+			connected[round],
+			rested[round],
+			before.Missed,
+			after.Missed,
+		)
 		errors := after.ConnectErrors - before.ConnectErrors
 		if t.Traits.Events && (after.Connects != before.Connects+1 || errors == 0) {
 			t.Errorf("round %d: connects %d→%d, %d errors, want one more connection after at least one error",
@@ -150,7 +162,11 @@ func away(t *T) {
 	t.Sleep(gone - time.Since(stopped))
 	t.Figure("failed connections", "%d", a.Stats().ConnectErrors-before.ConnectErrors)
 	if health := a.Stats().Health; health != "" {
-		t.Errorf("a runtime that was away for %v makes the agent unhealthy below its threshold of 3 minutes: %s", gone, health)
+		t.Errorf(
+			"a runtime that was away for %v makes the agent unhealthy below its threshold of 3 minutes: %s",
+			gone,
+			health,
+		)
 	}
 	isSandbox := func(i bench.Item) bool { return i.Sandbox }
 	if held := slices.DeleteFunc(bench.ItemsOf(a.Cache(), pod.UID), isSandbox); len(held) != 1 || held[0].ID != id {

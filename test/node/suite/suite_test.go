@@ -36,12 +36,36 @@ import (
 const envAgent = "NODE_E2E_AGENT"
 
 var (
-	bounded  = flag.Bool("bounded", !slices.Contains([]string{"", "0"}, os.Getenv("NODE_E2E_BOUNDED")), "run the short form, for CI")
-	onNames  = flag.String("runtime", os.Getenv("NODE_E2E_RUNTIME"), "private runtimes, separated by commas, or all; with -endpoint the nearest to that (default "+runtimes.Default().Name+")")
-	endpoint = flag.String("endpoint", os.Getenv("NODE_E2E_ENDPOINT"), "a runtime that is already there, unix:///path")
-	imageRef = flag.String("image", os.Getenv("NODE_E2E_IMAGE"), "the workload image on the runtime that is already there")
-	another  = flag.String("agent", "", "a program in place of the agent, which answers the calls of internal/bench/worker")
-	results  = flag.String("results", "", "directory for figures.md and the logs of failures (default build/node/results)")
+	bounded = flag.Bool(
+		"bounded",
+		!slices.Contains([]string{"", "0"}, os.Getenv("NODE_E2E_BOUNDED")),
+		"run the short form, for CI",
+	)
+	onNames = flag.String(
+		"runtime",
+		os.Getenv("NODE_E2E_RUNTIME"),
+		"private runtimes, separated by commas, or all; with -endpoint the nearest to that (default "+runtimes.Default().Name+")",
+	)
+	endpoint = flag.String(
+		"endpoint",
+		os.Getenv("NODE_E2E_ENDPOINT"),
+		"a runtime that is already there, unix:///path",
+	)
+	imageRef = flag.String(
+		"image",
+		os.Getenv("NODE_E2E_IMAGE"),
+		"the workload image on the runtime that is already there",
+	)
+	another = flag.String(
+		"agent",
+		"",
+		"a program in place of the agent, which answers the calls of internal/bench/worker",
+	)
+	results = flag.String(
+		"results",
+		"",
+		"directory for figures.md and the logs of failures (default build/node/results)",
+	)
 
 	run struct { // set before the first scenario
 		ctx     context.Context // ends with the run
@@ -107,33 +131,82 @@ const restarts = "it restarts the runtime, and this runtime is not ours to resta
 
 // scenarios are all of them, in the order in which they run.
 var scenarios = []Scenario{
-	{"01-lifecycle", "KEP-3386, Test Plan: the PodLifecycleEvent is generated and the status updated when CRI events come", "", lifecycle},
+	{
+		"01-lifecycle",
+		"KEP-3386, Test Plan: the PodLifecycleEvent is generated and the status updated when CRI events come",
+		"",
+		lifecycle,
+	},
 	{"02-stress", "KEP-3386, Test Plan: stress test", "", stress},
 	{"03-recovery", "KEP-3386, Test Plan: recovery test", "", recovery},
 	{"04-restart", "KEP-3386, Test Plan: retry with backoff logic; #129827", restarts, restart},
 	{"05-away", "KEP-3386, Test Plan: retry with backoff logic, more than five attempts", restarts, away},
-	{"06-stale-payloads", "KEP-3386, Pod Status update in the Cache; containerd sends older payloads with newer stamps", "", stale},
+	{
+		"06-stale-payloads",
+		"KEP-3386, Pod Status update in the Cache; containerd sends older payloads with newer stamps",
+		"",
+		stale,
+	},
 	{"07-no-event", "KEP-3386, Risks and Mitigations: kube_pod_missed_events", "", noEvent},
 	{
-		"08-stalled-agent", "KEP-3386, dependencies: degraded performance without an error; containerd blocks on a subscriber that does not read",
-		"it stops the runtime for every client by not reading its events", stalled,
+		"08-stalled-agent",
+		"KEP-3386, dependencies: degraded performance without an error; containerd blocks on a subscriber that does not read",
+		"it stops the runtime for every client by not reading its events",
+		stalled,
 	},
-	{"09-replay", "containerd gives the backlog of up to 5 minutes to the first subscriber; KEP-3386, Pod Status update in the Cache", "", replay},
-	{"10-clients", "KEP-3386, Proposal: another entity changes the state of the node; crictl beside the kubelet", "", clients},
 	{
-		"11-killed", "KEP-3386, Proposal: the state changes without the kubelet; a killed shim tells of its container late",
-		"it kills shims of the runtime", killed,
+		"09-replay",
+		"containerd gives the backlog of up to 5 minutes to the first subscriber; KEP-3386, Pod Status update in the Cache",
+		"",
+		replay,
+	},
+	{
+		"10-clients",
+		"KEP-3386, Proposal: another entity changes the state of the node; crictl beside the kubelet",
+		"",
+		clients,
+	},
+	{
+		"11-killed",
+		"KEP-3386, Proposal: the state changes without the kubelet; a killed shim tells of its container late",
+		"it kills shims of the runtime",
+		killed,
 	},
 	{"12-wire", "KEP-3386, Design Details: errors in the grpc connection; the stream's quirks", "", wire},
-	{"13-static-pod", "#120941, #121003, #121349, #123087: static pods started twice or never; an old sandbox's DELETED", "", static},
+	{
+		"13-static-pod",
+		"#120941, #121003, #121349, #123087: static pods started twice or never; an old sandbox's DELETED",
+		"",
+		static,
+	},
 	{"14-wall-clock", "KEP-3386, Timestamp of the Pod Status: two clocks in one field", "", clock},
 	{"15-newer-than", "KEP-3386, Risks and Mitigations: pod workers stuck at GetNewerThan; #124704", "", newer},
 	{"16-idle-cost", "KEP-3386, Goals: reduce steady-state CPU usage", "", idle},
-	{"17-conformance", "what the fake runtime's profiles claim of the real ones", "its transcript is that of one version", conform},
-	{"19-content", "a status is more than a phase: in-place resize (KEP-1287), a reason that comes after the end", "", content},
-	{"20-why", "kubernetes#38532, #69676, #126474: an Event for each end of a container, with its code and reason", restarts, why},
+	{
+		"17-conformance",
+		"what the fake runtime's profiles claim of the real ones",
+		"its transcript is that of one version",
+		conform,
+	},
+	{
+		"19-content",
+		"a status is more than a phase: in-place resize (KEP-1287), a reason that comes after the end",
+		"",
+		content,
+	},
+	{
+		"20-why",
+		"kubernetes#38532, #69676, #126474: an Event for each end of a container, with its code and reason",
+		restarts,
+		why,
+	},
 	{"21-hung-lists", "containerd/containerd#9770: one hung container hangs every list", "", hungLists},
-	{"18-soak", "KEP-3386, Test Plan: retry with backoff logic, for as long as you like (NODE_E2E_SOAK=30m)", restarts, soak},
+	{
+		"18-soak",
+		"KEP-3386, Test Plan: retry with backoff logic, for as long as you like (NODE_E2E_SOAK=30m)",
+		restarts,
+		soak,
+	},
 }
 
 // An env is shared by the scenarios on a runtime.
@@ -179,7 +252,10 @@ func TestNode(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() { // once all have run
-		table := "| runtime | scenario | outcome | took | figures |\n|---|---|---|---|---|\n" + strings.Join(rows.all, "")
+		table := "| runtime | scenario | outcome | took | figures |\n|---|---|---|---|---|\n" + strings.Join(
+			rows.all,
+			"",
+		)
 		if err := os.WriteFile(filepath.Join(run.results, "figures.md"), []byte(table), 0o644); err != nil {
 			t.Error(err)
 		}
@@ -197,7 +273,12 @@ func prepare(t *testing.T, name string) *env {
 	if *endpoint != "" && *imageRef == "" {
 		archive := filepath.Join(run.results, "workload-image.tar")
 		err := image.PackFile(archive, set.Workload(), image.DefaultRef)
-		t.Fatalf("load the workload image %s (%v) into the runtime with its own tool, then run again with NODE_E2E_IMAGE=%s", archive, err, image.DefaultRef)
+		t.Fatalf(
+			"load the workload image %s (%v) into the runtime with its own tool, then run again with NODE_E2E_IMAGE=%s",
+			archive,
+			err,
+			image.DefaultRef,
+		)
 	}
 	return &env{set: set, kind: kind, image: cmp.Or(*imageRef, image.DefaultRef)}
 }
@@ -220,8 +301,17 @@ func (e *env) run(t *testing.T, s Scenario) {
 		if st.converged > 0 {
 			st.Figure("converged at most", "%s", bench.Short(st.converged))
 		}
-		e.rows = append(e.rows, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |\n", e.version, s.Name, outcome, time.Since(began).Seconds(),
-			strings.ReplaceAll(strings.Join(st.figures, " · "), "|", "\\|")))
+		e.rows = append(
+			e.rows,
+			fmt.Sprintf(
+				"| %s | %s | %s | %.1f s | %s |\n",
+				e.version,
+				s.Name,
+				outcome,
+				time.Since(began).Seconds(),
+				strings.ReplaceAll(strings.Join(st.figures, " · "), "|", "\\|"),
+			),
+		)
 	})
 	t.Log(s.Source)
 	if *endpoint != "" && s.Private != "" {
@@ -230,7 +320,11 @@ func (e *env) run(t *testing.T, s Scenario) {
 	testkit.Check(t, os.MkdirAll(st.Dir, 0o755))
 	soaking, _ := time.ParseDuration(os.Getenv(envSoak)) // 18-soak refuses a bad value
 	var cancel context.CancelFunc
-	st.ctx, cancel = context.WithTimeoutCause(run.ctx, limit+2*soaking, fmt.Errorf("the scenario did not end within %v", limit+2*soaking))
+	st.ctx, cancel = context.WithTimeoutCause(
+		run.ctx,
+		limit+2*soaking,
+		fmt.Errorf("the scenario did not end within %v", limit+2*soaking),
+	)
 	t.Cleanup(cancel)
 	st.start()
 	s.Run(st)

@@ -75,11 +75,27 @@ func (t *T) newTeller() *teller {
 			t.Fatalf("build pleg-agent: %v\n%s", err, out)
 		}
 	}
-	log := testkit.Must(os.OpenFile(filepath.Join(t.Dir, "pleg-agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(t)
+	log := testkit.Must(
+		os.OpenFile(filepath.Join(t.Dir, "pleg-agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644),
+	)(
+		t,
+	)
 	defer log.Close()
 	x := &teller{ended: make(chan struct{})}
-	x.cmd = exec.Command(program, "--endpoint", t.Proxy.Endpoint(), "--state", filepath.Join(t.Dir, "reported.json"), "--print",
-		"--output", "json", "--node-events=false", "-v", "--kinds", "oom,failed,killed,lost,sandbox,completed,stopped,not-started")
+	x.cmd = exec.Command(
+		program,
+		"--endpoint",
+		t.Proxy.Endpoint(),
+		"--state",
+		filepath.Join(t.Dir, "reported.json"),
+		"--print",
+		"--output",
+		"json",
+		"--node-events=false",
+		"-v",
+		"--kinds",
+		"oom,failed,killed,lost,sandbox,completed,stopped,not-started",
+	)
 	x.cmd.Stderr = log
 	out := testkit.Must(x.cmd.StdoutPipe())(t)
 	t.Check(x.cmd.Start())
@@ -134,7 +150,16 @@ func (t *T) tells(x *teller, id, what string, reasons []string, codes ...string)
 	e := x.of(id)[0]
 	code := e.Annotations[annotation+"exit-code"]
 	if !slices.Contains(reasons, e.Reason) || len(codes) > 0 && !slices.Contains(codes, code) {
-		t.Errorf("%s: %s, code %q: %s; want %v, codes %v; %s", what, e.Reason, code, e.Note, reasons, codes, t.shownAfter(id, &e))
+		t.Errorf(
+			"%s: %s, code %q: %s; want %v, codes %v; %s",
+			what,
+			e.Reason,
+			code,
+			e.Note,
+			reasons,
+			codes,
+			t.shownAfter(id, &e),
+		)
 	}
 	t.asShown(&e)
 	t.Logf("%-28s %s: %s (reported %s)", what, e.Reason, e.Note, e.after(e.Time))
@@ -146,7 +171,8 @@ func (t *T) asShown(e *told) {
 	id := e.Annotations[annotation+"id"]
 	shown, err := t.endOf(id)
 	code := e.Annotations[annotation+"exit-code"]
-	if err == nil && (shown.Reason != e.Annotations[annotation+"reason"] || fmt.Sprint(shown.ExitCode) != code) {
+	if err == nil &&
+		(shown.Reason != e.Annotations[annotation+"reason"] || fmt.Sprint(shown.ExitCode) != code) {
 		t.Errorf("%s, code %q: %s; %s", e.Reason, code, e.Note, t.shownAfter(id, e))
 	}
 }
@@ -164,7 +190,12 @@ const lateness = 10 * time.Second
 // change with its time after the end. It shows whether a reason came after the report, or never.
 func (t *T) shownAfter(id string, e *told) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "reported %s with the reason %q; the runtime", e.after(e.Time), e.Annotations[annotation+"reason"])
+	fmt.Fprintf(
+		&b,
+		"reported %s with the reason %q; the runtime",
+		e.after(e.Time),
+		e.Annotations[annotation+"reason"],
+	)
 	last := ""
 	for began := time.Now(); time.Since(began) < lateness; t.Sleep(10 * time.Millisecond) {
 		status, err := t.endOf(id)
@@ -200,7 +231,14 @@ func why(t *T) {
 	t.Check(t.Client.Stop(t.ctx, stopped, 10*time.Second))
 	t.tells(x, ok, "exit 0", []string{"ContainerCompleted"}, "0")
 	t.tells(x, oom, "out of memory at 20 MiB", []string{"ContainerOOMKilled"}, "137")
-	t.tells(x, segv, "SIGSEGV", []string{"ContainerKilled", "ContainerFailed"}, "139", "2") // Go's own handler exits with 2
+	t.tells(
+		x,
+		segv,
+		"SIGSEGV",
+		[]string{"ContainerKilled", "ContainerFailed"},
+		"139",
+		"2",
+	) // Go's own handler exits with 2
 	t.tells(x, killed, "SIGKILL", []string{"ContainerKilled"}, "137")
 	t.tells(x, stopped, "SIGTERM", []string{"ContainerStopped", "ContainerKilled"}, "143", "137")
 	var ends []string
@@ -248,7 +286,14 @@ func why(t *T) {
 	t.StopRuntime(syscall.SIGKILL)
 	t.End(away, pid)
 	t.StartRuntime()
-	t.tells(x, away, "an end while the runtime was killed", []string{"ContainerFailed", "ContainerLost"}, "4", "255")
+	t.tells(
+		x,
+		away,
+		"an end while the runtime was killed",
+		[]string{"ContainerFailed", "ContainerLost"},
+		"4",
+		"255",
+	)
 	ends = append(ends, away)
 
 	// The agent is killed, and a container ends meanwhile.
@@ -285,7 +330,8 @@ func (t *T) stops() func() []string {
 	var order []string
 	t.tap(func(message []byte) {
 		var e runtimeapi.ContainerEventResponse
-		if proto.Unmarshal(message, &e) == nil && e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
+		if proto.Unmarshal(message, &e) == nil &&
+			e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 			mu.Lock()
 			defer mu.Unlock()
 			order = append(order, e.ContainerId)

@@ -29,19 +29,56 @@ var wireFaults = []struct {
 	lossy bool
 }{
 	{name: "late", fault: criproxy.Fault{Method: eventStream, Do: criproxy.Delay{For: 700 * time.Millisecond}}},
-	{name: "half dropped", fault: criproxy.Fault{Method: eventStream, Match: every(2), Do: criproxy.Drop{}}, lossy: true},
-	{name: "cut", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Cut{}}, lossy: true},
-	{name: "truncated", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Truncate{}}, lossy: true},
-	{name: "failed", fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"}}, lossy: true},
+	{
+		name:  "half dropped",
+		fault: criproxy.Fault{Method: eventStream, Match: every(2), Do: criproxy.Drop{}},
+		lossy: true,
+	},
+	{
+		name:  "cut",
+		fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Cut{}},
+		lossy: true,
+	},
+	{
+		name:  "truncated",
+		fault: criproxy.Fault{Method: eventStream, Match: every(15), Do: criproxy.Truncate{}},
+		lossy: true,
+	},
+	{
+		name: "failed",
+		fault: criproxy.Fault{
+			Method: eventStream,
+			Match:  every(15),
+			Do:     criproxy.Fail{Code: codes.ResourceExhausted, Message: "too many clients"},
+		},
+		lossy: true,
+	},
 	{name: "stalled", fault: criproxy.Fault{Method: eventStream, Do: criproxy.Stall{}}, lossy: true},
-	{name: "answers delayed", fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}}},
+	{
+		name:  "answers delayed",
+		fault: criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}},
+	},
 	// A number of answers, and not every fourth: a pod of four changed containers is read with four
 	// of them, and would fail for ever.
-	{name: "answers failed", fault: criproxy.Fault{Method: "ContainerStatus", Times: 6, Do: criproxy.Fail{Code: codes.Unavailable, Message: "try again"}}},
+	{
+		name: "answers failed",
+		fault: criproxy.Fault{
+			Method: "ContainerStatus",
+			Times:  6,
+			Do:     criproxy.Fail{Code: codes.Unavailable, Message: "try again"},
+		},
+	},
 	// The first answers, and not every second: a new pod causes a single call, and of two pods
 	// either may be gone before a poll.
-	{name: "answers truncated", fault: criproxy.Fault{Method: "PodSandboxStatus", Times: 2, Do: criproxy.Truncate{}}},
-	{name: "lists cut", fault: criproxy.Fault{Method: "StreamContainers", Times: 3, Do: criproxy.Cut{}}, lossy: true},
+	{
+		name:  "answers truncated",
+		fault: criproxy.Fault{Method: "PodSandboxStatus", Times: 2, Do: criproxy.Truncate{}},
+	},
+	{
+		name:  "lists cut",
+		fault: criproxy.Fault{Method: "StreamContainers", Times: 3, Do: criproxy.Cut{}},
+		lossy: true,
+	},
 }
 
 // every matches each nth message.
@@ -88,8 +125,15 @@ func wire(t *T) {
 		if !w.lossy {
 			a.noneMissed(after.Missed-before.Missed, ", "+w.name)
 		}
-		t.Logf("%s: %d hits in %d rounds; missed %d, connects %d, errors %d", w.name, hits, round,
-			after.Missed-before.Missed, after.Connects-before.Connects, after.ConnectErrors-before.ConnectErrors)
+		t.Logf(
+			"%s: %d hits in %d rounds; missed %d, connects %d, errors %d",
+			w.name,
+			hits,
+			round,
+			after.Missed-before.Missed,
+			after.Connects-before.Connects,
+			after.ConnectErrors-before.ConnectErrors,
+		)
 		t.Figure(w.name, "%dms", converged.Milliseconds())
 	}
 	frozen(t, a)

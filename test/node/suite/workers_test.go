@@ -62,7 +62,9 @@ func newer(t *T) {
 	hold := t.Proxy.Inject(criproxy.Fault{Method: eventStream, Do: criproxy.Stall{}})
 	phase("stream stalled", true)
 	hold.Remove()
-	slow := t.Proxy.Inject(criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}})
+	slow := t.Proxy.Inject(
+		criproxy.Fault{Method: "ContainerStatus", Do: criproxy.Delay{For: 300 * time.Millisecond}},
+	)
 	phase("statuses slow", true)
 	slow.Remove()
 	if t.Daemon != nil {
@@ -99,13 +101,25 @@ func idle(t *T) {
 		for method, count := range t.Proxy.Calls() {
 			calls[mode] += count - before[method]
 		}
-		t.Figure(mode, "%d RPCs, agent %s, runtime %s CPU in %v", calls[mode], bench.Short(agent), bench.Short(runtime), length)
+		t.Figure(
+			mode,
+			"%d RPCs, agent %s, runtime %s CPU in %v",
+			calls[mode],
+			bench.Short(agent),
+			bench.Short(runtime),
+			length,
+		)
 		a.Kill()
 	}
 	// Polling makes a list of sandboxes and of containers a second, on a machine that is fast enough.
 	// The stream must save nearly all of them, the project's purpose.
 	if polls := 2 * int(length/time.Second); t.Traits.Events && calls[worker.Evented]*4 > polls {
-		t.Errorf("with the stream %d RPCs in %v, where polling makes %d: want less than a quarter", calls[worker.Evented], length, polls)
+		t.Errorf(
+			"with the stream %d RPCs in %v, where polling makes %d: want less than a quarter",
+			calls[worker.Evented],
+			length,
+			polls,
+		)
 	}
 }
 
@@ -140,6 +154,12 @@ func conform(t *T) {
 	}
 	want := testkit.Must(os.ReadFile(path))(t)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
-		t.Errorf("%s does not do what its transcript %s says; if that is right, record it anew with %s=1 (-want +got):\n%s", t.env.version, path, envUpdate, diff)
+		t.Errorf(
+			"%s does not do what its transcript %s says; if that is right, record it anew with %s=1 (-want +got):\n%s",
+			t.env.version,
+			path,
+			envUpdate,
+			diff,
+		)
 	}
 }

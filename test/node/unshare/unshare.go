@@ -284,13 +284,23 @@ func remove(dir string) error {
 func preflight(euid int, cgroups, proc string) error {
 	var errs []error
 	if euid != 0 {
-		errs = append(errs, fmt.Errorf("root is needed to run containers, and the user ID is %d; run as root", euid))
+		errs = append(
+			errs,
+			fmt.Errorf("root is needed to run containers, and the user ID is %d; run as root", euid),
+		)
 	}
 	unified, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
 	for _, controller := range []string{"memory", "pids"} {
 		_, missing := os.Stat(filepath.Join(cgroups, controller, "cgroup.procs"))
 		if missing != nil && (err != nil || !slices.Contains(strings.Fields(string(unified)), controller)) {
-			errs = append(errs, fmt.Errorf("the cgroup controller %s is not at %s; mount the cgroup hierarchy there", controller, cgroups))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"the cgroup controller %s is not at %s; mount the cgroup hierarchy there",
+					controller,
+					cgroups,
+				),
+			)
 		}
 	}
 	if known, err := os.ReadFile(filepath.Join(proc, "filesystems")); err != nil || !strings.Contains(string(known), "\toverlay\n") {

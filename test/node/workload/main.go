@@ -64,7 +64,10 @@ func run(args []string) error {
 		<-start
 		return eat(rest[0])
 	default:
-		return fmt.Errorf("unknown arguments %q; want pause | sleep D [code] | exit N | fails N CODE FILE | eat N [usr1]", args)
+		return fmt.Errorf(
+			"unknown arguments %q; want pause | sleep D [code] | exit N | fails N CODE FILE | eat N [usr1]",
+			args,
+		)
 	}
 	return nil
 }

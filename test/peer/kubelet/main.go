@@ -127,7 +127,13 @@ func (k *kubelet) Start(c Config, _ *Hello) (err error) {
 		return err
 	}
 	streaming := utilfeature.DefaultFeatureGate.Enabled(features.CRIListStreaming)
-	k.service, err = cri.NewRemoteRuntimeService(k.ctx, "unix://"+c.Endpoint, runtimeTimeout, noop.NewTracerProvider(), streaming)
+	k.service, err = cri.NewRemoteRuntimeService(
+		k.ctx,
+		"unix://"+c.Endpoint,
+		runtimeTimeout,
+		noop.NewTracerProvider(),
+		streaming,
+	)
 	if err != nil {
 		return err
 	}
@@ -137,10 +143,48 @@ func (k *kubelet) Start(c Config, _ *Hello) (err error) {
 	}
 	defer os.RemoveAll(root) // the manager only looks into it
 	// The manager has what listing and inspecting need; the rest of it is for running pods.
-	k.manager, _, err = kuberuntime.NewKubeGenericRuntimeManager(k.ctx, record.NewFakeRecorder(1), nil, nil, nil, root, root, &cadvisorapi.MachineInfo{}, nil, 110,
-		kubecontainer.RealOS{}, nil, nil, flowcontrol.NewBackOff(time.Second, time.Minute), true, nil, 5, 10, string(kubeletconfig.NeverVerify), nil, "", "",
-		nil, true, metav1.Duration{Duration: 100 * time.Millisecond}, k.service, nil, cm.NewStubContainerManager(), nil, nil, false, "", nil, 0, "", nil,
-		noop.NewTracerProvider(), nil, nil, nil)
+	k.manager, _, err = kuberuntime.NewKubeGenericRuntimeManager(
+		k.ctx,
+		record.NewFakeRecorder(1),
+		nil,
+		nil,
+		nil,
+		root,
+		root,
+		&cadvisorapi.MachineInfo{},
+		nil,
+		110,
+		kubecontainer.RealOS{},
+		nil,
+		nil,
+		flowcontrol.NewBackOff(time.Second, time.Minute),
+		true,
+		nil,
+		5,
+		10,
+		string(kubeletconfig.NeverVerify),
+		nil,
+		"",
+		"",
+		nil,
+		true,
+		metav1.Duration{Duration: 100 * time.Millisecond},
+		k.service,
+		nil,
+		cm.NewStubContainerManager(),
+		nil,
+		nil,
+		false,
+		"",
+		nil,
+		0,
+		"",
+		nil,
+		noop.NewTracerProvider(),
+		nil,
+		nil,
+		nil,
+	)
 	if err != nil {
 		return err
 	}
@@ -161,7 +205,17 @@ func (k *kubelet) Start(c Config, _ *Hello) (err error) {
 	if !evented {
 		return nil
 	}
-	e, err := pleg.NewEventedPLEG(logr.Discard(), k.manager, k.service, k.watch, k.cache, generic, streamRetries, base, clock.RealClock{})
+	e, err := pleg.NewEventedPLEG(
+		logr.Discard(),
+		k.manager,
+		k.service,
+		k.watch,
+		k.cache,
+		generic,
+		streamRetries,
+		base,
+		clock.RealClock{},
+	)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,11 @@ func main() {
 	}
 	command, ok := programs[filepath.Base(os.Args[0])]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "cluster: called as %s: link it to the name of a program of Kubernetes\n", os.Args[0])
+		fmt.Fprintf(
+			os.Stderr,
+			"cluster: called as %s: link it to the name of a program of Kubernetes\n",
+			os.Args[0],
+		)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command()))

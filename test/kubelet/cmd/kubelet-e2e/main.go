@@ -51,7 +51,8 @@ func main() {
 		}
 		return 1
 	}
-	if len(os.Args) > 1 && slices.Contains([]string{"scenarios", "compare", "value-run", "upstream"}, os.Args[1]) {
+	if len(os.Args) > 1 &&
+		slices.Contains([]string{"scenarios", "compare", "value-run", "upstream"}, os.Args[1]) {
 		os.Exit(unshare.Main(all))
 	}
 	os.Exit(all())
@@ -99,10 +100,25 @@ type common struct {
 func newCommon(name string) *common {
 	c := &common{FlagSet: flag.NewFlagSet(name, flag.ExitOnError)}
 	c.StringVar(&c.dir, "kubelets", "build/kubelet", "where the kubelets are")
-	c.StringVar(&c.runtime, "runtime", "", "a real runtime that each kubelet has to itself, built at first if it must be ("+
-		strings.Join(runtimes.Names(), ", ")+"), instead of the fake one")
-	c.StringVar(&c.api, "api", "", "folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server")
-	c.BoolVar(&c.together, "together", false, "all kubelets at once, each with its own runtime, so that whatever else the machine does is the same for all")
+	c.StringVar(
+		&c.runtime,
+		"runtime",
+		"",
+		"a real runtime that each kubelet has to itself, built at first if it must be ("+
+			strings.Join(runtimes.Names(), ", ")+"), instead of the fake one",
+	)
+	c.StringVar(
+		&c.api,
+		"api",
+		"",
+		"folder with a folder for each version, with etcd and kube-apiserver in it, to have pods bound to the node by an API server",
+	)
+	c.BoolVar(
+		&c.together,
+		"together",
+		false,
+		"all kubelets at once, each with its own runtime, so that whatever else the machine does is the same for all",
+	)
 	return c
 }
 
@@ -161,7 +177,9 @@ func variants(dir string, names []string) ([]scene.Variant, error) {
 			{Name: "gate-" + version, Binary: file("stock"), Gates: map[string]bool{"EventedPLEG": true}},
 			{Name: "evented-" + version, Binary: file("evented"), Gates: ourGates, Ours: true},
 		} {
-			if unasked := version == preview || strings.HasPrefix(v.Name, "gate-"); !slices.Contains(names, v.Name) && (len(names) > 0 || unasked) {
+			if unasked := version == preview ||
+				strings.HasPrefix(v.Name, "gate-"); !slices.Contains(names, v.Name) &&
+				(len(names) > 0 || unasked) {
 				continue
 			}
 			if _, err := os.Stat(v.Binary); err != nil {

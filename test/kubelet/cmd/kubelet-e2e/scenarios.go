@@ -24,7 +24,11 @@ func scenarios(ctx context.Context, args []string) error {
 	again := flags.Int("again", 50, "how often a static pod is put back under its UID")
 	only := flags.String("only", "", "play these scenarios only, separated by commas")
 	long := flags.Duration("for", 0, "play all again and again for that long")
-	bounded := flags.Bool("bounded", os.Getenv("KUBELET_E2E_BOUNDED") != "", "the short form, as in CI: 20 pods, a static pod put back 10 times, all kubelets at once (or set KUBELET_E2E_BOUNDED)")
+	bounded := flags.Bool(
+		"bounded",
+		os.Getenv("KUBELET_E2E_BOUNDED") != "",
+		"the short form, as in CI: 20 pods, a static pod put back 10 times, all kubelets at once (or set KUBELET_E2E_BOUNDED)",
+	)
 	_ = flags.Parse(args)
 	if *bounded {
 		*pods = min(*pods, 20)
@@ -43,7 +47,11 @@ func scenarios(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return play(flags, kubelets, func(v scene.Variant) (*scene.Column, error) { return playAll(ctx, v, list, *long) })
+	return play(
+		flags,
+		kubelets,
+		func(v scene.Variant) (*scene.Column, error) { return playAll(ctx, v, list, *long) },
+	)
 }
 
 // choose returns the requested scenarios, by default all.
@@ -61,7 +69,12 @@ func choose(list []scene.Scenario, only string) ([]scene.Scenario, error) {
 }
 
 // playAll plays the scenarios, once or for the duration, on a separate node.
-func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long time.Duration) (report *scene.Column, err error) {
+func playAll(
+	ctx context.Context,
+	v scene.Variant,
+	list []scene.Scenario,
+	long time.Duration,
+) (report *scene.Column, err error) {
 	w, err := scene.NewWorld(ctx, v)
 	if err != nil {
 		return nil, err
@@ -71,7 +84,14 @@ func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long t
 		err = errors.Join(err, w.Summary.Err(), w.Close())
 	}()
 	say := func(what string, took time.Duration, verdict string) {
-		fmt.Printf("%s %-16s %-22s %6.1fs  %s\n", time.Now().UTC().Format(time.TimeOnly), v.Name, what, took.Seconds(), verdict)
+		fmt.Printf(
+			"%s %-16s %-22s %6.1fs  %s\n",
+			time.Now().UTC().Format(time.TimeOnly),
+			v.Name,
+			what,
+			took.Seconds(),
+			verdict,
+		)
 	}
 	for end, round := time.Now().Add(long), 1; ; round++ {
 		began := time.Now()
@@ -93,11 +113,21 @@ func playAll(ctx context.Context, v scene.Variant, list []scene.Scenario, long t
 			case err != nil:
 				say(s.Name, time.Since(start), "FAILED: "+err.Error())
 			default:
-				say(s.Name, time.Since(start), fmt.Sprintf("ok, exits to status at most %d ms", worst.Milliseconds()))
+				say(
+					s.Name,
+					time.Since(start),
+					fmt.Sprintf("ok, exits to status at most %d ms", worst.Milliseconds()),
+				)
 			}
 		}
 		level, err := w.EndRound()
-		verdict := fmt.Sprintf("%d goroutines, %d of ours; RSS %.0f MiB, heap %.0f MiB", level.Goroutines, level.Ours, level.RSS, level.Heap)
+		verdict := fmt.Sprintf(
+			"%d goroutines, %d of ours; RSS %.0f MiB, heap %.0f MiB",
+			level.Goroutines,
+			level.Ours,
+			level.RSS,
+			level.Heap,
+		)
 		if err != nil {
 			verdict = "FAILED: " + err.Error()
 		}
@@ -119,11 +149,20 @@ func compare(ctx context.Context, args []string) error {
 	flags.BoolVar(&course.Probes, "probes", false, "give each container an exec and an HTTP probe, every 10 s")
 	flags.DurationVar(&course.Settle, "settle", 2*time.Minute, "time for a started node to come to rest")
 	flags.DurationVar(&course.Idle, "idle", 5*time.Minute, "time to watch the idle node")
-	flags.StringVar(&course.Profile, "profile", "", "folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as -idle after it")
+	flags.StringVar(
+		&course.Profile,
+		"profile",
+		"",
+		"folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as -idle after it",
+	)
 	_ = flags.Parse(args)
 	list, err := flags.variants(flags.Args())
 	if err != nil {
 		return err
 	}
-	return play(flags, list, func(v scene.Variant) (*scene.Column, error) { return scene.Measure(ctx, v, course) })
+	return play(
+		flags,
+		list,
+		func(v scene.Variant) (*scene.Column, error) { return scene.Measure(ctx, v, course) },
+	)
 }

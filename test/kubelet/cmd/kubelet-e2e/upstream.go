@@ -45,20 +45,37 @@ const (
 // less to do with the PLEG.
 var selections = map[string][]upstream.Part{
 	"bounded": {
-		{Name: "short", Focus: `Deleted pods|InitContainer|Container Lifecycle Hook|PreStop|Ephemeral|Container Runtime|Kubelet when|Pods should|Static Pod|Pods Extended`,
-			Skip: notShort + "|Probing", Procs: 4, Within: 8 * time.Minute},
+		{
+			Name:   "short",
+			Focus:  `Deleted pods|InitContainer|Container Lifecycle Hook|PreStop|Ephemeral|Container Runtime|Kubelet when|Pods should|Static Pod|Pods Extended`,
+			Skip:   notShort + "|Probing",
+			Procs:  4,
+			Within: 8 * time.Minute,
+		},
 		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: 8 * time.Minute},
 	},
 	"full": {
 		{Name: "lifecycle", Focus: lifecycle, Skip: parallel, Procs: 6, Within: 2 * time.Hour},
 		{Name: "garbage", Focus: garbage, Skip: notHere, Procs: 1, Within: time.Hour},
-		{Name: "restarts", Focus: restarts, Skip: notHere + "|MirrorPod when recreating", Procs: 1, Within: time.Hour},
+		{
+			Name:   "restarts",
+			Focus:  restarts,
+			Skip:   notHere + "|MirrorPod when recreating",
+			Procs:  1,
+			Within: time.Hour,
+		},
 		{Name: "killed", Focus: killed, Skip: notHere, Procs: 1, Within: time.Hour},
 	},
 	"rest": {
 		{Name: "others", Focus: `.`, Skip: parallel + "|" + lifecycle, Procs: 6, Within: time.Hour},
 		{Name: "devices", Focus: devices, Skip: notHere, Procs: 1, Within: 2 * time.Hour},
-		{Name: "serial", Focus: `\[Serial\]`, Skip: strings.Join([]string{notHere, garbage, restarts, killed, devices}, "|"), Procs: 1, Within: 2 * time.Hour},
+		{
+			Name:   "serial",
+			Focus:  `\[Serial\]`,
+			Skip:   strings.Join([]string{notHere, garbage, restarts, killed, devices}, "|"),
+			Procs:  1,
+			Within: 2 * time.Hour,
+		},
 	},
 }
 
@@ -69,9 +86,17 @@ func runUpstream(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("upstream", flag.ExitOnError)
 	dir := flags.String("kubelets", "build/kubelet", "where the kubelets, their trees and suites are")
 	out := flags.String("out", "build/upstream", "folder for the table, specs.md, and for each node's files")
-	selection := flags.String("specs", "full", "which specs: bounded (eight minutes), full, or the rest of what runs here")
+	selection := flags.String(
+		"specs",
+		"full",
+		"which specs: bounded (eight minutes), full, or the rest of what runs here",
+	)
 	seed := flags.Int64("seed", 1, "of the order of specs")
-	name := flags.String("runtime", "containerd", "the runtime of each kubelet ("+strings.Join(runtimes.Names(), ", ")+")")
+	name := flags.String(
+		"runtime",
+		"containerd",
+		"the runtime of each kubelet ("+strings.Join(runtimes.Names(), ", ")+")",
+	)
 	focus := flags.String("focus", "", "only these specs, by a regular expression")
 	skip := flags.String("skip", "^$", "of these specs not those, by a regular expression")
 	procs := flags.Int("procs", 1, "how many of these specs at a time")
@@ -85,7 +110,11 @@ func runUpstream(ctx context.Context, args []string) error {
 	}
 	for _, c := range columns {
 		if c.Version != columns[0].Version {
-			return usagef("%s and %s are kubelets of different releases: name those of one, the judge first", columns[0].Name, c.Name)
+			return usagef(
+				"%s and %s are kubelets of different releases: name those of one, the judge first",
+				columns[0].Name,
+				c.Name,
+			)
 		}
 	}
 	parts := selections[*selection]
@@ -93,7 +122,9 @@ func runUpstream(ctx context.Context, args []string) error {
 		return usagef("-specs %s: write bounded, full or rest", *selection)
 	}
 	if *focus != "" {
-		parts = []upstream.Part{{Name: "focus", Focus: *focus, Skip: notHere + "|" + *skip, Procs: *procs, Within: time.Hour}}
+		parts = []upstream.Part{
+			{Name: "focus", Focus: *focus, Skip: notHere + "|" + *skip, Procs: *procs, Within: time.Hour},
+		}
 	} else if *skip != "^$" || *procs != 1 {
 		return usagef("-skip and -procs choose from -focus: name that, too")
 	}
@@ -144,14 +175,24 @@ func beside(spec string) string {
 }
 
 // runParts runs all parts on all columns at the same time.
-func runParts(ctx context.Context, config upstream.Config, columns []scene.Variant, parts []upstream.Part, table *upstream.Table) error {
+func runParts(
+	ctx context.Context,
+	config upstream.Config,
+	columns []scene.Variant,
+	parts []upstream.Part,
+	table *upstream.Table,
+) error {
 	errs := make([]error, len(columns)*len(parts))
 	var mu sync.Mutex // owns table
 	var nodes sync.WaitGroup
 	for i, c := range columns {
 		for j, part := range parts {
 			nodes.Go(func() {
-				node := upstream.Node{Config: config, Column: upstream.Column{Name: c.Name, Binary: c.Binary, Gates: c.Gates}, Part: part}
+				node := upstream.Node{
+					Config: config,
+					Column: upstream.Column{Name: c.Name, Binary: c.Binary, Gates: c.Gates},
+					Part:   part,
+				}
 				results, err := node.Run(ctx)
 				errs[i*len(parts)+j] = err
 				mu.Lock()

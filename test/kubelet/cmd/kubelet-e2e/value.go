@@ -27,10 +27,18 @@ import (
 // cgroup namespace, and each would pay for the other's pods.
 func value(ctx context.Context, args []string) error {
 	flags := newCommon("value")
-	runtimesOf := flags.String("runtimes", "fake,crio,containerd-2.4,containerd-2.4+10s", "runtimes, separated by commas; +10s: with that stats_collect_period")
+	runtimesOf := flags.String(
+		"runtimes",
+		"fake,crio,containerd-2.4,containerd-2.4+10s",
+		"runtimes, separated by commas; +10s: with that stats_collect_period",
+	)
 	sizes := flags.String("pods", "30,60,110", "numbers of pods, separated by commas")
 	rounds := flags.Int("rounds", 3, "runs of each kubelet, by turns")
-	settle := flags.Duration("settle", 90*time.Second, "time for a started node to come to rest; the relist period grows to 45 s meanwhile")
+	settle := flags.Duration(
+		"settle",
+		90*time.Second,
+		"time for a started node to come to rest; the relist period grows to 45 s meanwhile",
+	)
 	idle := flags.Duration("idle", 100*time.Second, "time to watch the idle node")
 	churn := flags.Float64("churn", 1, "pods a second that come and go afterwards, for a minute; 0: none")
 	_ = flags.Parse(args)
@@ -183,9 +191,12 @@ func figuresOf(c *scene.Column, churn float64) (f valueFigures) {
 // CPU-seconds that a node gets back each day.
 func writeValue(out io.Writer, rows []valueRow, head bool) {
 	if head {
-		fmt.Fprint(out, "| runtime, pods | kubelet ms/s | daemon ms/s | shims ms/s | both, ratio (spread) | CPU-s a day | lists/min | ",
+		fmt.Fprint(
+			out,
+			"| runtime, pods | kubelet ms/s | daemon ms/s | shims ms/s | both, ratio (spread) | CPU-s a day | lists/min | ",
 			"churn: CPU ms a pod | reads, lists a pod | exit → status, last round | ready, last round |\n",
-			"|---|---|---|---|---|---|---|---|---|---|---|\n")
+			"|---|---|---|---|---|---|---|---|---|---|---|\n",
+		)
 	}
 	for _, r := range rows {
 		of := func(get func(valueFigures) float64) [2]float64 {
@@ -198,18 +209,27 @@ func writeValue(out io.Writer, rows []valueRow, head bool) {
 			ratios = append(ratios, r.Runs[1][i].Both/r.Runs[0][i].Both)
 		}
 		last := func(side int) valueFigures { return r.Runs[side][len(r.Runs[side])-1] }
-		fmt.Fprintf(out, "| %s, %s | %s | %s | %s | %.2f (%.2f–%.2f) | %.0f | %s | %s | %.1f, %s | %s → %s | %s → %s |\n",
-			r.Runtime, r.Pods,
+		fmt.Fprintf(
+			out,
+			"| %s, %s | %s | %s | %s | %.2f (%.2f–%.2f) | %.0f | %s | %s | %.1f, %s | %s → %s | %s → %s |\n",
+			r.Runtime,
+			r.Pods,
 			pair(of(func(f valueFigures) float64 { return f.Kubelet })),
 			pair(of(func(f valueFigures) float64 { return f.Daemon })),
 			pair(of(func(f valueFigures) float64 { return f.Monitors })),
-			both[1]/both[0], slices.Min(ratios), slices.Max(ratios),
+			both[1]/both[0],
+			slices.Min(ratios),
+			slices.Max(ratios),
 			(both[0]-both[1])/1e3*86400,
 			pair(of(func(f valueFigures) float64 { return f.Lists })),
 			pair(of(func(f valueFigures) float64 { return f.ChurnBoth })),
 			of(func(f valueFigures) float64 { return f.ChurnReads })[1],
 			pair(of(func(f valueFigures) float64 { return f.ChurnLists })),
-			last(0).Exit, last(1).Exit, last(0).Ready, last(1).Ready)
+			last(0).Exit,
+			last(1).Exit,
+			last(0).Ready,
+			last(1).Ready,
+		)
 	}
 }
 

@@ -39,7 +39,11 @@ func main() {
 	flags := flag.NewFlagSet("runtime", flag.ExitOnError)
 	list := flags.Bool("list", false, "print the names of the runtimes and exit")
 	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "usage: runtime [--list] [NAME [COMMAND...]]\nNAME is one of %s\n", strings.Join(runtimes.Names(), ", "))
+		fmt.Fprintf(
+			flags.Output(),
+			"usage: runtime [--list] [NAME [COMMAND...]]\nNAME is one of %s\n",
+			strings.Join(runtimes.Names(), ", "),
+		)
 	}
 	_ = flags.Parse(os.Args[1:]) // exits at an error
 	if *list {
