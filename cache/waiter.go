@@ -82,7 +82,12 @@ func (c *Cache[S]) await(ctx context.Context, uid UID, t time.Time, phases bool)
 		defer c.mu.Unlock()
 		return c.tooOld(ctx, uid)
 	}
-	w := &waiter[S]{t: t, phases: phases, index: len(c.waiters[uid]), ready: make(chan struct{})}
+	w := &waiter[S]{
+		t:      t,
+		phases: phases,
+		index:  len(c.waiters[uid]),
+		ready:  make(chan struct{}),
+	}
 	c.waiters[uid] = append(c.waiters[uid], w)
 	c.waiting++
 	c.want(uid, t, phases)
@@ -118,7 +123,12 @@ func pause(ctx context.Context, d time.Duration) {
 func (c *Cache[S]) tooOld(ctx context.Context, uid UID) (*S, error) {
 	status, err := c.get(uid)
 	if err != nil {
-		return status, fmt.Errorf("cache: no newer read of pod %q: %w (its last read failed: %w)", uid, context.Cause(ctx), err)
+		return status, fmt.Errorf(
+			"cache: no newer read of pod %q: %w (its last read failed: %w)",
+			uid,
+			context.Cause(ctx),
+			err,
+		)
 	}
 	return status, fmt.Errorf("cache: no newer read of pod %q: %w", uid, context.Cause(ctx))
 }
