@@ -194,13 +194,25 @@ func TestTenThousandWaiters(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if c.Waiting() != n/2 || len(c.waiters) != n/2 || len(c.demand) != n/2 {
-			t.Errorf("half gave up: %d waiting, %d pods with waiters, %d in demand", c.Waiting(), len(c.waiters), len(c.demand))
+			t.Errorf(
+				"half gave up: %d waiting, %d pods with waiters, %d in demand",
+				c.Waiting(),
+				len(c.waiters),
+				len(c.demand),
+			)
 		}
 		c.Advance(moment(6))
 		all.Wait()
 		c.TakeDemand()
 		if c.Waiting()+len(c.waiters)+len(c.demand)+c.Len()+c.Tombstones() != 0 {
-			t.Errorf("left: %d waiting, %d pods with waiters, %d in demand, %d pods, %d tombstones", c.Waiting(), len(c.waiters), len(c.demand), c.Len(), c.Tombstones())
+			t.Errorf(
+				"left: %d waiting, %d pods with waiters, %d in demand, %d pods, %d tombstones",
+				c.Waiting(),
+				len(c.waiters),
+				len(c.demand),
+				c.Len(),
+				c.Tombstones(),
+			)
 		}
 	})
 }

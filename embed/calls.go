@@ -82,7 +82,8 @@ func unanswered(err error) bool {
 	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:
 		return true
 	}
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, errNoAnswer)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, errNoAnswer)
 }
 
 // changeByID is change for calls that name their subject and have no result.
@@ -101,7 +102,11 @@ func podOf(config *runtimeapi.PodSandboxConfig) pleg.PodRef {
 }
 
 // RunPodSandbox makes a sandbox.
-func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (id string, err error) {
+func (s *Service) RunPodSandbox(
+	ctx context.Context,
+	config *runtimeapi.PodSandboxConfig,
+	handler string,
+) (id string, err error) {
 	s.change(ownCall{op: ledger.RunPodSandbox, pod: podOf(config)}, func() (pleg.Item, error) {
 		id, err = s.RuntimeService.RunPodSandbox(ctx, config, handler)
 		return pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, err
@@ -110,7 +115,12 @@ func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 }
 
 // CreateContainer makes a container.
-func (s *Service) CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (id string, err error) {
+func (s *Service) CreateContainer(
+	ctx context.Context,
+	sandbox string,
+	config *runtimeapi.ContainerConfig,
+	sandboxConfig *runtimeapi.PodSandboxConfig,
+) (id string, err error) {
 	own := ownCall{op: ledger.CreateContainer, pod: podOf(sandboxConfig), sandbox: sandbox}
 	s.change(own, func() (pleg.Item, error) {
 		id, err = s.RuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig)
@@ -145,14 +155,21 @@ func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
 
 // RemovePodSandbox removes a sandbox and its containers.
 func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
-	return s.changeByID(ledger.RemovePodSandbox, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved},
-		func() error { return s.RuntimeService.RemovePodSandbox(ctx, id) })
+	return s.changeByID(
+		ledger.RemovePodSandbox,
+		pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved},
+		func() error { return s.RuntimeService.RemovePodSandbox(ctx, id) },
+	)
 }
 
 // UpdateContainerResources changes a container's limits. No phase changes, no event comes and no
 // list shows the change: the announced call has the generator read the pod's statuses, of which the
 // answer tells nothing.
-func (s *Service) UpdateContainerResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) (err error) {
+func (s *Service) UpdateContainerResources(
+	ctx context.Context,
+	id string,
+	resources *runtimeapi.ContainerResources,
+) (err error) {
 	returned := s.announce(pleg.OwnCall{ID: id})
 	err = errNoAnswer
 	defer func() { returned(err) }()
@@ -161,7 +178,11 @@ func (s *Service) UpdateContainerResources(ctx context.Context, id string, resou
 }
 
 // ContainerStatus reads a container's status from the runtime.
-func (s *Service) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
+func (s *Service) ContainerStatus(
+	ctx context.Context,
+	id string,
+	verbose bool,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	read := s.beginRead()
 	r, err := s.RuntimeService.ContainerStatus(ctx, id, verbose)
 	if st := r.GetStatus(); err == nil && st != nil {
@@ -171,7 +192,11 @@ func (s *Service) ContainerStatus(ctx context.Context, id string, verbose bool) 
 }
 
 // PodSandboxStatus reads a sandbox's status from the runtime.
-func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (s *Service) PodSandboxStatus(
+	ctx context.Context,
+	id string,
+	verbose bool,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	read := s.beginRead()
 	r, err := s.RuntimeService.PodSandboxStatus(ctx, id, verbose)
 	if st := r.GetStatus(); err == nil && st != nil {
@@ -181,7 +206,11 @@ func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool)
 }
 
 // GetContainerEvents streams the runtime's events. Each event reaches the ledger before the caller.
-func (s *Service) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (s *Service) GetContainerEvents(
+	ctx context.Context,
+	events chan *runtimeapi.ContainerEventResponse,
+	established func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
 	in := make(chan *runtimeapi.ContainerEventResponse, eventBacklog)
 	done := make(chan struct{})
 	go func() {

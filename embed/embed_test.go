@@ -34,7 +34,11 @@ type client struct {
 	end  func() error
 }
 
-func (c client) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (c client) GetContainerEvents(
+	ctx context.Context,
+	events chan *runtimeapi.ContainerEventResponse,
+	_ func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
 	for _, e := range c.send {
 		events <- e // as the kubelet's client does: without a look at ctx
 	}
@@ -101,11 +105,21 @@ func TestStreamLeavesNothingBehind(t *testing.T) {
 
 func TestClaims(t *testing.T) {
 	sandbox := &runtimeapi.PodSandboxStatus{
-		Id: "s", State: runtimeapi.PodSandboxState_SANDBOX_READY, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "uid"},
+		Id:       "s",
+		State:    runtimeapi.PodSandboxState_SANDBOX_READY,
+		Metadata: &runtimeapi.PodSandboxMetadata{Uid: "uid"},
 	}
 	shown := []*runtimeapi.ContainerStatus{
-		{Id: "a", State: runtimeapi.ContainerState_CONTAINER_EXITED}, {Id: "b", State: runtimeapi.ContainerState_CONTAINER_CREATED},
-		{Id: "c", State: runtimeapi.ContainerState_CONTAINER_RUNNING}, {Id: "d", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
+		{
+			Id:    "a",
+			State: runtimeapi.ContainerState_CONTAINER_EXITED,
+		},
+		{Id: "b", State: runtimeapi.ContainerState_CONTAINER_CREATED},
+		{
+			Id:    "c",
+			State: runtimeapi.ContainerState_CONTAINER_RUNNING,
+		},
+		{Id: "d", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
 	}
 	at := time.Unix(1, 2)
 	for _, test := range []struct {
@@ -155,7 +169,13 @@ func TestReportsBecomeEvents(t *testing.T) {
 	told.IncludeObject = true
 	r := Recorder(told, &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n"})
 	r.Record(pleg.Report{Reason: pleg.ReasonStreamLost, Warning: true, Note: "100% gone"})
-	r.Record(pleg.Report{Reason: pleg.ReasonInspectFailed, Note: "note", Pod: &pleg.PodRef{UID: "uid", Name: "p", Namespace: "ns"}})
+	r.Record(
+		pleg.Report{
+			Reason: pleg.ReasonInspectFailed,
+			Note:   "note",
+			Pod:    &pleg.PodRef{UID: "uid", Name: "p", Namespace: "ns"},
+		},
+	)
 	got := []string{<-told.Events, <-told.Events}
 	want := []string{
 		"Warning ContainerEventStreamLost 100% gone involvedObject{kind=Node,apiVersion=v1}",
@@ -171,7 +191,10 @@ type series struct{ told []string }
 
 func (s *series) Eventf(about, _ runtime.Object, kind, reason, action, note string, args ...any) {
 	ref := about.(*v1.ObjectReference)
-	s.told = append(s.told, fmt.Sprintf("%s %s/%s %s %s %s", kind, ref.Kind, ref.Name, reason, action, fmt.Sprintf(note, args...)))
+	s.told = append(
+		s.told,
+		fmt.Sprintf("%s %s/%s %s %s %s", kind, ref.Kind, ref.Name, reason, action, fmt.Sprintf(note, args...)),
+	)
 }
 
 // TestReportsBecomeSeries checks that conditions of a node are the node's, those of a pod the
@@ -179,8 +202,23 @@ func (s *series) Eventf(about, _ runtime.Object, kind, reason, action, note stri
 func TestReportsBecomeSeries(t *testing.T) {
 	told := &series{}
 	r := SeriesRecorder(told, &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n"})
-	r.Record(pleg.Report{Reason: pleg.ReasonRelistFailed, Action: "Relist", Warning: true, Note: "100% gone", Held: 2})
-	r.Record(pleg.Report{Reason: pleg.ReasonInspectFailed, Action: "Inspect", Note: "note", Pod: &pleg.PodRef{UID: "uid", Name: "p", Namespace: "ns"}})
+	r.Record(
+		pleg.Report{
+			Reason:  pleg.ReasonRelistFailed,
+			Action:  "Relist",
+			Warning: true,
+			Note:    "100% gone",
+			Held:    2,
+		},
+	)
+	r.Record(
+		pleg.Report{
+			Reason: pleg.ReasonInspectFailed,
+			Action: "Inspect",
+			Note:   "note",
+			Pod:    &pleg.PodRef{UID: "uid", Name: "p", Namespace: "ns"},
+		},
+	)
 	failed := "Warning Node/n RelistFailed Relist 100% gone"
 	if diff := cmp.Diff([]string{failed, failed, failed, "Normal Pod/p PodInspectFailed Inspect note"}, told.told); diff != "" {
 		t.Error(diff)
@@ -201,7 +239,8 @@ func TestMetricsAreRegisteredOnceAndUnderOwnNames(t *testing.T) {
 	for _, f := range families {
 		names = append(names, f.GetName())
 	}
-	if !slices.Contains(names, "kube_pod_missed_events") || slices.ContainsFunc(names, func(s string) bool { return len(s) > 8 && s[:8] == "kubelet_" }) {
+	if !slices.Contains(names, "kube_pod_missed_events") ||
+		slices.ContainsFunc(names, func(s string) bool { return len(s) > 8 && s[:8] == "kubelet_" }) {
 		t.Errorf("registered %q; want kube_pod_missed_events, and nothing of the kubelet's", names)
 	}
 }

@@ -25,17 +25,26 @@ type client struct {
 	events chan *runtimeapi.ContainerEventResponse
 }
 
-func (c *client) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+func (c *client) ListPodSandbox(
+	context.Context,
+	*runtimeapi.PodSandboxFilter,
+) ([]*runtimeapi.PodSandbox, error) {
 	c.lists++
 	return []*runtimeapi.PodSandbox{{Id: "box", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "4f6b"}}}, nil
 }
 
 func (c *client) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	c.lists++
-	return []*runtimeapi.Container{{Id: "app", PodSandboxId: "box", State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, nil
+	return []*runtimeapi.Container{
+		{Id: "app", PodSandboxId: "box", State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}, nil
 }
 
-func (c *client) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (c *client) GetContainerEvents(
+	ctx context.Context,
+	events chan *runtimeapi.ContainerEventResponse,
+	_ func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
 	for {
 		select {
 		case e := <-c.events:

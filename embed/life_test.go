@@ -81,7 +81,11 @@ type modelRuntime struct {
 }
 
 func newModelRuntime(takes latencies) *modelRuntime {
-	return &modelRuntime{takes: takes, calls: make(map[string]int), events: make(chan *runtimeapi.ContainerEventResponse, 4096)}
+	return &modelRuntime{
+		takes:  takes,
+		calls:  make(map[string]int),
+		events: make(chan *runtimeapi.ContainerEventResponse, 4096),
+	}
 }
 
 // work counts a call and takes its time.
@@ -155,7 +159,10 @@ func (r *modelRuntime) shown(sandboxes bool, id string, labels map[string]string
 	return list
 }
 
-func (r *modelRuntime) ListPodSandbox(_ context.Context, f *runtimeapi.PodSandboxFilter) (list []*runtimeapi.PodSandbox, _ error) {
+func (r *modelRuntime) ListPodSandbox(
+	_ context.Context,
+	f *runtimeapi.PodSandboxFilter,
+) (list []*runtimeapi.PodSandbox, _ error) {
 	r.work("List", r.takes.list)
 	for _, x := range r.shown(true, f.GetId(), f.GetLabelSelector()) {
 		state := runtimeapi.PodSandboxState_SANDBOX_NOTREADY
@@ -169,12 +176,24 @@ func (r *modelRuntime) ListPodSandbox(_ context.Context, f *runtimeapi.PodSandbo
 	return list, nil
 }
 
-func (r *modelRuntime) ListContainers(_ context.Context, f *runtimeapi.ContainerFilter) (list []*runtimeapi.Container, _ error) {
+func (r *modelRuntime) ListContainers(
+	_ context.Context,
+	f *runtimeapi.ContainerFilter,
+) (list []*runtimeapi.Container, _ error) {
 	r.work("List", r.takes.list)
 	for _, x := range r.shown(false, f.GetId(), f.GetLabelSelector()) {
 		state := modelState(x.phase)
 		if f.GetState() == nil || f.GetState().State == state {
-			list = append(list, &runtimeapi.Container{Id: x.id, PodSandboxId: x.sandbox, State: state, ImageId: "image", Labels: x.labels()})
+			list = append(
+				list,
+				&runtimeapi.Container{
+					Id:           x.id,
+					PodSandboxId: x.sandbox,
+					State:        state,
+					ImageId:      "image",
+					Labels:       x.labels(),
+				},
+			)
 		}
 	}
 	return list, nil
@@ -190,7 +209,11 @@ func modelState(p ledger.Phase) runtimeapi.ContainerState {
 	return runtimeapi.ContainerState_CONTAINER_EXITED
 }
 
-func (r *modelRuntime) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (r *modelRuntime) PodSandboxStatus(
+	_ context.Context,
+	id string,
+	_ bool,
+) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r.work("PodSandboxStatus", r.takes.status)
 	all := r.shown(true, id, nil)
 	if len(all) == 0 {
@@ -200,10 +223,16 @@ func (r *modelRuntime) PodSandboxStatus(_ context.Context, id string, _ bool) (*
 	if all[0].phase == ledger.Running {
 		state = runtimeapi.PodSandboxState_SANDBOX_READY
 	}
-	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: id, State: state, Labels: all[0].labels()}}, nil
+	return &runtimeapi.PodSandboxStatusResponse{
+		Status: &runtimeapi.PodSandboxStatus{Id: id, State: state, Labels: all[0].labels()},
+	}, nil
 }
 
-func (r *modelRuntime) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *modelRuntime) ContainerStatus(
+	_ context.Context,
+	id string,
+	_ bool,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	r.work("ContainerStatus", r.takes.status)
 	all := r.shown(false, id, nil)
 	if len(all) == 0 {
@@ -220,12 +249,21 @@ func (r *modelRuntime) ContainerStatus(_ context.Context, id string, _ bool) (*r
 
 var errGone = errors.New("not found")
 
-func (r *modelRuntime) RunPodSandbox(_ context.Context, c *runtimeapi.PodSandboxConfig, _ string) (string, error) {
+func (r *modelRuntime) RunPodSandbox(
+	_ context.Context,
+	c *runtimeapi.PodSandboxConfig,
+	_ string,
+) (string, error) {
 	r.work("RunPodSandbox", r.takes.run)
 	return r.make(&modelItem{pod: c.Metadata.Uid, phase: ledger.Running}), nil
 }
 
-func (r *modelRuntime) CreateContainer(_ context.Context, sandbox string, c *runtimeapi.ContainerConfig, pod *runtimeapi.PodSandboxConfig) (string, error) {
+func (r *modelRuntime) CreateContainer(
+	_ context.Context,
+	sandbox string,
+	c *runtimeapi.ContainerConfig,
+	pod *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	r.work("CreateContainer", r.takes.create)
 	return r.make(&modelItem{pod: pod.Metadata.Uid, sandbox: sandbox, name: c.Metadata.Name, phase: ledger.Created}), nil
 }
@@ -260,7 +298,11 @@ func (r *modelRuntime) RemovePodSandbox(_ context.Context, id string) error {
 	return nil
 }
 
-func (r *modelRuntime) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (r *modelRuntime) GetContainerEvents(
+	ctx context.Context,
+	events chan *runtimeapi.ContainerEventResponse,
+	_ func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
 	for {
 		select {
 		case e := <-r.events:
@@ -382,7 +424,12 @@ type modelNode struct {
 }
 
 func newModelNode(t *testing.T, takes latencies) *modelNode {
-	n := &modelNode{t: t, runtime: newModelRuntime(takes), workers: make(map[cache.UID]chan struct{}), lists: make(map[string]int)}
+	n := &modelNode{
+		t:       t,
+		runtime: newModelRuntime(takes),
+		workers: make(map[cache.UID]chan struct{}),
+		lists:   make(map[string]int),
+	}
 	n.service = NewService(n.runtime)
 	n.source = &modelSource{service: n.service}
 	n.cache = cache.New(func(cache.UID) *modelStatus { return &modelStatus{} })
@@ -399,11 +446,15 @@ func newModelNode(t *testing.T, takes latencies) *modelNode {
 		t.Fatal(err)
 	}
 	n.service.TellCalls(n.core.Calling)
-	n.service.ServeLists(func() bool { return n.core.Stats().State == pleg.StreamConnected }, 90*time.Second, func(name string, k int) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.lists[name] += k
-	})
+	n.service.ServeLists(
+		func() bool { return n.core.Stats().State == pleg.StreamConnected },
+		90*time.Second,
+		func(name string, k int) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.lists[name] += k
+		},
+	)
 	return n
 }
 
@@ -549,7 +600,12 @@ func (w *modelWorker) start(ctx context.Context) {
 	check(w.node.t, err)
 	_, err = s.PodSandboxStatus(ctx, sandbox, false)
 	check(w.node.t, err)
-	id, err := s.CreateContainer(ctx, sandbox, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}, pod)
+	id, err := s.CreateContainer(
+		ctx,
+		sandbox,
+		&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+		pod,
+	)
 	check(w.node.t, err)
 	check(w.node.t, s.StartContainer(ctx, id))
 	w.started = time.Now()
@@ -574,7 +630,12 @@ func (w *modelWorker) end(ctx context.Context) {
 	containers, err := s.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: label})
 	check(n.t, err)
 	if len(sandboxes) != 1 || len(containers) != 1 {
-		n.t.Errorf("%s: GetPod shows %d sandboxes and %d containers, want one of each", w.uid, len(sandboxes), len(containers))
+		n.t.Errorf(
+			"%s: GetPod shows %d sandboxes and %d containers, want one of each",
+			w.uid,
+			len(sandboxes),
+			len(containers),
+		)
 	}
 	for _, x := range sandboxes {
 		_, _ = s.PodSandboxStatus(ctx, x.Id, false)
@@ -671,9 +732,17 @@ func TestCostOfALife(t *testing.T) {
 						why = append(why, fmt.Sprintf("%s %d", after, k))
 					}
 				}
-				t.Logf("a life: %.2f reads, %.2f lists of the pod, %.2f list calls, %.2f status calls; forwarded: %v", c.reads, c.podLists, c.lists, c.statuses, why)
+				t.Logf(
+					"a life: %.2f reads, %.2f lists of the pod, %.2f list calls, %.2f status calls; forwarded: %v",
+					c.reads,
+					c.podLists,
+					c.lists,
+					c.statuses,
+					why,
+				)
 				t.Logf("start to seen running: worst %v; end to seen: worst %v", worst(n.ready), worst(n.ended))
-				if c.reads > tt.most.reads || c.podLists > tt.most.podLists || c.lists > tt.most.lists || c.statuses > tt.most.statuses {
+				if c.reads > tt.most.reads || c.podLists > tt.most.podLists || c.lists > tt.most.lists ||
+					c.statuses > tt.most.statuses {
 					t.Errorf("a life costs %+v, want at most %+v", c, tt.most)
 				}
 			})

@@ -28,7 +28,12 @@ func TestEachPhaseHasItsStateOfTheCRI(t *testing.T) {
 	}
 	types := make(map[string]pleg.Phase)
 	for n, name := range runtimeapi.ContainerEventType_name {
-		c, ok := claim[any](&runtimeapi.ContainerEventResponse{ContainerId: "c", ContainerEventType: runtimeapi.ContainerEventType(n)})
+		c, ok := claim[any](
+			&runtimeapi.ContainerEventResponse{
+				ContainerId:        "c",
+				ContainerEventType: runtimeapi.ContainerEventType(n),
+			},
+		)
 		if !ok {
 			t.Errorf("an event %s is dropped", name)
 		}

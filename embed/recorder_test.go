@@ -39,7 +39,11 @@ func TestWhatLastsIsToldOnceAnHour(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		slow.Held = 3
 		r.Record(slow)
-		want("at first", "Normal RelistSlow note", "Normal RelistSlow note (and 3 times more since the last Event of this)")
+		want(
+			"at first",
+			"Normal RelistSlow note",
+			"Normal RelistSlow note (and 3 times more since the last Event of this)",
+		)
 		slow.Held = 0
 		for range 5 * 360 {
 			time.Sleep(10 * time.Second)
@@ -47,13 +51,22 @@ func TestWhatLastsIsToldOnceAnHour(t *testing.T) {
 		}
 		var hourly []string
 		for _, n := range []int{358, 359, 359, 359, 359} {
-			hourly = append(hourly, fmt.Sprintf("Normal RelistSlow note (and %d times more since the last Event of this)", n))
+			hourly = append(
+				hourly,
+				fmt.Sprintf("Normal RelistSlow note (and %d times more since the last Event of this)", n),
+			)
 		}
 		want("in five hours", hourly...)
 		r.Record(pleg.Report{Reason: pleg.ReasonStreamLost, Warning: true, Note: "gone"})
 		want("another reason", "Warning ContainerEventStreamLost gone")
 		for range 30 {
-			r.Record(pleg.Report{Reason: pleg.ReasonInspectFailed, Note: "n", Pod: &pleg.PodRef{UID: "uid", Name: "p", Namespace: "ns"}})
+			r.Record(
+				pleg.Report{
+					Reason: pleg.ReasonInspectFailed,
+					Note:   "n",
+					Pod:    &pleg.PodRef{UID: "uid", Name: "p", Namespace: "ns"},
+				},
+			)
 		}
 		want("of pods", slices.Repeat([]string{"Normal PodInspectFailed n"}, 30)...)
 	})
@@ -70,13 +83,22 @@ type filtered struct {
 }
 
 func newFiltered(t *testing.T) *filtered {
-	return &filtered{t: t, began: time.Now(), filter: record.NewEventCorrelator(clock.RealClock{}), told: make(map[string]int)}
+	return &filtered{
+		t:      t,
+		began:  time.Now(),
+		filter: record.NewEventCorrelator(clock.RealClock{}),
+		told:   make(map[string]int),
+	}
 }
 
 func (f *filtered) Event(object runtime.Object, kind, reason, note string) {
 	f.told[reason]++
 	result, err := f.filter.EventCorrelate(&v1.Event{
-		InvolvedObject: *object.(*v1.ObjectReference), Type: kind, Reason: reason, Message: note, Source: v1.EventSource{Component: "kubelet", Host: "n"},
+		InvolvedObject: *object.(*v1.ObjectReference),
+		Type:           kind,
+		Reason:         reason,
+		Message:        note,
+		Source:         v1.EventSource{Component: "kubelet", Host: "n"},
 	})
 	if err != nil || result.Skip {
 		f.t.Errorf("after %v client-go drops %s: %v", time.Since(f.began), reason, err)
@@ -87,8 +109,16 @@ func (f *filtered) Event(object runtime.Object, kind, reason, note string) {
 // drops no Event, and that each reason is told when it begins, and again while it lasts.
 func TestEveryReasonIsTold(t *testing.T) {
 	reasons := []pleg.Reason{
-		pleg.ReasonEventsMissed, pleg.ReasonEventsOverruled, pleg.ReasonChangesUnheard, pleg.ReasonRelistSlow, pleg.ReasonRelistHangs,
-		pleg.ReasonRelistFailed, pleg.ReasonWatchOverflow, pleg.ReasonStreamRestored, pleg.ReasonStreamUnsupported, pleg.ReasonStreamLost,
+		pleg.ReasonEventsMissed,
+		pleg.ReasonEventsOverruled,
+		pleg.ReasonChangesUnheard,
+		pleg.ReasonRelistSlow,
+		pleg.ReasonRelistHangs,
+		pleg.ReasonRelistFailed,
+		pleg.ReasonWatchOverflow,
+		pleg.ReasonStreamRestored,
+		pleg.ReasonStreamUnsupported,
+		pleg.ReasonStreamLost,
 	}
 	for _, tt := range []struct {
 		name  string

@@ -153,7 +153,9 @@ func (s *Service) Revision() (n uint64) {
 // list served from memory, without making a list. A true result counts as two lists served. While
 // anything is in doubt, Current returns false: the caller's lists then cause the reads.
 func (s *Service) Current(ctx context.Context, revision uint64) (current bool) {
-	s.withTrust(func(l *ledger.Ledger, now time.Time) { current = l.Revision() == revision && l.ServesAll(now) })
+	s.withTrust(
+		func(l *ledger.Ledger, now time.Time) { current = l.Revision() == revision && l.ServesAll(now) },
+	)
 	if current {
 		s.count(MetricListsServed+string(callInfoOf(ctx).by), 2)
 	}
@@ -161,12 +163,18 @@ func (s *Service) Current(ctx context.Context, revision uint64) (current bool) {
 }
 
 // ListPodSandbox lists sandboxes, from memory if the ledger allows.
-func (s *Service) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+func (s *Service) ListPodSandbox(
+	ctx context.Context,
+	f *runtimeapi.PodSandboxFilter,
+) ([]*runtimeapi.PodSandbox, error) {
 	return s.sandboxes().list(ctx, f, f == nil, f.GetState() != nil)
 }
 
 // ListContainers lists containers, from memory if the ledger allows.
-func (s *Service) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+func (s *Service) ListContainers(
+	ctx context.Context,
+	f *runtimeapi.ContainerFilter,
+) ([]*runtimeapi.Container, error) {
 	return s.containers().list(ctx, f, f == nil, f.GetState() != nil)
 }
 

@@ -72,7 +72,10 @@ func (r *toy) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*
 	return []*runtimeapi.PodSandbox{{Id: "s"}}, nil
 }
 
-func (r *toy) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+func (r *toy) ListContainers(
+	ctx context.Context,
+	f *runtimeapi.ContainerFilter,
+) ([]*runtimeapi.Container, error) {
 	r.called("ListContainers")
 	if r.onList != nil {
 		if err := r.onList(ctx); err != nil {
@@ -90,7 +93,12 @@ func (r *toy) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter)
 	return list, nil
 }
 
-func (r *toy) CreateContainer(context.Context, string, *runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig) (string, error) {
+func (r *toy) CreateContainer(
+	context.Context,
+	string,
+	*runtimeapi.ContainerConfig,
+	*runtimeapi.PodSandboxConfig,
+) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.made++
@@ -125,14 +133,24 @@ func (r *toy) RemoveContainer(_ context.Context, id string) error {
 	return nil
 }
 
-func (r *toy) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *toy) ContainerStatus(
+	_ context.Context,
+	id string,
+	_ bool,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	r.called("ContainerStatus")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: r.containers[id], LogPath: "/log/" + id}}, nil
+	return &runtimeapi.ContainerStatusResponse{
+		Status: &runtimeapi.ContainerStatus{Id: id, State: r.containers[id], LogPath: "/log/" + id},
+	}, nil
 }
 
-func (r *toy) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (r *toy) GetContainerEvents(
+	ctx context.Context,
+	events chan *runtimeapi.ContainerEventResponse,
+	_ func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
 	for {
 		select {
 		case e := <-r.events:
@@ -224,14 +242,24 @@ func (k *kubelet) want(calls int, id string, state runtimeapi.ContainerState) {
 	k.t.Helper()
 	states, made := k.list(ByHousekeeping)
 	if got, ok := states[id]; !ok || got != state || made != calls {
-		k.t.Errorf("%s is shown: %v, as %v, after %d calls, want as %v after %d", id, ok, got, made, state, calls)
+		k.t.Errorf(
+			"%s is shown: %v, as %v, after %d calls, want as %v after %d",
+			id,
+			ok,
+			got,
+			made,
+			state,
+			calls,
+		)
 	}
 }
 
 func TestWhoIsServed(t *testing.T) {
 	k := newKubelet(t)
 	defer k.close()
-	running := &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	running := &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}
 	for _, c := range []struct {
 		by      Caller
 		filter  *runtimeapi.ContainerFilter
@@ -454,7 +482,12 @@ func TestCurrentAndRevision(t *testing.T) {
 		t.Error("a container has started")
 	}
 	at = k.Revision()
-	k.recordEvent(&runtimeapi.ContainerEventResponse{ContainerId: "r", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT})
+	k.recordEvent(
+		&runtimeapi.ContainerEventResponse{
+			ContainerId:        "r",
+			ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
+		},
+	)
 	if k.Current(ctx, at) {
 		t.Error("a container is said to have ended")
 	}
@@ -495,7 +528,8 @@ func TestManyAtOnce(t *testing.T) {
 			see := func(id string, want ...runtimeapi.ContainerState) {
 				list, err := k.ListContainers(ctx, &runtimeapi.ContainerFilter{})
 				at := slices.IndexFunc(list, func(c *runtimeapi.Container) bool { return c.Id == id })
-				if err != nil || (at >= 0) != (len(want) > 0) || at >= 0 && !slices.Contains(want, list[at].State) {
+				if err != nil || (at >= 0) != (len(want) > 0) ||
+					at >= 0 && !slices.Contains(want, list[at].State) {
 					t.Errorf("%s: at %d of %d, want %v; %v", id, at, len(list), want, err)
 				}
 			}
@@ -552,8 +586,15 @@ func TestOwnCallsAreTold(t *testing.T) {
 		}
 		told = nil
 	}
-	pod := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "shop"}}
-	id, err := s.CreateContainer(t.Context(), "s", &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}, pod)
+	pod := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "shop"},
+	}
+	id, err := s.CreateContainer(
+		t.Context(),
+		"s",
+		&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+		pod,
+	)
 	check(t, err)
 	want("shop/web u", id+" main Created")
 	_ = s.StartContainer(t.Context(), id)

@@ -19,7 +19,12 @@ import (
 // parse makes events of words such as "a+1": pod a, the start of 1. The signs of the others are -
 // for an end, x for a removal and ~ for a PodSync.
 func parse(t *testing.T, words string) (events []pleg.Event) {
-	types := map[byte]pleg.EventType{'+': pleg.ContainerStarted, '-': pleg.ContainerDied, 'x': pleg.ContainerRemoved, '~': pleg.PodSync}
+	types := map[byte]pleg.EventType{
+		'+': pleg.ContainerStarted,
+		'-': pleg.ContainerDied,
+		'x': pleg.ContainerRemoved,
+		'~': pleg.PodSync,
+	}
 	for word := range strings.FieldsSeq(words) {
 		kind, ok := types[word[1]]
 		if !ok {

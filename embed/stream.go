@@ -82,7 +82,10 @@ func claim[S any](e *runtimeapi.ContainerEventResponse) (pleg.Claim[S], bool) {
 		}
 	}
 	for _, cs := range e.ContainersStatuses {
-		c.Payload = append(c.Payload, pleg.Item{ID: cs.GetId(), Kind: pleg.Container, Phase: containerPhase(cs.GetState())})
+		c.Payload = append(
+			c.Payload,
+			pleg.Item{ID: cs.GetId(), Kind: pleg.Container, Phase: containerPhase(cs.GetState())},
+		)
 	}
 	switch e.ContainerEventType {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:

@@ -157,7 +157,11 @@ func (c *container) appendStatus(b []byte, v view) []byte {
 var kubeletMounts = []*runtimeapi.Mount{
 	{ContainerPath: "/etc/hosts", HostPath: "/var/lib/kubelet/pods/pod/etc-hosts"},
 	{ContainerPath: "/dev/termination-log", HostPath: "/var/lib/kubelet/pods/pod/containers/c/0"},
-	{ContainerPath: "/var/run/secrets/kubernetes.io/serviceaccount", HostPath: "/var/lib/kubelet/pods/pod/volumes/kubernetes.io~projected/kube-api-access", Readonly: true},
+	{
+		ContainerPath: "/var/run/secrets/kubernetes.io/serviceaccount",
+		HostPath:      "/var/lib/kubelet/pods/pod/volumes/kubernetes.io~projected/kube-api-access",
+		Readonly:      true,
+	},
 }
 
 // The methods of listed.
@@ -232,7 +236,14 @@ func (rt *Runtime) admit(c *container) error {
 		return fmt.Errorf("%w: sandbox %q is not ready: a container cannot be created in it", ErrState, c.sb.id)
 	}
 	if i := slices.IndexFunc(c.sb.containers, c.sameName); i >= 0 {
-		return fmt.Errorf("%w: container %s_%s_%d is reserved for %q", ErrExists, c.name, c.sb.id, c.attempt, c.sb.containers[i].id)
+		return fmt.Errorf(
+			"%w: container %s_%s_%d is reserved for %q",
+			ErrExists,
+			c.name,
+			c.sb.id,
+			c.attempt,
+			c.sb.containers[i].id,
+		)
 	}
 	return nil
 }
@@ -263,10 +274,20 @@ func (rt *Runtime) Start(containerID string) error {
 
 func (rt *Runtime) startContainer(c *container) (*event, error) {
 	if c.state != StateCreated {
-		return nil, fmt.Errorf("%w: container %q is %v: only a created container can be started", ErrState, c.id, c.state)
+		return nil, fmt.Errorf(
+			"%w: container %q is %v: only a created container can be started",
+			ErrState,
+			c.id,
+			c.state,
+		)
 	}
 	if c.sb.state != StateReady || c.sb.removing {
-		return nil, fmt.Errorf("%w: sandbox %q is not ready: container %q cannot be started", ErrState, c.sb.id, c.id)
+		return nil, fmt.Errorf(
+			"%w: sandbox %q is not ready: container %q cannot be started",
+			ErrState,
+			c.sb.id,
+			c.id,
+		)
 	}
 	now := rt.stamp()
 	if err := rt.failure(c); err != nil {

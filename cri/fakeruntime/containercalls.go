@@ -18,13 +18,19 @@ import (
 
 // CreateContainer makes a container of a present image; its lifetime comes from annotations or the
 // command.
-func (s *service) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (s *service) CreateContainer(
+	_ context.Context,
+	req *runtimeapi.CreateContainerRequest,
+) (*runtimeapi.CreateContainerResponse, error) {
 	cfg := req.GetConfig()
 	if cfg.GetMetadata().GetName() == "" {
 		return nil, invalid("CreateContainer: config.metadata.name is empty")
 	}
 	if cfg.GetImage().GetImage() == "" {
-		return nil, invalid("CreateContainer: config.image.image of container %q is empty", cfg.GetMetadata().GetName())
+		return nil, invalid(
+			"CreateContainer: config.image.image of container %q is empty",
+			cfg.GetMetadata().GetName(),
+		)
 	}
 	var c *container
 	err := s.perform(func() (ev *event, err error) {
@@ -47,7 +53,10 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 		return nil, nil, err
 	}
 	if p.WantsUserImage && cfg.GetImage().GetUserSpecifiedImage() == "" {
-		return nil, nil, status.Error(codes.Unknown, "CreateContainer: user specified image not specified, cannot verify image signature")
+		return nil, nil, status.Error(
+			codes.Unknown,
+			"CreateContainer: user specified image not specified, cannot verify image signature",
+		)
 	}
 	c := &container{
 		id:          rt.ids.hex64(),
@@ -63,7 +72,15 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 	if cfg.GetLogPath() != "" {
 		c.logPath = path.Join(sb.logDir, cfg.GetLogPath())
 	}
-	c.tail = &tail{status: encode(&runtimeapi.ContainerStatus{Mounts: cfg.GetMounts(), StopSignal: cfg.GetStopSignal(), LogPath: c.logPath})}
+	c.tail = &tail{
+		status: encode(
+			&runtimeapi.ContainerStatus{
+				Mounts:     cfg.GetMounts(),
+				StopSignal: cfg.GetStopSignal(),
+				LogPath:    c.logPath,
+			},
+		),
+	}
 	if old := rt.containerNamed(c); old != nil && p.NamesReturned {
 		return old, nil, nil
 	}
@@ -71,7 +88,13 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 		return nil, nil, err
 	}
 	if rt.findImage(c.image) == nil {
-		return nil, nil, fmt.Errorf("%w: CreateContainer: container %q: image %q was never pulled: pull it, or use %s", errNoImage, c.name, c.image, WorkloadImage)
+		return nil, nil, fmt.Errorf(
+			"%w: CreateContainer: container %q: image %q was never pulled: pull it, or use %s",
+			errNoImage,
+			c.name,
+			c.image,
+			WorkloadImage,
+		)
 	}
 	if c.user, err = p.userOf(cfg.GetLinux().GetSecurityContext()); err != nil {
 		return nil, nil, err
@@ -80,7 +103,10 @@ func (rt *Runtime) createRequested(req *runtimeapi.CreateContainerRequest) (*con
 		return nil, nil, invalid("CreateContainer: container %q: %v", c.name, err)
 	}
 	if c.program.missing && p.CreateFails {
-		return nil, nil, status.Error(codes.Unknown, "CreateContainer: the command does not exist: no such file or directory")
+		return nil, nil, status.Error(
+			codes.Unknown,
+			"CreateContainer: the command does not exist: no such file or directory",
+		)
 	}
 	c.life = c.program.life
 	return c, rt.addCreated(c), nil
@@ -92,13 +118,19 @@ func (p Profile) userOf(sc *runtimeapi.LinuxContainerSecurityContext) ([]byte, e
 	name := sc.GetRunAsUsername()
 	switch {
 	case sc.GetRunAsGroup() != nil && sc.GetRunAsUser() == nil && name == "":
-		return nil, status.Error(codes.Unknown, "CreateContainer: run_as_group is set without run_as_user: set both")
+		return nil, status.Error(
+			codes.Unknown,
+			"CreateContainer: run_as_group is set without run_as_user: set both",
+		)
 	case sc.GetRunAsUser() == nil && name != "" && name != "root":
 		return nil, status.Errorf(codes.Unknown, "CreateContainer: the image has no user %q", name)
 	case p.User == UserUntold:
 		return nil, nil
 	}
-	user := &runtimeapi.LinuxContainerUser{Uid: sc.GetRunAsUser().GetValue(), Gid: sc.GetRunAsGroup().GetValue()}
+	user := &runtimeapi.LinuxContainerUser{
+		Uid: sc.GetRunAsUser().GetValue(),
+		Gid: sc.GetRunAsGroup().GetValue(),
+	}
 	for _, g := range slices.Concat([]int64{user.Gid}, sc.GetSupplementalGroups()) {
 		if !slices.Contains(user.SupplementalGroups, g) {
 			user.SupplementalGroups = append(user.SupplementalGroups, g)
@@ -128,7 +160,9 @@ func mergeResources(encoded []byte, change *runtimeapi.LinuxContainerResources) 
 	if change.MemoryLimitInBytes != 0 && change.MemorySwapLimitInBytes == 0 {
 		merged.MemorySwapLimitInBytes = change.MemoryLimitInBytes
 	}
-	b, err := proto.Marshal(&runtimeapi.ContainerStatus{Resources: &runtimeapi.ContainerResources{Linux: merged}})
+	b, err := proto.Marshal(
+		&runtimeapi.ContainerStatus{Resources: &runtimeapi.ContainerResources{Linux: merged}},
+	)
 	if err != nil {
 		return encoded
 	}
@@ -136,7 +170,10 @@ func mergeResources(encoded []byte, change *runtimeapi.LinuxContainerResources) 
 }
 
 // StartContainer starts a created container.
-func (s *service) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (s *service) StartContainer(
+	_ context.Context,
+	req *runtimeapi.StartContainerRequest,
+) (*runtimeapi.StartContainerResponse, error) {
 	return &runtimeapi.StartContainerResponse{}, s.perform(func() (*event, error) {
 		c, err := s.rt.containerByID(req.GetContainerId())
 		if err != nil {
@@ -161,7 +198,10 @@ func (rt *Runtime) containerNamed(c *container) *container {
 
 // StopContainer ends a running container with 143, or with 137 if there is no time to end by itself
 // and the profile's runtime kills then. Anything else is stopped already.
-func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (s *service) StopContainer(
+	ctx context.Context,
+	req *runtimeapi.StopContainerRequest,
+) (*runtimeapi.StopContainerResponse, error) {
 	rt := s.rt
 	rt.lock()
 	c, err := rt.containerByID(req.GetContainerId())
@@ -192,7 +232,10 @@ func (s *service) StopContainer(ctx context.Context, req *runtimeapi.StopContain
 }
 
 // RemoveContainer stops a running container and removes it; an absent container is removed already.
-func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (s *service) RemoveContainer(
+	ctx context.Context,
+	req *runtimeapi.RemoveContainerRequest,
+) (*runtimeapi.RemoveContainerResponse, error) {
 	return &runtimeapi.RemoveContainerResponse{}, s.perform(func() (*event, error) {
 		c, missing := s.rt.containerByID(req.GetContainerId())
 		if missing != nil {
@@ -208,7 +251,10 @@ func (s *service) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 
 // UpdateContainerResources changes the requested resources in the status, without an event, in any
 // state of the container.
-func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (s *service) UpdateContainerResources(
+	_ context.Context,
+	req *runtimeapi.UpdateContainerResourcesRequest,
+) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	return &runtimeapi.UpdateContainerResourcesResponse{}, s.perform(func() (*event, error) {
 		c, err := s.rt.containerByID(req.GetContainerId())
 		if err == nil {
@@ -220,7 +266,10 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtimeapi.Up
 }
 
 // ReopenContainerLog creates the log file of a running container again, after a rotation.
-func (s *service) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (s *service) ReopenContainerLog(
+	_ context.Context,
+	req *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, _, err := s.running(req.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -234,7 +283,10 @@ func (s *service) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenCo
 }
 
 // ExecSync runs what runAhead knows; there is no event for it.
-func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+func (s *service) ExecSync(
+	ctx context.Context,
+	req *runtimeapi.ExecSyncRequest,
+) (*runtimeapi.ExecSyncResponse, error) {
 	_, runs, err := s.running(req.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -244,13 +296,22 @@ func (s *service) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest)
 		return nil, invalid("ExecSync: %v", err)
 	}
 	if !p.life.Ends {
-		return nil, status.Errorf(codes.Unimplemented, "ExecSync of %q: containers are virtual: they do not know it", req.GetCmd())
+		return nil, status.Errorf(
+			codes.Unimplemented,
+			"ExecSync of %q: containers are virtual: they do not know it",
+			req.GetCmd(),
+		)
 	}
 	if limit := time.Duration(req.GetTimeout()) * time.Second; limit > 0 && limit < p.life.For {
 		if err := wait(ctx, runs, limit); err != nil {
 			return nil, err
 		}
-		return nil, status.Errorf(codes.DeadlineExceeded, "ExecSync of %q: timeout %v exceeded", req.GetCmd(), limit)
+		return nil, status.Errorf(
+			codes.DeadlineExceeded,
+			"ExecSync of %q: timeout %v exceeded",
+			req.GetCmd(),
+			limit,
+		)
 	}
 	if err := wait(ctx, runs, p.life.For); err != nil {
 		return nil, err
@@ -267,7 +328,12 @@ func (s *service) running(id string) (*container, <-chan struct{}, error) {
 		return nil, nil, err
 	}
 	if c.state != StateRunning {
-		return nil, nil, status.Errorf(codes.FailedPrecondition, "container %q is %v, not running", c.id, c.state)
+		return nil, nil, status.Errorf(
+			codes.FailedPrecondition,
+			"container %q is %v, not running",
+			c.id,
+			c.state,
+		)
 	}
 	return c, s.rt.incarnation, nil
 }

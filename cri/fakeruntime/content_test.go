@@ -38,7 +38,10 @@ func TestDropByKind(t *testing.T) {
 				l := w.listen(w.conn)
 				_, c := oneLife(t, w, time.Second)
 				check(t, w.rt.Remove(c))
-				want := slices.DeleteFunc(slices.Clone(all), func(kind string) bool { return kind == word || kind == "pod "+word })
+				want := slices.DeleteFunc(
+					slices.Clone(all),
+					func(kind string) bool { return kind == word || kind == "pod "+word },
+				)
 				if got := kinds(l.stop()); !slices.Equal(got, want) {
 					t.Errorf("events %v, want %v", got, want)
 				}
@@ -127,19 +130,23 @@ func TestAddresses(t *testing.T) {
 // Calls of lists and statuses share the processors.
 func TestWork(t *testing.T) {
 	for processors, want := range map[int]time.Duration{0: 8 * time.Second, 4: 2 * time.Second} {
-		inBubble(t, Config{Faults: Faults{Work: time.Second, Processors: processors}}, func(t *testing.T, w *world) {
-			begun := time.Now()
-			var calls sync.WaitGroup
-			for range 8 {
-				calls.Go(func() { w.containers() })
-			}
-			calls.Wait()
-			if took := time.Since(begun).Round(time.Millisecond); took != want {
-				t.Errorf("%d processors: 8 calls of 1 s took %v, want %v", processors, took, want)
-			}
-			must(w.rt.AddPod(PodSpec{}))(t)
-			check(t, w.rt.SetFaults(Faults{}))
-		})
+		inBubble(
+			t,
+			Config{Faults: Faults{Work: time.Second, Processors: processors}},
+			func(t *testing.T, w *world) {
+				begun := time.Now()
+				var calls sync.WaitGroup
+				for range 8 {
+					calls.Go(func() { w.containers() })
+				}
+				calls.Wait()
+				if took := time.Since(begun).Round(time.Millisecond); took != want {
+					t.Errorf("%d processors: 8 calls of 1 s took %v, want %v", processors, took, want)
+				}
+				must(w.rt.AddPod(PodSpec{}))(t)
+				check(t, w.rt.SetFaults(Faults{}))
+			},
+		)
 	}
 }
 
@@ -188,7 +195,9 @@ func TestBareItems(t *testing.T) {
 			t.Error("a ready sandbox has no metadata")
 		}
 		check(t, w.rt.StopSandbox(sb))
-		if got := w.sandboxes()[0]; got.Metadata != nil || got.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY || got.Id != sb {
+		if got := w.sandboxes()[0]; got.Metadata != nil ||
+			got.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY ||
+			got.Id != sb {
 			t.Errorf("the dead sandbox is listed as %v", got)
 		}
 		if got := w.sandboxStatus(sb); got.Metadata != nil || got.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {

@@ -46,8 +46,22 @@ func TestCRILifecycle(t *testing.T) {
 		must(w.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb}))(t)
 		must(w.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb}))(t)
 		want := []string{
-			"pod created", "pod started", "created", "started", "created", "started", "created", "started", "stopped", "stopped", "stopped",
-			"deleted", "pod stopped", "deleted", "deleted", "pod deleted",
+			"pod created",
+			"pod started",
+			"created",
+			"started",
+			"created",
+			"started",
+			"created",
+			"started",
+			"stopped",
+			"stopped",
+			"stopped",
+			"deleted",
+			"pod stopped",
+			"deleted",
+			"deleted",
+			"pod deleted",
 		}
 		if diff := cmp.Diff(want, kinds(l.stop())); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
@@ -129,7 +143,10 @@ func TestExecSync(t *testing.T) {
 		c := w.create(sb, cfg)
 		exec := func(timeout int64, cmd ...string) (*runtimeapi.ExecSyncResponse, codes.Code, time.Duration) {
 			begun := time.Now()
-			res, err := w.cri.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: c, Cmd: cmd, Timeout: timeout})
+			res, err := w.cri.ExecSync(
+				t.Context(),
+				&runtimeapi.ExecSyncRequest{ContainerId: c, Cmd: cmd, Timeout: timeout},
+			)
 			return res, status.Code(err), time.Since(begun)
 		}
 		if _, code, _ := exec(0, "true"); code != codes.FailedPrecondition {
@@ -152,7 +169,8 @@ func TestExecSync(t *testing.T) {
 			{cmd: []string{"sleep", "soon"}, code: codes.InvalidArgument},
 		} {
 			res, code, took := exec(tt.timeout, tt.cmd...)
-			if res.GetExitCode() != tt.exit || code != tt.code || took != tt.took || string(res.GetStdout()) != tt.stdout {
+			if res.GetExitCode() != tt.exit || code != tt.code || took != tt.took ||
+				string(res.GetStdout()) != tt.stdout {
 				t.Errorf("%v: %v, %v after %v", tt.cmd, res, code, took)
 			}
 		}
@@ -167,7 +185,8 @@ func TestClientsAccept(t *testing.T) {
 				ctx := t.Context()
 				must(w.rt.Populate(Population{Pods: 3, Containers: 2}))(t)
 				v := must(w.cri.Version(ctx, &runtimeapi.VersionRequest{}))(t)
-				if v.Version == "" || v.RuntimeName != p.RuntimeName || v.RuntimeVersion != p.RuntimeVersion || v.RuntimeApiVersion == "" {
+				if v.Version == "" || v.RuntimeName != p.RuntimeName || v.RuntimeVersion != p.RuntimeVersion ||
+					v.RuntimeApiVersion == "" {
 					t.Errorf("version: %v", v)
 				}
 				st := must(w.cri.Status(ctx, &runtimeapi.StatusRequest{Verbose: true}))(t)
@@ -185,7 +204,9 @@ func TestClientsAccept(t *testing.T) {
 							t.Errorf("sandbox metadata: %v", m)
 						}
 					}
-					if sb.CreatedAt == 0 || st.Status.CreatedAt == 0 || st.Status.Network.GetIp() == "" || st.Status.Linux == nil || len(st.Info) == 0 {
+					if sb.CreatedAt == 0 || st.Status.CreatedAt == 0 || st.Status.Network.GetIp() == "" ||
+						st.Status.Linux == nil ||
+						len(st.Info) == 0 {
 						t.Errorf("sandbox %v, status %v", sb, st)
 					}
 				}
@@ -199,7 +220,11 @@ func TestClientsAccept(t *testing.T) {
 					if err := json.Unmarshal([]byte(st.Info["info"]), &info); err != nil || info.PID <= 1<<22 {
 						t.Errorf("PID %d may be that of a process of the host: %v", info.PID, err)
 					}
-					if s := st.Status; s.GetImage().GetImage() == "" || s.ImageRef == "" || s.CreatedAt == 0 || s.StartedAt == 0 || s.LogPath == "" || len(s.Mounts) == 0 || len(st.Info) == 0 {
+					if s := st.Status; s.GetImage().GetImage() == "" || s.ImageRef == "" || s.CreatedAt == 0 ||
+						s.StartedAt == 0 ||
+						s.LogPath == "" ||
+						len(s.Mounts) == 0 ||
+						len(st.Info) == 0 {
 						t.Errorf("container status: %v", st)
 					}
 				}
@@ -225,16 +250,22 @@ func TestClientsAccept(t *testing.T) {
 				before := usage()
 				time.Sleep(time.Second)
 				after := usage()
-				if after.Timestamp-before.Timestamp != int64(time.Second) || after.UsageCoreNanoSeconds.GetValue() <= before.UsageCoreNanoSeconds.GetValue() {
+				if after.Timestamp-before.Timestamp != int64(time.Second) ||
+					after.UsageCoreNanoSeconds.GetValue() <= before.UsageCoreNanoSeconds.GetValue() {
 					t.Errorf("CPU: %v, then %v", before, after)
 				}
 				pods := must(w.cri.ListPodSandboxStats(ctx, &runtimeapi.ListPodSandboxStatsRequest{}))(t).Stats
-				if len(pods) != 3 || len(pods[0].Linux.Containers) != 2 || pods[0].Linux.Cpu.GetUsageCoreNanoSeconds().GetValue() == 0 {
+				if len(pods) != 3 || len(pods[0].Linux.Containers) != 2 ||
+					pods[0].Linux.Cpu.GetUsageCoreNanoSeconds().GetValue() == 0 {
 					t.Fatalf("pod stats: %v", pods)
 				}
 				linux := must(w.cri.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: pods[0].Attributes.Id}))(t).Stats.Linux
 				if sum := linux.Containers[0].Memory.WorkingSetBytes.Value + linux.Containers[1].Memory.WorkingSetBytes.Value; linux.Memory.WorkingSetBytes.Value <= sum {
-					t.Errorf("the pod uses %d bytes, its containers %d", linux.Memory.WorkingSetBytes.Value, sum)
+					t.Errorf(
+						"the pod uses %d bytes, its containers %d",
+						linux.Memory.WorkingSetBytes.Value,
+						sum,
+					)
 				}
 			})
 		})
@@ -262,7 +293,10 @@ func TestUsers(t *testing.T) {
 		} {
 			cfg := containerConfig("c")
 			cfg.Metadata.Attempt, cfg.Linux.SecurityContext = uint32(i), tt.security
-			c, err := w.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg})
+			c, err := w.cri.CreateContainer(
+				t.Context(),
+				&runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg},
+			)
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {
 					t.Errorf("%v: %v", tt.security, err)
@@ -284,7 +318,12 @@ func TestEveryMethodIsCounted(t *testing.T) {
 		ctx := t.Context()
 		for service, desc := range map[string]*grpc.ServiceDesc{"runtime.v1.RuntimeService": &runtimeapi.RuntimeService_ServiceDesc, "runtime.v1.ImageService": &runtimeapi.ImageService_ServiceDesc} {
 			for _, m := range desc.Methods {
-				err := w.conn.Invoke(ctx, "/"+service+"/"+m.MethodName, &runtimeapi.VersionRequest{}, &runtimeapi.ExecSyncRequest{})
+				err := w.conn.Invoke(
+					ctx,
+					"/"+service+"/"+m.MethodName,
+					&runtimeapi.VersionRequest{},
+					&runtimeapi.ExecSyncRequest{},
+				)
 				if status.Code(err) == codes.Unimplemented && status.Convert(err).Message() == "" {
 					t.Errorf("%s: %v", m.MethodName, err)
 				}

@@ -43,9 +43,13 @@ func Example() {
 	defer server.Wait()
 	defer stop()
 
-	conn := must(grpc.NewClient("passthrough:///bufconn",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials())))
+	conn := must(grpc.NewClient(
+		"passthrough:///bufconn",
+		grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) },
+		),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	))
 	defer conn.Close()
 	cri := runtimeapi.NewRuntimeServiceClient(conn)
 

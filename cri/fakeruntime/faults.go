@@ -133,7 +133,10 @@ func parseCode(s string) (Code, error) {
 			return Code(c), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is not the name of a gRPC error code: use one such as Unavailable or DeadlineExceeded", s)
+	return 0, fmt.Errorf(
+		"%q is not the name of a gRPC error code: use one such as Unavailable or DeadlineExceeded",
+		s,
+	)
 }
 
 // A Fault describes a field of [Faults], so that a command can print and sweep them.
@@ -168,7 +171,10 @@ var faultList = func() (list []Fault) {
 	fields := reflect.TypeFor[Faults]()
 	for i := range fields.NumField() {
 		f := fields.Field(i)
-		list = append(list, Fault{f.Tag.Get("fault"), kinds[f.Type.Kind()], f.Tag.Get("help"), f.Tag.Get("example"), i})
+		list = append(
+			list,
+			Fault{f.Tag.Get("fault"), kinds[f.Type.Kind()], f.Tag.Get("help"), f.Tag.Get("example"), i},
+		)
 	}
 	return list
 }()
@@ -185,7 +191,11 @@ func (f *Faults) Set(name, value string) error {
 		for _, d := range faultList {
 			names = append(names, d.Name)
 		}
-		return fmt.Errorf("fakeruntime: unknown fault %q: the known ones are %s", name, strings.Join(names, ", "))
+		return fmt.Errorf(
+			"fakeruntime: unknown fault %q: the known ones are %s",
+			name,
+			strings.Join(names, ", "),
+		)
 	}
 	next := *f
 	var err error
@@ -255,7 +265,10 @@ func ParseFaults(specs ...string) (Faults, error) {
 	for _, s := range specs {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
-			errs = append(errs, fmt.Errorf("fakeruntime: fault %q has no value: write NAME=VALUE, such as drop=0.05", s))
+			errs = append(
+				errs,
+				fmt.Errorf("fakeruntime: fault %q has no value: write NAME=VALUE, such as drop=0.05", s),
+			)
 			continue
 		}
 		if err := f.Set(strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {

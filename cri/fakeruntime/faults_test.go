@@ -145,7 +145,8 @@ func TestEventFaults(t *testing.T) {
 					tt.check(t, events)
 				}
 				changes, _ := w.rt.History(3)
-				if ch := changes[0]; ch.New != StateExited || ch.ExitCode != 3 || ch.ContainerID != c || ch.Event != cmp.Or(tt.fate, Emitted) {
+				if ch := changes[0]; ch.New != StateExited || ch.ExitCode != 3 || ch.ContainerID != c ||
+					ch.Event != cmp.Or(tt.fate, Emitted) {
 					t.Errorf("the exit in the history: %+v", ch)
 				}
 			})
@@ -336,7 +337,8 @@ func TestFailedStart(t *testing.T) {
 			t.Error("StartContainer succeeded")
 		}
 		st := w.status(c)
-		if st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 128 || st.Reason != "StartError" {
+		if st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 128 ||
+			st.Reason != "StartError" {
 			t.Errorf("status: %v", st)
 		}
 		if _, err := w.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podConfig("p", 0)}); err == nil {
@@ -349,18 +351,22 @@ func TestFailedStart(t *testing.T) {
 }
 
 func TestClockSteps(t *testing.T) {
-	inBubble(t, Config{Faults: Faults{ClockStep: -time.Minute, ClockStepEvery: 10 * time.Second}}, func(t *testing.T, w *world) {
-		var got []time.Duration
-		for range 4 {
-			sb := must(w.rt.AddPod(PodSpec{}))(t)
-			st := w.sandboxStatus(sb)
-			got = append(got, time.Since(time.Unix(0, st.CreatedAt)))
-			time.Sleep(10 * time.Second)
-		}
-		if diff := gocmp.Diff([]time.Duration{0, time.Minute, 0, time.Minute}, got); diff != "" {
-			t.Errorf("the clock is behind by (-want +got):\n%s", diff)
-		}
-	})
+	inBubble(
+		t,
+		Config{Faults: Faults{ClockStep: -time.Minute, ClockStepEvery: 10 * time.Second}},
+		func(t *testing.T, w *world) {
+			var got []time.Duration
+			for range 4 {
+				sb := must(w.rt.AddPod(PodSpec{}))(t)
+				st := w.sandboxStatus(sb)
+				got = append(got, time.Since(time.Unix(0, st.CreatedAt)))
+				time.Sleep(10 * time.Second)
+			}
+			if diff := gocmp.Diff([]time.Duration{0, time.Minute, 0, time.Minute}, got); diff != "" {
+				t.Errorf("the clock is behind by (-want +got):\n%s", diff)
+			}
+		},
+	)
 }
 
 // Calls that are slow, fail or hang: of their own kind only.
@@ -396,15 +402,28 @@ func TestCallFaults(t *testing.T) {
 				}
 				for kind, call := range calls {
 					begun := time.Now()
-					err := w.conn.Invoke(timeout(t, 5*time.Second), "/runtime.v1.RuntimeService/"+call.method, call.request, &emptypb.Empty{})
+					err := w.conn.Invoke(
+						timeout(t, 5*time.Second),
+						"/runtime.v1.RuntimeService/"+call.method,
+						call.request,
+						&emptypb.Empty{},
+					)
 					wantCode, wantTook := codes.OK, time.Duration(0)
 					if kind == tt.kind {
 						wantCode, wantTook = tt.code, tt.took
 					}
 					if status.Code(err) != wantCode || time.Since(begun) != wantTook {
-						t.Errorf("call of kind %d: %v after %v; want %v after %v", kind, err, time.Since(begun), wantCode, wantTook)
+						t.Errorf(
+							"call of kind %d: %v after %v; want %v after %v",
+							kind,
+							err,
+							time.Since(begun),
+							wantCode,
+							wantTook,
+						)
 					}
-					if state := w.rt.Truth().Pods[0].Sandboxes[0].State; kind == callWrite && (err != nil) != (state == StateReady) {
+					if state := w.rt.Truth().Pods[0].Sandboxes[0].State; kind == callWrite &&
+						(err != nil) != (state == StateReady) {
 						t.Errorf("a write that ended with %v has left the sandbox %v", err, state)
 					}
 				}

@@ -74,7 +74,8 @@ func (rt *Runtime) publish(ev *event) Emission {
 		return Discarded
 	case p.Delivery == DeliverBroadcast && !live:
 		rt.expire()
-	case p.Delivery != DeliverBroadcast && len(h.waiting) >= p.Queue, p.Delivery == DeliverSequential && !live && h.served:
+	case p.Delivery != DeliverBroadcast && len(h.waiting) >= p.Queue,
+		p.Delivery == DeliverSequential && !live && h.served:
 		return Discarded
 	}
 	ev.at = time.Now()

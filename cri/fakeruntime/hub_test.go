@@ -45,7 +45,10 @@ func TestSubscriberThatDoesNotReadBlocksTheRuntime(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			cfg := containerConfig(fmt.Sprint(w.rt.Stats().RPCs["CreateContainer"]))
-			_, err := w.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg})
+			_, err := w.cri.CreateContainer(
+				ctx,
+				&runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: cfg},
+			)
 			return err
 		}
 		var err error

@@ -140,12 +140,18 @@ func (rt *Runtime) listImages(f *runtimeapi.ImageFilter) []*runtimeapi.Image {
 }
 
 // ListImages lists the images, sorted by ID.
-func (s *service) ListImages(_ context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+func (s *service) ListImages(
+	_ context.Context,
+	req *runtimeapi.ListImagesRequest,
+) (*runtimeapi.ListImagesResponse, error) {
 	return &runtimeapi.ListImagesResponse{Images: s.rt.listImages(req.GetFilter())}, nil
 }
 
 // ImageStatus of an unknown image is an empty answer, not an error.
-func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (s *service) ImageStatus(
+	_ context.Context,
+	req *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	img := s.rt.findImage(req.GetImage().GetImage())
@@ -154,7 +160,9 @@ func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 	}
 	res := &runtimeapi.ImageStatusResponse{Image: img.message()}
 	if req.GetVerbose() {
-		res.Info = map[string]string{"info": infoJSON(map[string]any{"imageSpec": map[string]any{"architecture": "virtual"}})}
+		res.Info = map[string]string{
+			"info": infoJSON(map[string]any{"imageSpec": map[string]any{"architecture": "virtual"}}),
+		}
 	}
 	return res, nil
 }
@@ -163,10 +171,16 @@ func (s *service) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequ
 const pullTime = 20 * time.Millisecond
 
 // PullImage makes an image of any valid name, and refuses others.
-func (s *service) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+func (s *service) PullImage(
+	ctx context.Context,
+	req *runtimeapi.PullImageRequest,
+) (*runtimeapi.PullImageResponse, error) {
 	name := req.GetImage().GetImage()
 	if _, full, _ := normalImage(name); full == "" {
-		return nil, invalid("PullImage: %q is no name of an image: write [host/]path[:tag][@digest] in lower case", name)
+		return nil, invalid(
+			"PullImage: %q is no name of an image: write [host/]path[:tag][@digest] in lower case",
+			name,
+		)
 	}
 	s.rt.lock()
 	life := s.rt.incarnation
@@ -180,7 +194,10 @@ func (s *service) PullImage(ctx context.Context, req *runtimeapi.PullImageReques
 }
 
 // RemoveImage removes an image with all its names; an absent image is removed already.
-func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (s *service) RemoveImage(
+	_ context.Context,
+	req *runtimeapi.RemoveImageRequest,
+) (*runtimeapi.RemoveImageResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	if img := s.rt.findImage(req.GetImage().GetImage()); img != nil {
@@ -190,13 +207,19 @@ func (s *service) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequ
 }
 
 // ImageFsInfo reports a file system with the images and the containers.
-func (s *service) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (s *service) ImageFsInfo(
+	context.Context,
+	*runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	usage := func(bytes int) []*runtimeapi.FilesystemUsage {
 		return []*runtimeapi.FilesystemUsage{diskUsage(s.rt.stamp(), uint64(bytes))}
 	}
 	return &runtimeapi.ImageFsInfoResponse{
-		ImageFilesystems: usage(len(s.rt.images) << 26), ContainerFilesystems: usage((1 + len(s.rt.store.containers.list)) << 16),
+		ImageFilesystems: usage(
+			len(s.rt.images) << 26,
+		),
+		ContainerFilesystems: usage((1 + len(s.rt.store.containers.list)) << 16),
 	}, nil
 }

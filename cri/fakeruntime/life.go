@@ -259,7 +259,12 @@ func (rt *Runtime) writeLog(c *container, text string) error {
 	}
 	defer file.Close()
 	if text != "" {
-		_, err = fmt.Fprintf(file, "%s stdout F %s", time.Unix(0, rt.stamp()).UTC().Format(time.RFC3339Nano), text)
+		_, err = fmt.Fprintf(
+			file,
+			"%s stdout F %s",
+			time.Unix(0, rt.stamp()).UTC().Format(time.RFC3339Nano),
+			text,
+		)
 	}
 	return err
 }

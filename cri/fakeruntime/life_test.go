@@ -91,7 +91,10 @@ func TestLifeOfAnnotations(t *testing.T) {
 		if tt.code != "" {
 			annotations[AnnotationExitCode] = tt.code
 		}
-		got, err := programOf(&runtimeapi.ContainerConfig{Command: strings.Fields(tt.command), Annotations: annotations}, nil)
+		got, err := programOf(
+			&runtimeapi.ContainerConfig{Command: strings.Fields(tt.command), Annotations: annotations},
+			nil,
+		)
 		switch {
 		case tt.fails != "":
 			if err == nil || !strings.Contains(err.Error(), tt.fails) {

@@ -42,7 +42,13 @@ type row[T listed] struct {
 func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []row[*container] {
 	rt.lock()
 	defer rt.mu.Unlock()
-	rows := find(rt, &rt.store.containers, f.GetId(), f.GetLabelSelector(), func(p *pod) []*container { return p.labelledC })
+	rows := find(
+		rt,
+		&rt.store.containers,
+		f.GetId(),
+		f.GetLabelSelector(),
+		func(p *pod) []*container { return p.labelledC },
+	)
 	if f.GetPodSandboxId() != "" {
 		sb, ok, _ := rt.store.sandboxes.find(f.GetPodSandboxId(), rt.cfg.Profile.ShortIDs)
 		rows = slices.DeleteFunc(rows, func(r row[*container]) bool { return !ok || r.item.sb != sb })
@@ -61,13 +67,25 @@ func (rt *Runtime) findContainers(f *runtimeapi.ContainerFilter) []row[*containe
 func (rt *Runtime) findSandboxes(f *runtimeapi.PodSandboxFilter) []row[*sandbox] {
 	rt.lock()
 	defer rt.mu.Unlock()
-	rows := find(rt, &rt.store.sandboxes, f.GetId(), f.GetLabelSelector(), func(p *pod) []*sandbox { return p.labelledS })
+	rows := find(
+		rt,
+		&rt.store.sandboxes,
+		f.GetId(),
+		f.GetLabelSelector(),
+		func(p *pod) []*sandbox { return p.labelledS },
+	)
 	return inState(rows, f.GetState() != nil, int64(f.GetState().GetState()))
 }
 
 // find returns the items with the ID and the labels, if requested: an ID or a pod's UID through an
 // index, tested against the rest of the labels.
-func find[T listed](rt *Runtime, in *items[T], id string, selector map[string]string, ofPod func(*pod) []T) (rows []row[T]) {
+func find[T listed](
+	rt *Runtime,
+	in *items[T],
+	id string,
+	selector map[string]string,
+	ofPod func(*pod) []T,
+) (rows []row[T]) {
 	candidates := in.list
 	if uid := selector[labelPodUID]; uid != "" {
 		candidates = nil
@@ -223,13 +241,17 @@ var (
 
 // streamingList describes a method with a request and a stream of answers.
 func streamingList[R any](name string, serve func(*service, *R, grpc.ServerStream) error) grpc.StreamDesc {
-	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
-		request := new(R)
-		if err := stream.RecvMsg(request); err != nil {
-			return err
-		}
-		return serve(srv.(*service), request, stream)
-	}}
+	return grpc.StreamDesc{
+		StreamName:    name,
+		ServerStreams: true,
+		Handler: func(srv any, stream grpc.ServerStream) error {
+			request := new(R)
+			if err := stream.RecvMsg(request); err != nil {
+				return err
+			}
+			return serve(srv.(*service), request, stream)
+		},
+	}
 }
 
 // withLists returns a generated service with our lists in place of those of the same name.
@@ -252,7 +274,11 @@ func (s *service) streamPodSandboxes(req *runtimeapi.ListPodSandboxRequest, stre
 // streamRows sends the list in batches of the profile's size. An empty list is no message. Faults
 // strike the first batch.
 func streamRows[T listed](
-	s *service, method string, rows []row[T], page func(rows []row[T], bad corruption) mem.BufferSlice, stream grpc.ServerStream,
+	s *service,
+	method string,
+	rows []row[T],
+	page func(rows []row[T], bad corruption) mem.BufferSlice,
+	stream grpc.ServerStream,
 ) error {
 	call := s.rt.calls(method)
 	bad := s.rt.corruption(method, call)
@@ -267,22 +293,43 @@ func streamRows[T listed](
 }
 
 // streamContainerStats is ListContainerStats in batches.
-func (s *service) streamContainerStats(req *runtimeapi.ListContainerStatsRequest, stream grpc.ServerStream) error {
-	return sendBatches(s, "StreamContainerStats", s.listContainerStats(req.GetFilter()), func(batch []*runtimeapi.ContainerStats) error {
-		return stream.SendMsg(&runtimeapi.ListContainerStatsResponse{Stats: batch})
-	})
+func (s *service) streamContainerStats(
+	req *runtimeapi.ListContainerStatsRequest,
+	stream grpc.ServerStream,
+) error {
+	return sendBatches(
+		s,
+		"StreamContainerStats",
+		s.listContainerStats(req.GetFilter()),
+		func(batch []*runtimeapi.ContainerStats) error {
+			return stream.SendMsg(&runtimeapi.ListContainerStatsResponse{Stats: batch})
+		},
+	)
 }
 
 // streamPodSandboxStats is ListPodSandboxStats in batches.
-func (s *service) streamPodSandboxStats(req *runtimeapi.ListPodSandboxStatsRequest, stream grpc.ServerStream) error {
-	return sendBatches(s, "StreamPodSandboxStats", s.listSandboxStats(req.GetFilter()), func(batch []*runtimeapi.PodSandboxStats) error {
-		return stream.SendMsg(&runtimeapi.ListPodSandboxStatsResponse{Stats: batch})
-	})
+func (s *service) streamPodSandboxStats(
+	req *runtimeapi.ListPodSandboxStatsRequest,
+	stream grpc.ServerStream,
+) error {
+	return sendBatches(
+		s,
+		"StreamPodSandboxStats",
+		s.listSandboxStats(req.GetFilter()),
+		func(batch []*runtimeapi.PodSandboxStats) error {
+			return stream.SendMsg(&runtimeapi.ListPodSandboxStatsResponse{Stats: batch})
+		},
+	)
 }
 
 // streamImages is ListImages in batches.
 func (s *service) streamImages(req *runtimeapi.ListImagesRequest, stream grpc.ServerStream) error {
-	return sendBatches(s, "StreamImages", s.rt.listImages(req.GetFilter()), func(batch []*runtimeapi.Image) error {
-		return stream.SendMsg(&runtimeapi.ListImagesResponse{Images: batch})
-	})
+	return sendBatches(
+		s,
+		"StreamImages",
+		s.rt.listImages(req.GetFilter()),
+		func(batch []*runtimeapi.Image) error {
+			return stream.SendMsg(&runtimeapi.ListImagesResponse{Images: batch})
+		},
+	)
 }

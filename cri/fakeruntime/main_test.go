@@ -233,12 +233,22 @@ func check(t testing.TB, err error) {
 // podConfig is a sandbox as requested by a kubelet.
 func podConfig(name string, attempt uint32) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "ns", Uid: "uid-" + name, Attempt: attempt},
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name:      name,
+			Namespace: "ns",
+			Uid:       "uid-" + name,
+			Attempt:   attempt,
+		},
 		Hostname:     name,
 		LogDirectory: "/var/log/pods/ns_" + name + "_uid-" + name,
-		Labels:       map[string]string{labelPodName: name, labelPodNamespace: "ns", labelPodUID: "uid-" + name, "app": "test"},
-		Annotations:  map[string]string{"kubernetes.io/config.source": "api"},
-		Linux:        &runtimeapi.LinuxPodSandboxConfig{},
+		Labels: map[string]string{
+			labelPodName:      name,
+			labelPodNamespace: "ns",
+			labelPodUID:       "uid-" + name,
+			"app":             "test",
+		},
+		Annotations: map[string]string{"kubernetes.io/config.source": "api"},
+		Linux:       &runtimeapi.LinuxPodSandboxConfig{},
 	}
 }
 
@@ -254,6 +264,8 @@ func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig
 		Annotations: map[string]string{"io.kubernetes.container.restartCount": "0"},
 		LogPath:     name + "/0.log",
 		Mounts:      []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: "/mnt", Readonly: true}},
-		Linux:       &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpuShares: 512}},
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources: &runtimeapi.LinuxContainerResources{CpuShares: 512},
+		},
 	}
 }

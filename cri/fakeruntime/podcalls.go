@@ -20,11 +20,19 @@ func invalid(format string, args ...any) error {
 }
 
 // RunPodSandbox makes a ready sandbox. It returns once its events were taken.
-func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (s *service) RunPodSandbox(
+	_ context.Context,
+	req *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	cfg := req.GetConfig()
 	meta := cfg.GetMetadata()
 	if meta.GetName() == "" || meta.GetUid() == "" || meta.GetNamespace() == "" {
-		return nil, invalid("RunPodSandbox: config.metadata needs name, uid and namespace, and has %q, %q and %q", meta.GetName(), meta.GetUid(), meta.GetNamespace())
+		return nil, invalid(
+			"RunPodSandbox: config.metadata needs name, uid and namespace, and has %q, %q and %q",
+			meta.GetName(),
+			meta.GetUid(),
+			meta.GetNamespace(),
+		)
 	}
 	rt := s.rt
 	options := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
@@ -50,7 +58,11 @@ func (s *service) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandbox
 			return nil, nil
 		}
 		if rt.roll(rollSandboxError, rt.faults.SandboxError, sb.id) {
-			return nil, status.Errorf(codes.Unknown, "failed to create sandbox for pod %q: virtual failure", sb.name)
+			return nil, status.Errorf(
+				codes.Unknown,
+				"failed to create sandbox for pod %q: virtual failure",
+				sb.name,
+			)
 		}
 		return rt.runSandbox(sb)
 	})
@@ -95,7 +107,10 @@ func (s *service) endingLag(ctx context.Context, runs bool) error {
 }
 
 // StopPodSandbox does nothing to a stopped or absent sandbox. Its events may come after its answer.
-func (s *service) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (s *service) StopPodSandbox(
+	ctx context.Context,
+	req *runtimeapi.StopPodSandboxRequest,
+) (*runtimeapi.StopPodSandboxResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	if sb, err := s.rt.sandboxByID(req.GetPodSandboxId()); err == nil {
@@ -108,7 +123,10 @@ func (s *service) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSan
 }
 
 // RemovePodSandbox removes the sandbox and its containers; an absent sandbox is removed already.
-func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (s *service) RemovePodSandbox(
+	ctx context.Context,
+	req *runtimeapi.RemovePodSandboxRequest,
+) (*runtimeapi.RemovePodSandboxResponse, error) {
 	var gone, life <-chan struct{}
 	err := s.perform(func() (ev *event, err error) {
 		sb, missing := s.rt.sandboxByID(req.GetPodSandboxId())
@@ -128,7 +146,10 @@ func (s *service) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePo
 }
 
 // UpdatePodSandboxResources changes nothing visible.
-func (s *service) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (s *service) UpdatePodSandboxResources(
+	_ context.Context,
+	req *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, s.perform(func() (*event, error) {
 		_, err := s.rt.sandboxByID(req.GetPodSandboxId())
 		return nil, err

@@ -187,26 +187,65 @@ var profiles = []Profile{
 		StatusStamp: true, ShortIDs: true, User: UserSortedGroups, Features: featuresOf2025,
 	},
 	{
-		Name: "containerd-1.7", RuntimeName: "containerd", RuntimeVersion: "v1.7.35",
-		Delivery: DeliverCompete, Queue: 1000,
-		SandboxCreated: true, SandboxDeleted: true, DeletedAlone: true, DeleteLag: time.Millisecond, ExitLag: containerdExitLag,
-		ShortIDs: true, NameInUse: codes.Unknown, StoppedSandbox: codes.NotFound,
+		Name:           "containerd-1.7",
+		RuntimeName:    "containerd",
+		RuntimeVersion: "v1.7.35",
+		Delivery:       DeliverCompete,
+		Queue:          1000,
+		SandboxCreated: true,
+		SandboxDeleted: true,
+		DeletedAlone:   true,
+		DeleteLag:      time.Millisecond,
+		ExitLag:        containerdExitLag,
+		ShortIDs:       true,
+		NameInUse:      codes.Unknown,
+		StoppedSandbox: codes.NotFound,
 	},
 	{
-		Name: "crio", RuntimeName: "cri-o", RuntimeVersion: "1.36.3",
-		Delivery: DeliverSequential, Queue: 1000,
-		SilentCascade: true, PayloadByUID: true, NewestFirst: true, PayloadAllOrNothing: true, ExitLag: crioExitLag,
-		StatusContainers: true, StatusStamp: true,
-		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
-		WantsUserImage: true, ContentType: "application/grpc",
-		NoImage: codes.Unknown, User: UserGroupFirst, Features: featuresOf2025,
+		Name:                "crio",
+		RuntimeName:         "cri-o",
+		RuntimeVersion:      "1.36.3",
+		Delivery:            DeliverSequential,
+		Queue:               1000,
+		SilentCascade:       true,
+		PayloadByUID:        true,
+		NewestFirst:         true,
+		PayloadAllOrNothing: true,
+		ExitLag:             crioExitLag,
+		StatusContainers:    true,
+		StatusStamp:         true,
+		StreamBatch:         3000,
+		ShortIDs:            true,
+		GracefulStops:       true,
+		StopsUnborn:         true,
+		CreateFails:         true,
+		NamesReturned:       true,
+		NoSandbox:           codes.Unknown,
+		WantsUserImage:      true,
+		ContentType:         "application/grpc",
+		NoImage:             codes.Unknown,
+		User:                UserGroupFirst,
+		Features:            featuresOf2025,
 	},
 	{
-		Name: "crio-disabled", RuntimeName: "cri-o", RuntimeVersion: "1.36.3",
-		Events: EventsOff, SilentCascade: true, ExitLag: crioExitLag,
-		StreamBatch: 3000, ShortIDs: true, GracefulStops: true, StopsUnborn: true, CreateFails: true, NamesReturned: true, NoSandbox: codes.Unknown,
-		WantsUserImage: true, ContentType: "application/grpc",
-		NoImage: codes.Unknown, User: UserGroupFirst, Features: featuresOf2025,
+		Name:           "crio-disabled",
+		RuntimeName:    "cri-o",
+		RuntimeVersion: "1.36.3",
+		Events:         EventsOff,
+		SilentCascade:  true,
+		ExitLag:        crioExitLag,
+		StreamBatch:    3000,
+		ShortIDs:       true,
+		GracefulStops:  true,
+		StopsUnborn:    true,
+		CreateFails:    true,
+		NamesReturned:  true,
+		NoSandbox:      codes.Unknown,
+		WantsUserImage: true,
+		ContentType:    "application/grpc",
+		NoImage:        codes.Unknown,
+		User:           UserGroupFirst,
+		Features:       featuresOf2025,
 	},
 	{
 		Name: "no-events", RuntimeName: "virtual", RuntimeVersion: "v1.0.0",
@@ -233,7 +272,11 @@ func ProfileByName(name string) (Profile, error) {
 			return p, nil
 		}
 	}
-	return Profile{}, fmt.Errorf("fakeruntime: unknown profile %q: use one of %s", name, strings.Join(ProfileNames(), ", "))
+	return Profile{}, fmt.Errorf(
+		"fakeruntime: unknown profile %q: use one of %s",
+		name,
+		strings.Join(ProfileNames(), ", "),
+	)
 }
 
 // validate reports every unusable field.
@@ -242,7 +285,10 @@ func (p Profile) validate() error {
 	case p.Name == "":
 		return fmt.Errorf("fakeruntime: Config.Profile has no Name: take it from ProfileByName")
 	case p.RuntimeName == "" || p.RuntimeVersion == "":
-		return fmt.Errorf("fakeruntime: profile %q has no RuntimeName or RuntimeVersion: clients refuse an empty Version reply", p.Name)
+		return fmt.Errorf(
+			"fakeruntime: profile %q has no RuntimeName or RuntimeVersion: clients refuse an empty Version reply",
+			p.Name,
+		)
 	case p.Events > EventsUnimplemented:
 		return fmt.Errorf("fakeruntime: profile %q: unknown Events %d", p.Name, p.Events)
 	case p.Delivery > DeliverCompete:
@@ -250,11 +296,18 @@ func (p Profile) validate() error {
 	case p.User > UserGroupFirst:
 		return fmt.Errorf("fakeruntime: profile %q: unknown User %d", p.Name, p.User)
 	case p.Events == EventsOn && p.Delivery == DeliverBroadcast && p.Slots < 1:
-		return fmt.Errorf("fakeruntime: profile %q: Slots is %d: a broadcasting runtime needs at least 1", p.Name, p.Slots)
+		return fmt.Errorf(
+			"fakeruntime: profile %q: Slots is %d: a broadcasting runtime needs at least 1",
+			p.Name,
+			p.Slots,
+		)
 	case p.Events == EventsOn && p.Delivery != DeliverBroadcast && p.Queue < 1:
 		return fmt.Errorf("fakeruntime: profile %q: Queue is %d: it needs at least 1", p.Name, p.Queue)
 	case p.StreamBatch < 0 || p.BacklogAge < 0 || p.DeleteLag < 0 || p.ExitLag < 0:
-		return fmt.Errorf("fakeruntime: profile %q: StreamBatch, BacklogAge, DeleteLag and ExitLag cannot be negative", p.Name)
+		return fmt.Errorf(
+			"fakeruntime: profile %q: StreamBatch, BacklogAge, DeleteLag and ExitLag cannot be negative",
+			p.Name,
+		)
 	}
 	return nil
 }

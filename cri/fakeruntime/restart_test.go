@@ -154,7 +154,8 @@ func TestKillShim(t *testing.T) {
 		if st := events[0].ContainersStatuses[0]; st.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			t.Errorf("in the sandbox's event the container is %v", st.State)
 		}
-		if st := events[1].ContainersStatuses[0]; st.ExitCode != 255 || time.Duration(events[1].CreatedAt-events[0].CreatedAt) != 1400*time.Millisecond {
+		if st := events[1].ContainersStatuses[0]; st.ExitCode != 255 ||
+			time.Duration(events[1].CreatedAt-events[0].CreatedAt) != 1400*time.Millisecond {
 			t.Errorf("container's event: %v", events[1])
 		}
 	})
@@ -178,7 +179,8 @@ func TestChangesWithoutEvents(t *testing.T) {
 			t.Errorf("%d events", n-before)
 		}
 		st = w.status(c)
-		if r := st.Resources.GetLinux(); r.GetCpuShares() != 77 || r.GetMemoryLimitInBytes() != 9 || r.GetMemorySwapLimitInBytes() != 9 { // as containerd
+		if r := st.Resources.GetLinux(); r.GetCpuShares() != 77 || r.GetMemoryLimitInBytes() != 9 ||
+			r.GetMemorySwapLimitInBytes() != 9 { // as containerd
 			t.Errorf("status %v", st)
 		}
 		check(t, w.rt.StopSandbox(sb)) // container and sandbox

@@ -50,7 +50,14 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	errs := []error{c.Profile.validate(), c.Faults.Validate()}
 	if c.ContainerBytes < 0 || c.ContainerBytes > maxPayloadBytes {
-		errs = append(errs, fmt.Errorf("fakeruntime: Config.ContainerBytes is %d: use 0 to %d", c.ContainerBytes, maxPayloadBytes))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"fakeruntime: Config.ContainerBytes is %d: use 0 to %d",
+				c.ContainerBytes,
+				maxPayloadBytes,
+			),
+		)
 	}
 	for name, d := range map[string]time.Duration{"ConnectionAge": c.ConnectionAge, "ConnectionGrace": c.ConnectionGrace} {
 		if d < 0 {

@@ -69,8 +69,15 @@ func (sb *sandbox) withPodLabels(extra map[string]string) map[string]string {
 // encode builds the blob from the fields, and drops the maps.
 func (sb *sandbox) encode() {
 	sb.blob = encode(&runtimeapi.PodSandbox{
-		Id: sb.id, Metadata: &runtimeapi.PodSandboxMetadata{Name: sb.name, Uid: sb.uid, Namespace: sb.namespace, Attempt: sb.attempt},
-		CreatedAt: sb.createdAt, RuntimeHandler: sb.handler,
+		Id: sb.id,
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name:      sb.name,
+			Uid:       sb.uid,
+			Namespace: sb.namespace,
+			Attempt:   sb.attempt,
+		},
+		CreatedAt:      sb.createdAt,
+		RuntimeHandler: sb.handler,
 	})
 	sb.blob = bytes.Clone(appendMap(appendMap(sb.blob, 5, sb.labels), 6, sb.annotations))
 	sb.labelUID = sb.labels[labelPodUID]
@@ -177,7 +184,15 @@ func (rt *Runtime) sandboxNamed(sb *sandbox) *sandbox {
 // waiting callers.
 func (rt *Runtime) runSandbox(sb *sandbox) (*event, error) {
 	if old := rt.sandboxNamed(sb); old != nil {
-		return nil, fmt.Errorf("%w: sandbox %s_%s_%s_%d is reserved for %q", ErrExists, sb.name, sb.namespace, sb.uid, sb.attempt, old.id)
+		return nil, fmt.Errorf(
+			"%w: sandbox %s_%s_%s_%d is reserved for %q",
+			ErrExists,
+			sb.name,
+			sb.namespace,
+			sb.uid,
+			sb.attempt,
+			old.id,
+		)
 	}
 	rt.placeSandbox(sb)
 	first := &event{}
@@ -318,7 +333,11 @@ type Population struct {
 // history. It returns the sandbox IDs. 100,000 containers take about 160 MB and a second or two.
 func (rt *Runtime) Populate(p Population) (sandboxIDs []string, err error) {
 	if p.Pods < 0 || p.Containers < 0 {
-		return nil, fmt.Errorf("fakeruntime: Populate: %d pods with %d containers each: neither can be negative", p.Pods, p.Containers)
+		return nil, fmt.Errorf(
+			"fakeruntime: Populate: %d pods with %d containers each: neither can be negative",
+			p.Pods,
+			p.Containers,
+		)
 	}
 	if err := p.Life.validate(); err != nil {
 		return nil, fmt.Errorf("fakeruntime: Populate: %w", err)

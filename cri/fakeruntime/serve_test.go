@@ -37,7 +37,10 @@ func TestServeEndsWhatHangs(t *testing.T) {
 			}
 		}
 		wg.Go(func() {
-			_, err := w.cri.CreateContainer(context.Background(), &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("x")})
+			_, err := w.cri.CreateContainer(
+				context.Background(),
+				&runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("x")},
+			)
 			failed("CreateContainer", err)
 		})
 		wg.Go(func() {
@@ -143,7 +146,9 @@ func TestHistory(t *testing.T) {
 				who = "container"
 			}
 			got = append(got, who+" "+ch.Old.String()+"→"+ch.New.String())
-			if ch.Seq != uint64(i) || ch.SandboxID != sb || ch.ContainerID != "" && ch.ContainerID != c || ch.PodUID == "" || ch.Event != Emitted {
+			if ch.Seq != uint64(i) || ch.SandboxID != sb || ch.ContainerID != "" && ch.ContainerID != c ||
+				ch.PodUID == "" ||
+				ch.Event != Emitted {
 				t.Errorf("%+v", ch)
 			}
 		}
@@ -174,7 +179,8 @@ func TestHistoryLimit(t *testing.T) {
 			want = 0
 		}
 		changes, next := rt.History(0)
-		if next != 10 || changes[0].Seq != want || changes[len(changes)-1].Seq != 9 || uint64(len(changes)) != 10-want {
+		if next != 10 || changes[0].Seq != want || changes[len(changes)-1].Seq != 9 ||
+			uint64(len(changes)) != 10-want {
 			t.Errorf("limit %d: %d changes from %d, next %d", limit, len(changes), changes[0].Seq, next)
 		}
 	}
@@ -200,12 +206,16 @@ func TestTruth(t *testing.T) {
 		t.Errorf("PodTruth differs:\n%s", diff)
 	}
 	for i, want := range []TruthSandbox{{ID: first, State: StateNotReady}, {ID: sb, Attempt: 1, State: StateReady}} {
-		if got := pod.Sandboxes[i]; got.ID != want.ID || got.Attempt != want.Attempt || got.State != want.State {
+		if got := pod.Sandboxes[i]; got.ID != want.ID || got.Attempt != want.Attempt ||
+			got.State != want.State {
 			t.Errorf("sandbox %d: %+v", i, got)
 		}
 	}
 	got := pod.Sandboxes[1].Containers
-	if len(got) != 2 || got[0].ID != c1 || got[0].State != StateExited || got[0].ExitCode != 2 || got[1].ID != c2 || got[1].Attempt != 1 || got[1].State != StateCreated {
+	if len(got) != 2 || got[0].ID != c1 || got[0].State != StateExited || got[0].ExitCode != 2 ||
+		got[1].ID != c2 ||
+		got[1].Attempt != 1 ||
+		got[1].State != StateCreated {
 		t.Errorf("containers: %+v", got)
 	}
 	if _, ok := rt.PodTruth("none"); ok {

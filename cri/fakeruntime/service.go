@@ -97,7 +97,12 @@ func (s *service) gate(ctx context.Context, fullMethod string) (method string, n
 }
 
 // streaming passes the gate before a stream.
-func (s *service) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (s *service) streaming(
+	srv any,
+	stream grpc.ServerStream,
+	info *grpc.StreamServerInfo,
+	next grpc.StreamHandler,
+) error {
 	if _, _, err := s.gate(stream.Context(), info.FullMethod); err != nil {
 		return err
 	}
@@ -105,7 +110,12 @@ func (s *service) streaming(srv any, stream grpc.ServerStream, info *grpc.Stream
 }
 
 // unary passes the gate, and answers the hot reads in wire format.
-func (s *service) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (s *service) unary(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler,
+) (any, error) {
 	method, n, err := s.gate(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
@@ -314,22 +324,38 @@ func (s *service) Status(_ context.Context, req *runtimeapi.StatusRequest) (*run
 	if f.Handlers {
 		for _, name := range handlers {
 			res.RuntimeHandlers = append(res.RuntimeHandlers, &runtimeapi.RuntimeHandler{
-				Name: name, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: f.RecursiveReadOnlyMounts, UserNamespaces: f.UserNamespaces},
+				Name: name,
+				Features: &runtimeapi.RuntimeHandlerFeatures{
+					RecursiveReadOnlyMounts: f.RecursiveReadOnlyMounts,
+					UserNamespaces:          f.UserNamespaces,
+				},
 			})
 		}
 	}
 	if req.GetVerbose() {
-		res.Info = map[string]string{"config": infoJSON(map[string]any{"profile": s.rt.cfg.Profile.Name, "faults": s.rt.Faults().Strings()})}
+		res.Info = map[string]string{
+			"config": infoJSON(
+				map[string]any{"profile": s.rt.cfg.Profile.Name, "faults": s.rt.Faults().Strings()},
+			),
+		}
 	}
 	return res, nil
 }
 
 // RuntimeConfig says how cgroups are driven.
-func (s *service) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
-	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
+func (s *service) RuntimeConfig(
+	context.Context,
+	*runtimeapi.RuntimeConfigRequest,
+) (*runtimeapi.RuntimeConfigResponse, error) {
+	return &runtimeapi.RuntimeConfigResponse{
+		Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS},
+	}, nil
 }
 
 // UpdateRuntimeConfig takes the pod CIDR, without a visible change.
-func (s *service) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (s *service) UpdateRuntimeConfig(
+	context.Context,
+	*runtimeapi.UpdateRuntimeConfigRequest,
+) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }

@@ -51,8 +51,17 @@ func (rt *Runtime) containerStats(c *container) *runtimeapi.ContainerStats {
 		bytes = 0
 	}
 	return &runtimeapi.ContainerStats{
-		Attributes:    &runtimeapi.ContainerAttributes{Id: c.id, Metadata: item.Metadata, Labels: item.Labels, Annotations: item.Annotations},
-		Cpu:           cpuUsage(now, uint64(time.Duration(max(0, now-c.startedAt)).Seconds()*float64(cores)), cores),
+		Attributes: &runtimeapi.ContainerAttributes{
+			Id:          c.id,
+			Metadata:    item.Metadata,
+			Labels:      item.Labels,
+			Annotations: item.Annotations,
+		},
+		Cpu: cpuUsage(
+			now,
+			uint64(time.Duration(max(0, now-c.startedAt)).Seconds()*float64(cores)),
+			cores,
+		),
 		Memory:        memoryUsage(now, bytes),
 		WritableLayer: diskUsage(now, 1<<16),
 	}
@@ -64,7 +73,13 @@ func (rt *Runtime) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
 	item := sb.message()
 	now := rt.stamp()
 	linux := &runtimeapi.LinuxPodSandboxStats{
-		Cpu: cpuUsage(now, 0, 0), Memory: memoryUsage(now, 1<<20), Process: &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: u64(1)},
+		Cpu: cpuUsage(
+			now,
+			0,
+			0,
+		),
+		Memory:  memoryUsage(now, 1<<20),
+		Process: &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: u64(1)},
 		Network: &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: &runtimeapi.NetworkInterfaceUsage{
 			Name: "eth0", RxBytes: u64(0), TxBytes: u64(0), RxErrors: u64(0), TxErrors: u64(0),
 		}},
@@ -83,13 +98,21 @@ func (rt *Runtime) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
 		linux.Process.ProcessCount.Value++
 	}
 	return &runtimeapi.PodSandboxStats{
-		Attributes: &runtimeapi.PodSandboxAttributes{Id: sb.id, Metadata: item.Metadata, Labels: item.Labels, Annotations: item.Annotations},
-		Linux:      linux,
+		Attributes: &runtimeapi.PodSandboxAttributes{
+			Id:          sb.id,
+			Metadata:    item.Metadata,
+			Labels:      item.Labels,
+			Annotations: item.Annotations,
+		},
+		Linux: linux,
 	}
 }
 
 // ContainerStats of a container.
-func (s *service) ContainerStats(_ context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+func (s *service) ContainerStats(
+	_ context.Context,
+	req *runtimeapi.ContainerStatsRequest,
+) (*runtimeapi.ContainerStatsResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	c, err := s.rt.containerByID(req.GetContainerId())
@@ -108,12 +131,18 @@ func (s *service) listContainerStats(f *runtimeapi.ContainerStatsFilter) []*runt
 }
 
 // ListContainerStats lists the running containers.
-func (s *service) ListContainerStats(_ context.Context, req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+func (s *service) ListContainerStats(
+	_ context.Context,
+	req *runtimeapi.ListContainerStatsRequest,
+) (*runtimeapi.ListContainerStatsResponse, error) {
 	return &runtimeapi.ListContainerStatsResponse{Stats: s.listContainerStats(req.GetFilter())}, nil
 }
 
 // PodSandboxStats of a sandbox.
-func (s *service) PodSandboxStats(_ context.Context, req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
+func (s *service) PodSandboxStats(
+	_ context.Context,
+	req *runtimeapi.PodSandboxStatsRequest,
+) (*runtimeapi.PodSandboxStatsResponse, error) {
 	s.rt.lock()
 	defer s.rt.mu.Unlock()
 	sb, err := s.rt.sandboxByID(req.GetPodSandboxId())
@@ -141,6 +170,9 @@ func statsOf[T listed, S any](rt *Runtime, rows []row[T], stats func(T) S) []S {
 }
 
 // ListPodSandboxStats lists the ready sandboxes.
-func (s *service) ListPodSandboxStats(_ context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+func (s *service) ListPodSandboxStats(
+	_ context.Context,
+	req *runtimeapi.ListPodSandboxStatsRequest,
+) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	return &runtimeapi.ListPodSandboxStatsResponse{Stats: s.listSandboxStats(req.GetFilter())}, nil
 }

@@ -32,7 +32,11 @@ func resolve[T listed](rt *Runtime, in *items[T], kind, id string) (T, error) {
 	return item, fmt.Errorf("%w: %s %q", ErrNotFound, kind, id)
 }
 
-func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method string, call uint64) (any, error) {
+func (s *service) containerStatus(
+	req *runtimeapi.ContainerStatusRequest,
+	method string,
+	call uint64,
+) (any, error) {
 	rt := s.rt
 	bad := rt.corruption(method, call)
 	rt.lock()
@@ -49,12 +53,26 @@ func (s *service) containerStatus(req *runtimeapi.ContainerStatusRequest, method
 	}
 	b := appendMessage(nil, 1, st)
 	if req.GetVerbose() {
-		b = append(b, encode(&runtimeapi.ContainerStatusResponse{Info: map[string]string{"info": infoJSON(map[string]any{"sandboxID": c.sb.id, "pid": pidOf(c.id, c.state == StateRunning)})}})...)
+		b = append(
+			b,
+			encode(
+				&runtimeapi.ContainerStatusResponse{
+					Info: map[string]string{
+						"info": infoJSON(
+							map[string]any{"sandboxID": c.sb.id, "pid": pidOf(c.id, c.state == StateRunning)},
+						),
+					},
+				},
+			)...)
 	}
 	return encoded(b), nil
 }
 
-func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, method string, call uint64) (any, error) {
+func (s *service) podSandboxStatus(
+	req *runtimeapi.PodSandboxStatusRequest,
+	method string,
+	call uint64,
+) (any, error) {
 	rt := s.rt
 	bad := rt.corruption(method, call)
 	rt.lock()
@@ -78,7 +96,15 @@ func (s *service) podSandboxStatus(req *runtimeapi.PodSandboxStatusRequest, meth
 	}
 	b := appendMessage(nil, 1, st)
 	if req.GetVerbose() {
-		b = append(b, encode(&runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": infoJSON(map[string]any{"pid": pidOf(sb.id, sb.state == StateReady)})}})...)
+		b = append(
+			b,
+			encode(
+				&runtimeapi.PodSandboxStatusResponse{
+					Info: map[string]string{
+						"info": infoJSON(map[string]any{"pid": pidOf(sb.id, sb.state == StateReady)}),
+					},
+				},
+			)...)
 	}
 	if p.StatusContainers {
 		for _, c := range sb.containers {

@@ -12,7 +12,10 @@ import (
 
 // GetContainerEvents streams events. It sends no header before the first event, and notices a lost
 // client only with something to send, as real runtimes do.
-func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (s *service) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest,
+	stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
+) error {
 	rt := s.rt
 	rt.lock()
 	n := rt.rpcs["GetContainerEvents"]
@@ -29,7 +32,10 @@ func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc
 		return status.Error(codes.Unavailable, notInitialized)
 	case support == EventsUnimplemented:
 		rt.mu.Unlock()
-		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents for service runtime.v1.RuntimeService")
+		return status.Error(
+			codes.Unimplemented,
+			"unknown method GetContainerEvents for service runtime.v1.RuntimeService",
+		)
 	case support == EventsOff:
 		rt.mu.Unlock()
 		return nil

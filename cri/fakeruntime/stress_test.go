@@ -124,7 +124,10 @@ func drive(ctx context.Context, w *world, r *rand.Rand) {
 		case n == 0 && len(pod.Sandboxes) < 3:
 			w.rt.AddPod(PodSpec{UID: uid})
 		case n == 1, n == 2:
-			w.rt.AddContainer(sb, ContainerSpec{Life: After(time.Duration(r.IntN(300))*time.Millisecond, int32(r.IntN(256)))})
+			w.rt.AddContainer(
+				sb,
+				ContainerSpec{Life: After(time.Duration(r.IntN(300))*time.Millisecond, int32(r.IntN(256)))},
+			)
 		case n == 3, n == 4:
 			w.rt.Start(c)
 		case n == 5:
@@ -134,7 +137,13 @@ func drive(ctx context.Context, w *world, r *rand.Rand) {
 		case n == 7 && r.IntN(2) == 0:
 			w.cri.RemovePodSandbox(one, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sb})
 		case n == 8:
-			w.cri.CreateContainer(one, &runtimeapi.CreateContainerRequest{PodSandboxId: sb, Config: containerConfig("c"+itoa(uint32(r.IntN(100))), "sleep", "1")})
+			w.cri.CreateContainer(
+				one,
+				&runtimeapi.CreateContainerRequest{
+					PodSandboxId: sb,
+					Config:       containerConfig("c"+itoa(uint32(r.IntN(100))), "sleep", "1"),
+				},
+			)
 		case n == 9:
 			w.cri.StartContainer(one, &runtimeapi.StartContainerRequest{ContainerId: c})
 		case n == 10 && r.IntN(10) == 0:

@@ -132,7 +132,13 @@ func containerTail(size int) *tail {
 	}
 	return &tail{
 		encode(&runtimeapi.Container{Annotations: annotations}),
-		encode(&runtimeapi.ContainerStatus{Annotations: annotations, Mounts: kubeletMounts, LogPath: "/var/log/pods/default_pod/c/0.log"}),
+		encode(
+			&runtimeapi.ContainerStatus{
+				Annotations: annotations,
+				Mounts:      kubeletMounts,
+				LogPath:     "/var/log/pods/default_pod/c/0.log",
+			},
+		),
 	}
 }
 
@@ -141,7 +147,12 @@ var sandboxTail = func() *tail {
 	annotations := map[string]string{paddingKey: strings.Repeat("x", 850)}
 	return &tail{
 		encode(&runtimeapi.PodSandbox{Annotations: annotations}),
-		encode(&runtimeapi.PodSandboxStatus{Annotations: annotations, Linux: namespaces(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER})}),
+		encode(
+			&runtimeapi.PodSandboxStatus{
+				Annotations: annotations,
+				Linux:       namespaces(&runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}),
+			},
+		),
 	}
 }()
 

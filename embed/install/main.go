@@ -53,7 +53,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("install", flag.ContinueOnError)
 	tree := flags.String("kubernetes", "", "`DIR` of a Kubernetes source tree")
 	remove := flags.Bool("remove", false, "remove the PLEG from the tree")
-	series := flags.String("series", "", "write the change as patches into the folder `OUT`, and leave the tree as it is")
+	series := flags.String(
+		"series",
+		"",
+		"write the change as patches into the folder `OUT`, and leave the tree as it is",
+	)
 	stamp := flags.Bool("version", false, "print the version of the carried sources")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -66,7 +70,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		_, err := fmt.Fprintln(out, version())
 		return err
 	case flags.NArg() > 0:
-		return fmt.Errorf("%w: the argument %q is not known: a tree is named by -kubernetes DIR", errUsage, flags.Arg(0))
+		return fmt.Errorf(
+			"%w: the argument %q is not known: a tree is named by -kubernetes DIR",
+			errUsage,
+			flags.Arg(0),
+		)
 	case *tree == "":
 		return fmt.Errorf("%w: name the source tree of Kubernetes: -kubernetes DIR", errUsage)
 	case *remove && *series != "":
@@ -83,6 +91,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := install(ctx, *tree); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "the evented PLEG %s is in %s; hack/update-featuregates.sh renews the tree's table of gates\n", version(), *tree)
+	_, err := fmt.Fprintf(
+		out,
+		"the evented PLEG %s is in %s; hack/update-featuregates.sh renews the tree's table of gates\n",
+		version(),
+		*tree,
+	)
 	return err
 }

@@ -132,7 +132,8 @@ func TestInstallUpgradeRemove(t *testing.T) {
 		for name, text := range installed {
 			switch inside := strings.HasPrefix(name, into+"/"); {
 			case inside && strings.HasSuffix(name, ".go"):
-				if !strings.HasPrefix(text, licence) || strings.Contains(text, `"`+module) || strings.Contains(text, "//go:build ignore") {
+				if !strings.HasPrefix(text, licence) || strings.Contains(text, `"`+module) ||
+					strings.Contains(text, "//go:build ignore") {
 					t.Errorf("%s is not rewritten: %.200s", name, text)
 				}
 			case !inside && !patched[name] && text != before[name]:
@@ -218,10 +219,19 @@ func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
 			check(t, os.WriteFile(file, []byte(change(string(text))), 0o644))
 			if change(string(text)) == string(text) { // of another version, which changed less
 				check(t, uninstall(t.Context(), tree))
-				older := []byte("--- a/go.mod\n+++ b/go.mod\n@@ -1,1 +1,2 @@\n module k8s.io/kubernetes\n+// patched\n")
+				older := []byte(
+					"--- a/go.mod\n+++ b/go.mod\n@@ -1,1 +1,2 @@\n module k8s.io/kubernetes\n+// patched\n",
+				)
 				check(t, os.MkdirAll(filepath.Join(tree, into), 0o755))
 				check(t, os.WriteFile(filepath.Join(tree, into, patches[0]), older, 0o644))
-				check(t, os.WriteFile(filepath.Join(tree, "go.mod"), []byte("module k8s.io/kubernetes\n// patched\n"), 0o644))
+				check(
+					t,
+					os.WriteFile(
+						filepath.Join(tree, "go.mod"),
+						[]byte("module k8s.io/kubernetes\n// patched\n"),
+						0o644,
+					),
+				)
 				check(t, os.WriteFile(file, []byte("package kubelet\n"), 0o644))
 			}
 			before := contents(t, tree)

@@ -107,10 +107,26 @@ func writeSeries(ctx context.Context, tree, out string, report io.Writer) error 
 			changed = addChanges(&body, files[c.patch].text, c.only)
 		}
 		name := fmt.Sprintf("%04d-%s.patch", i+1, c.part)
-		text := fmt.Sprintf("From %040d Mon Sep 17 00:00:00 2001\nFrom: The Evented PLEG Authors <evented-pleg@users.noreply.github.com>\n"+
-			"Date: Thu, 1 Jan 2026 00:00:00 +0000\nSubject: [PATCH %d/%d] %s\n\n%s\n---\n%s-- \n%s\n", 0, i+1, len(commits), c.subject, c.body, body.String(), version())
+		text := fmt.Sprintf(
+			"From %040d Mon Sep 17 00:00:00 2001\nFrom: The Evented PLEG Authors <evented-pleg@users.noreply.github.com>\n"+
+				"Date: Thu, 1 Jan 2026 00:00:00 +0000\nSubject: [PATCH %d/%d] %s\n\n%s\n---\n%s-- \n%s\n",
+			0,
+			i+1,
+			len(commits),
+			c.subject,
+			c.body,
+			body.String(),
+			version(),
+		)
 		err := os.WriteFile(filepath.Join(out, name), []byte(text), 0o644)
-		_, told := fmt.Fprintf(report, "%s: %d lines of code, %d of tests, %d changed in files of the tree\n", name, code, tests, changed)
+		_, told := fmt.Fprintf(
+			report,
+			"%s: %d lines of code, %d of tests, %d changed in files of the tree\n",
+			name,
+			code,
+			tests,
+			changed,
+		)
 		if err := errors.Join(err, told); err != nil {
 			return err
 		}
@@ -121,7 +137,14 @@ func writeSeries(ctx context.Context, tree, out string, report io.Writer) error 
 // addFile adds a new file to a patch, and returns its lines that are neither empty nor comments.
 func addFile(to *bytes.Buffer, name string, text []byte) (lines int) {
 	n := bytes.Count(text, []byte("\n"))
-	fmt.Fprintf(to, "diff --git a/%s b/%s\nnew file mode 100644\n--- /dev/null\n+++ b/%s\n@@ -0,0 +1,%d @@\n", name, name, name, n)
+	fmt.Fprintf(
+		to,
+		"diff --git a/%s b/%s\nnew file mode 100644\n--- /dev/null\n+++ b/%s\n@@ -0,0 +1,%d @@\n",
+		name,
+		name,
+		name,
+		n,
+	)
 	inComment := false
 	for line := range bytes.Lines(text) {
 		to.WriteByte('+')

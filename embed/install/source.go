@@ -99,7 +99,11 @@ func minorOf(tree string) (tag string, err error) {
 	shape := fmt.Sprintf("Start(%s) RequestRelist(%s)", methods["Start"], methods["RequestRelist"])
 	tag, ok := minors[shape]
 	if _, watches := methods["SetPodWatchCondition"]; !ok || watches {
-		return "", fmt.Errorf("%s: the kubelet's PLEG is none of a supported minor (1.36, 1.37, 1.38): it has %s", file, shape)
+		return "", fmt.Errorf(
+			"%s: the kubelet's PLEG is none of a supported minor (1.36, 1.37, 1.38): it has %s",
+			file,
+			shape,
+		)
 	}
 	return tag, nil
 }
@@ -199,7 +203,10 @@ func version() string {
 
 // matches reports whether one of some patterns matches a name.
 func matches(patterns, name string) bool {
-	return slices.ContainsFunc(strings.Fields(patterns), func(p string) bool { ok, _ := path.Match(p, name); return ok })
+	return slices.ContainsFunc(
+		strings.Fields(patterns),
+		func(p string) bool { ok, _ := path.Match(p, name); return ok },
+	)
 }
 
 // constraint keeps the adapter's files out of builds here, and names the minor of some.
@@ -218,7 +225,11 @@ func rewrite(text []byte, tag string, header []byte) ([]byte, error) {
 	}
 	text = page.ReplaceAll(text, []byte("$1 of evented-pleg"))
 	for _, p := range packages[1:] {
-		text = bytes.ReplaceAll(text, []byte(`"`+module+"/"+p.from.path+`"`), []byte(`"`+path.Join("k8s.io/kubernetes", into, p.to)+`"`))
+		text = bytes.ReplaceAll(
+			text,
+			[]byte(`"`+module+"/"+p.from.path+`"`),
+			[]byte(`"`+path.Join("k8s.io/kubernetes", into, p.to)+`"`),
+		)
 	}
 	for _, absent := range []string{module, "github.com/prometheus/"} {
 		if i := bytes.Index(text, []byte(`"`+absent)); i >= 0 {

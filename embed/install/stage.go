@@ -111,8 +111,12 @@ func (s *stage) takeBack(ctx context.Context) error {
 			return err
 		}
 		if err := s.apply(ctx, patch, "-R"); err != nil {
-			return fmt.Errorf("the patched lines have been changed since; take back %s by hand and remove %s: %w",
-				path.Join(into, name), into, err)
+			return fmt.Errorf(
+				"the patched lines have been changed since; take back %s by hand and remove %s: %w",
+				path.Join(into, name),
+				into,
+				err,
+			)
 		}
 	}
 	return nil
@@ -186,7 +190,11 @@ func install(ctx context.Context, tree string) error {
 			return err
 		}
 	case exists(target):
-		return fmt.Errorf("%s is there, and has no %s: it is not from here; remove it first", target, patches[0])
+		return fmt.Errorf(
+			"%s is there, and has no %s: it is not from here; remove it first",
+			target,
+			patches[0],
+		)
 	}
 	if err := s.applyAll(ctx, files); err != nil {
 		return err
@@ -224,7 +232,10 @@ func gitApply(ctx context.Context, dir string, patch []byte, flags ...string) er
 	cmd := exec.CommandContext(ctx, "git", append([]string{"apply", "-p1"}, append(flags, "-")...)...)
 	cmd.Dir = abs
 	cmd.Stdin = bytes.NewReader(patch)
-	cmd.Env = append(os.Environ(), "GIT_DIR=/dev/null") // else the paths are taken for those of a repository around the tree
+	cmd.Env = append(
+		os.Environ(),
+		"GIT_DIR=/dev/null",
+	) // else the paths are taken for those of a repository around the tree
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("git apply: %w\n%s", err, strings.TrimSpace(string(out)))
 	}

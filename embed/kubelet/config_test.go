@@ -20,7 +20,12 @@ func TestGateDecidesTheCache(t *testing.T) {
 	if Enabled() {
 		t.Fatal("the gate is on by default")
 	}
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.EventDrivenPLEG, true)
+	featuregatetesting.SetFeatureGateDuringTest(
+		t,
+		utilfeature.DefaultFeatureGate,
+		features.EventDrivenPLEG,
+		true,
+	)
 	if c, _ := Wrap(kubecontainer.NewCache(), nil); c.(*Cache) == nil {
 		t.Errorf("gate on: the cache is a %T", c)
 	}

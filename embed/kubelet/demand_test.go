@@ -33,7 +33,11 @@ func connected(t *testing.T) *node {
 		synctest.Wait()
 	}
 	if s := n.pleg.core.Stats(); s.RelistPeriod != 45*time.Second {
-		t.Fatalf("relist period %v, want the longest of a kubelet that syncs once a minute: %+v", s.RelistPeriod, s)
+		t.Fatalf(
+			"relist period %v, want the longest of a kubelet that syncs once a minute: %+v",
+			s.RelistPeriod,
+			s,
+		)
 	}
 	return n
 }
@@ -73,13 +77,18 @@ func TestFailedStartIsNoMissedEvent(t *testing.T) {
 				created(nil, pleg.Item{ID: "d", Phase: pleg.PhaseCreated})
 				atOnce()
 				started := n.pleg.core.Calling(pleg.OwnCall{ID: "d"})
-				test.play(n, func() { show(exited) }, func() { started(errors.New("no such file or directory")) })
+				test.play(
+					n,
+					func() { show(exited) },
+					func() { started(errors.New("no such file or directory")) },
+				)
 				atOnce()
 				n.runtime.with(func() { n.runtime.hang = nil })
 				close(hang)
 				time.Sleep(10 * time.Second)
 				n.take()
-				if s := n.pleg.core.Stats(); s.Missed != 0 || s.Overruled != 0 || s.RelistPeriod != 45*time.Second {
+				if s := n.pleg.core.Stats(); s.Missed != 0 || s.Overruled != 0 ||
+					s.RelistPeriod != 45*time.Second {
 					t.Errorf("%d missed, %d overruled, relist period %v", s.Missed, s.Overruled, s.RelistPeriod)
 				}
 				if len(n.told.Events) != 0 {
@@ -178,8 +187,13 @@ func TestReinspectionsOfOnePodArePaced(t *testing.T) {
 
 func stopped(uid, sandbox, id string) *runtimeapi.ContainerEventResponse {
 	return &runtimeapi.ContainerEventResponse{
-		ContainerId: id, ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, CreatedAt: time.Now().UnixNano(),
-		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: sandbox, Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}},
+		ContainerId:        id,
+		ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
+		CreatedAt:          time.Now().UnixNano(),
+		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
+			Id:       sandbox,
+			Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid},
+		},
 	}
 }
 

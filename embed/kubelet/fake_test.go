@@ -45,7 +45,11 @@ type fakeRuntime struct {
 func newFakeRuntime() *fakeRuntime {
 	return &fakeRuntime{
 		FakeRuntime: &containertest.FakeRuntime{},
-		ips:         make(map[types.UID][]string), inspectErrs: make(map[types.UID]error), inspected: make(map[types.UID]int),
+		ips: make(
+			map[types.UID][]string,
+		),
+		inspectErrs: make(map[types.UID]error),
+		inspected:   make(map[types.UID]int),
 	}
 }
 
@@ -113,7 +117,10 @@ func (f *fakeRuntime) wait(ctx context.Context) error {
 	}
 }
 
-func (f *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
+func (f *fakeRuntime) GetPodStatus(
+	_ context.Context,
+	pod *kubecontainer.Pod,
+) (*kubecontainer.PodStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inspected[pod.ID]++
@@ -129,7 +136,10 @@ func (f *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*
 		s.SandboxStatuses = append(s.SandboxStatuses, &runtimeapi.PodSandboxStatus{Id: sb.ID.ID, State: state})
 	}
 	for _, c := range pod.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, &kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State})
+		s.ContainerStatuses = append(
+			s.ContainerStatuses,
+			&kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State},
+		)
 	}
 	return s, nil
 }
@@ -175,7 +185,11 @@ func (f *fakeEvents) with(err error) {
 	f.err = err
 }
 
-func (f *fakeEvents) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (f *fakeEvents) GetContainerEvents(
+	ctx context.Context,
+	events chan *runtimeapi.ContainerEventResponse,
+	_ func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
 	f.mu.Lock()
 	err := f.err
 	f.mu.Unlock()
@@ -210,12 +224,27 @@ type node struct {
 // newNode must be called in a bubble, and does not start the generator.
 func newNode(t *testing.T, events *fakeEvents) *node {
 	t.Helper()
-	n := &node{t: t, runtime: newFakeRuntime(), events: events, told: record.NewFakeRecorder(1000), cache: newCache()}
+	n := &node{
+		t:       t,
+		runtime: newFakeRuntime(),
+		events:  events,
+		told:    record.NewFakeRecorder(1000),
+		cache:   newCache(),
+	}
 	var err error
 	n.pleg, err = New(Config{
-		Runtime: n.runtime, Events: events, Cache: n.cache, Recorder: n.told,
+		Runtime:   n.runtime,
+		Events:    events,
+		Cache:     n.cache,
+		Recorder:  n.told,
 		Removable: func(types.UID) bool { n.asked.Add(1); return n.removable.Load() },
-		Node:      &v1.ObjectReference{Kind: "Node", Name: "n", UID: "n"}, RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute,
+		Node: &v1.ObjectReference{
+			Kind: "Node",
+			Name: "n",
+			UID:  "n",
+		},
+		RelistPeriod:    time.Second,
+		RelistThreshold: 3 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,13 @@ func TestListTellsWhatIsThereAndWhatChanges(t *testing.T) {
 					of("1234", container("c2", exited), container("c3", running)),
 					of("4567", container("d4", running)))
 				n.afterRelist()
-				n.expect("1234 c1 Removed", "1234 c2 Died", "1234 c3 Started", "4567 d1 Removed", "4567 d4 Started")
+				n.expect(
+					"1234 c1 Removed",
+					"1234 c2 Died",
+					"1234 c3 Started",
+					"4567 d1 Removed",
+					"4567 d4 Started",
+				)
 			})
 		})
 	}
@@ -65,7 +71,9 @@ func TestListTellsDeathsItDidNotSee(t *testing.T) {
 	for _, relists := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode(t, noEvents())
-			n.runtime.show(pod("p", container("c1", running), container("c2", running), container("c3", exited)))
+			n.runtime.show(
+				pod("p", container("c1", running), container("c2", running), container("c3", exited)),
+			)
 			n.started()
 			for range relists {
 				n.afterRelist()

@@ -82,14 +82,17 @@ func (g *Generator) publish() {
 	defer g.gauges.Unlock()
 	s := g.core.Stats()
 	if !s.LastRelist.IsZero() {
-		metrics.PLEGLastSeen.Set(float64(time.Now().Add(-time.Since(s.LastRelist)).Unix())) // by the present wall clock
+		metrics.PLEGLastSeen.Set(
+			float64(time.Now().Add(-time.Since(s.LastRelist)).Unix()),
+		) // by the present wall clock
 	}
 	metrics.RunningPodCount.Set(float64(s.RunningPods))
 	for p, state := range map[pleg.Phase]kubecontainer.State{
 		pleg.PhaseCreated: kubecontainer.ContainerStateCreated, pleg.PhaseRunning: kubecontainer.ContainerStateRunning,
 		pleg.PhaseExited: kubecontainer.ContainerStateExited, pleg.PhaseUnknown: kubecontainer.ContainerStateUnknown,
 	} {
-		if n := s.ContainersBy[p]; n > 0 || g.shown[state] { // as in the stock PLEG, no series of a state never seen
+		if n := s.ContainersBy[p]; n > 0 ||
+			g.shown[state] { // as in the stock PLEG, no series of a state never seen
 			g.shown[state] = true
 			metrics.RunningContainerCount.WithLabelValues(string(state)).Set(float64(n))
 		}

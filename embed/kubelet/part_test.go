@@ -24,8 +24,13 @@ func TestPartOfAListing(t *testing.T) {
 		return &kubecontainer.Container{ID: kubecontainer.ContainerID{Type: "fake", ID: id}}
 	}
 	listing := &kubecontainer.Pod{
-		ID: "u", Name: "web",
-		Sandboxes: []*kubecontainer.Container{c("s2"), c("s1")}, Containers: []*kubecontainer.Container{c("b"), c("a")},
+		ID:   "u",
+		Name: "web",
+		Sandboxes: []*kubecontainer.Container{
+			c("s2"),
+			c("s1"),
+		},
+		Containers: []*kubecontainer.Container{c("b"), c("a")},
 	}
 	own := func(id string) string { return map[string]string{"s3": "s3", "d": "s3"}[id] }
 	for asked, want := range map[string]string{
@@ -122,7 +127,12 @@ func TestWhatTheKubeletMadeIsNotListed(t *testing.T) {
 	for range 2 {
 		read, err := s.Inspect(t.Context(), asked)
 		if err != nil || len(read.Pod.Items) != 2 || runtime.pods != 0 {
-			t.Fatalf("%v, %v, %d lists; want the statuses of s and c without a list", read.Pod, err, runtime.pods)
+			t.Fatalf(
+				"%v, %v, %d lists; want the statuses of s and c without a list",
+				read.Pod,
+				err,
+				runtime.pods,
+			)
 		}
 	}
 }

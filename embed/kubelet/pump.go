@@ -241,8 +241,19 @@ func (p *pump) logFinished(e pleg.Event) {
 	status, _ := p.g.cache.statuses.Get(e.Pod)
 	for _, c := range status.ContainerStatuses {
 		if c.ID.ID == e.ID {
-			log.Info("Event-driven PLEG: container finished", "pod", klog.KRef(e.Namespace, e.PodName), "podID", e.Pod,
-				"containerName", e.ContainerName, "containerID", e.ID, "exitCode", c.ExitCode)
+			log.Info(
+				"Event-driven PLEG: container finished",
+				"pod",
+				klog.KRef(e.Namespace, e.PodName),
+				"podID",
+				e.Pod,
+				"containerName",
+				e.ContainerName,
+				"containerID",
+				e.ID,
+				"exitCode",
+				c.ExitCode,
+			)
 		}
 	}
 }

@@ -187,7 +187,17 @@ func TestFinishedContainersAreLogged(t *testing.T) {
 			g: n.pleg, reportedEnds: make(map[types.UID]map[string]bool),
 			log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(2))),
 		}
-		p.events(pleg.Event{Pod: "p", Namespace: "ns", PodName: "web", ContainerName: "app", Type: pleg.ContainerDied, ID: "c", Kind: pleg.Container})
+		p.events(
+			pleg.Event{
+				Pod:           "p",
+				Namespace:     "ns",
+				PodName:       "web",
+				ContainerName: "app",
+				Type:          pleg.ContainerDied,
+				ID:            "c",
+				Kind:          pleg.Container,
+			},
+		)
 		for _, want := range []string{"container finished", `pod="ns/web"`, `podID="p"`, `containerName="app"`, `containerID="c"`, "exitCode=0"} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("the log lacks %s: %s", want, log.String())

@@ -22,7 +22,10 @@ import (
 
 // Wrap returns the pod cache and the CRI client for the kubelet: with the gate off the arguments,
 // with the gate on a [*Cache] and a client that answers lists from memory.
-func Wrap(cache kubecontainer.Cache, client internalapi.RuntimeService) (kubecontainer.Cache, internalapi.RuntimeService) {
+func Wrap(
+	cache kubecontainer.Cache,
+	client internalapi.RuntimeService,
+) (kubecontainer.Cache, internalapi.RuntimeService) {
 	if !Enabled() {
 		return cache, client
 	}
@@ -33,11 +36,20 @@ func Wrap(cache kubecontainer.Cache, client internalapi.RuntimeService) (kubecon
 // kubelet's calls, and lists are served while the stream is connected. Answers from memory are
 // valid for two of the longest relist periods: the generator's list is never so late unless the
 // runtime does not answer.
-func attach(client embed.Events, core *pleg.Generator[kubecontainer.PodStatus], relistMax time.Duration, add func(string, int)) {
+func attach(
+	client embed.Events,
+	core *pleg.Generator[kubecontainer.PodStatus],
+	relistMax time.Duration,
+	add func(string, int),
+) {
 	if s, ok := client.(*embed.Service); ok {
 		s.TellCalls(core.Calling)
 		serve := servesLists()
-		s.ServeLists(func() bool { return serve && core.Stats().State == pleg.StreamConnected }, 2*relistMax, add)
+		s.ServeLists(
+			func() bool { return serve && core.Stats().State == pleg.StreamConnected },
+			2*relistMax,
+			add,
+		)
 	}
 }
 
@@ -54,16 +66,25 @@ func Logs(client internalapi.RuntimeService) internalapi.RuntimeService {
 type logs struct{ *embed.Service }
 
 // ListContainers lists containers for the log manager.
-func (l logs) ListContainers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+func (l logs) ListContainers(
+	ctx context.Context,
+	f *runtimeapi.ContainerFilter,
+) ([]*runtimeapi.Container, error) {
 	return l.Service.ListContainers(embed.As(ctx, embed.ByContainerLogs), f)
 }
 
 // ContainerStatus returns a status with the path of the log and nothing else, if the path is known
 // and lists are served.
 // The log manager reads nothing else.
-func (l logs) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
+func (l logs) ContainerStatus(
+	ctx context.Context,
+	id string,
+	verbose bool,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	if path, ok := l.LogPath(id); ok {
-		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, LogPath: path}}, nil
+		return &runtimeapi.ContainerStatusResponse{
+			Status: &runtimeapi.ContainerStatus{Id: id, LogPath: path},
+		}, nil
 	}
 	return l.Service.ContainerStatus(ctx, id, verbose)
 }
@@ -141,7 +162,11 @@ func (g imageGC) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, e
 
 // GetContainerStatus returns the last status read of a container, while lists are served, or reads
 // the status.
-func (g imageGC) GetContainerStatus(ctx context.Context, uid types.UID, id kubecontainer.ContainerID) (*kubecontainer.Status, error) {
+func (g imageGC) GetContainerStatus(
+	ctx context.Context,
+	uid types.UID,
+	id kubecontainer.ContainerID,
+) (*kubecontainer.Status, error) {
 	if s, err := g.cache.Get(uid); err == nil && s != nil && g.service.Recent() {
 		for _, c := range s.ContainerStatuses {
 			if c.ID == id {

@@ -41,7 +41,10 @@ type listed struct {
 	open                            chan struct{}
 }
 
-func (c *listed) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+func (c *listed) ListPodSandbox(
+	context.Context,
+	*runtimeapi.PodSandboxFilter,
+) ([]*runtimeapi.PodSandbox, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sandboxes++
@@ -52,10 +55,16 @@ func (c *listed) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.containers++
-	return []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, nil
+	return []*runtimeapi.Container{
+		{Id: "c", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}, nil
 }
 
-func (c *listed) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+func (c *listed) ContainerStatus(
+	_ context.Context,
+	id string,
+	_ bool,
+) (*runtimeapi.ContainerStatusResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.statuses++
@@ -66,7 +75,11 @@ func (c *listed) ContainerStatus(_ context.Context, id string, _ bool) (*runtime
 
 func (c *listed) StopContainer(context.Context, string, int64) error { return nil }
 
-func (c *listed) GetContainerEvents(ctx context.Context, _ chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+func (c *listed) GetContainerEvents(
+	ctx context.Context,
+	_ chan *runtimeapi.ContainerEventResponse,
+	_ func(runtimeapi.RuntimeService_GetContainerEventsClient),
+) error {
 	close(c.open)
 	<-ctx.Done()
 	return ctx.Err()
@@ -102,7 +115,12 @@ func (c *listed) asked() (sandboxes, containers, statuses int) {
 
 // serving returns a client that serves, and its wrapped client.
 func serving(t *testing.T) (*embed.Service, *listed) {
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.EventDrivenPLEG, true)
+	featuregatetesting.SetFeatureGateDuringTest(
+		t,
+		utilfeature.DefaultFeatureGate,
+		features.EventDrivenPLEG,
+		true,
+	)
 	client := &listed{open: make(chan struct{})}
 	_, wrapped := Wrap(kubecontainer.NewCache(), client)
 	s := wrapped.(*embed.Service)
@@ -145,14 +163,27 @@ func (m manager) GetPod(ctx context.Context, _ types.UID) (*kubecontainer.Pod, e
 // GetPodStatus returns a listed status.
 func (m manager) GetPodStatus(_ context.Context, p *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	c := p.Containers[0]
-	return &kubecontainer.PodStatus{ID: p.ID, ContainerStatuses: []*kubecontainer.Status{{ID: c.ID, Name: c.Name, State: c.State}}}, nil
+	return &kubecontainer.PodStatus{
+		ID:                p.ID,
+		ContainerStatuses: []*kubecontainer.Status{{ID: c.ID, Name: c.Name, State: c.State}},
+	}, nil
 }
 
 // TestListsHaveASwitch runs a generator on a wrapped client, with the gate for lists on and off.
 func TestListsHaveASwitch(t *testing.T) {
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.EventDrivenPLEG, true)
+	featuregatetesting.SetFeatureGateDuringTest(
+		t,
+		utilfeature.DefaultFeatureGate,
+		features.EventDrivenPLEG,
+		true,
+	)
 	for _, on := range []bool{true, false} {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.EventDrivenPLEGServeLists, on)
+		featuregatetesting.SetFeatureGateDuringTest(
+			t,
+			utilfeature.DefaultFeatureGate,
+			features.EventDrivenPLEGServeLists,
+			on,
+		)
 		synctest.Test(t, func(t *testing.T) {
 			client := &listed{open: make(chan struct{})}
 			cache, wrapped := Wrap(kubecontainer.NewCache(), client)
@@ -182,18 +213,40 @@ func TestListsHaveASwitch(t *testing.T) {
 // those without an effect on lists. The products of RestorePod are left to its events and the next
 // full list, like those of others; no kubelet calls it yet.
 var considered = map[string]string{
-	"ListPodSandbox": "answered", "ListContainers": "answered", "PodSandboxStatus": "observed",
-	"ContainerStatus": "observed", "GetContainerEvents": "observed", "RunPodSandbox": "observed",
-	"StopPodSandbox": "observed", "RemovePodSandbox": "observed", "CreateContainer": "observed",
-	"StartContainer": "observed", "StopContainer": "observed", "RemoveContainer": "observed",
+	"ListPodSandbox":     "answered",
+	"ListContainers":     "answered",
+	"PodSandboxStatus":   "observed",
+	"ContainerStatus":    "observed",
+	"GetContainerEvents": "observed",
+	"RunPodSandbox":      "observed",
+	"StopPodSandbox":     "observed",
+	"RemovePodSandbox":   "observed",
+	"CreateContainer":    "observed",
+	"StartContainer":     "observed",
+	"StopContainer":      "observed",
+	"RemoveContainer":    "observed",
 
-	"Attach": "no change", "CheckpointContainer": "no change", "CheckpointPod": "no change", "Close": "no change",
-	"ContainerStats": "no change", "Exec": "no change", "ExecSync": "no change", "ListContainerStats": "no change",
-	"ListMetricDescriptors": "no change", "ListPodSandboxMetrics": "no change", "ListPodSandboxStats": "no change",
-	"PodSandboxStats": "no change", "PortForward": "no change", "ReopenContainerLog": "no change",
-	"RestorePod": "like a stranger's", "RuntimeConfig": "no change", "Status": "no change",
-	"UpdateContainerResources": "no change", "UpdatePodSandboxResources": "no change",
-	"UpdateRuntimeConfig": "no change", "Version": "no change",
+	"Attach":                    "no change",
+	"CheckpointContainer":       "no change",
+	"CheckpointPod":             "no change",
+	"Close":                     "no change",
+	"ContainerStats":            "no change",
+	"Exec":                      "no change",
+	"ExecSync":                  "no change",
+	"ListContainerStats":        "no change",
+	"ListMetricDescriptors":     "no change",
+	"ListPodSandboxMetrics":     "no change",
+	"ListPodSandboxStats":       "no change",
+	"PodSandboxStats":           "no change",
+	"PortForward":               "no change",
+	"ReopenContainerLog":        "no change",
+	"RestorePod":                "like a stranger's",
+	"RuntimeConfig":             "no change",
+	"Status":                    "no change",
+	"UpdateContainerResources":  "no change",
+	"UpdatePodSandboxResources": "no change",
+	"UpdateRuntimeConfig":       "no change",
+	"Version":                   "no change",
 }
 
 // TestEveryMethodOfTheClientIsConsidered fails for a method of a later CRI, which may make or end
@@ -223,7 +276,8 @@ func TestHousekeepingGetsTheSamePodsWhileNothingChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	third, err := h.GetPods(t.Context(), false)
-	if err != nil || third[0] == first[0] || third[0].Containers[0].State != kubecontainer.ContainerStateExited {
+	if err != nil || third[0] == first[0] ||
+		third[0].Containers[0].State != kubecontainer.ContainerStateExited {
 		t.Errorf("after the stop: %+v, %v", third[0].Containers[0], err)
 	}
 	if n, _, _ := client.asked(); n != before {
@@ -273,7 +327,12 @@ func TestImageGCKnowsTheMounts(t *testing.T) {
 	s, _ := serving(t)
 	cache := newCache()
 	status := &kubecontainer.Status{ID: kubecontainer.ContainerID{Type: "test", ID: "c"}}
-	cache.Set("p", &kubecontainer.PodStatus{ID: "p", ContainerStatuses: []*kubecontainer.Status{status}}, nil, time.Now())
+	cache.Set(
+		"p",
+		&kubecontainer.PodStatus{ID: "p", ContainerStatuses: []*kubecontainer.Status{status}},
+		nil,
+		time.Now(),
+	)
 	g := ImageGC(&containertest.FakeRuntime{}, s, cache)
 	if got, err := g.GetContainerStatus(t.Context(), "p", status.ID); err != nil || got != status {
 		t.Errorf("%v, %v", got, err)

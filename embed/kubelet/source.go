@@ -114,7 +114,10 @@ func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kub
 	}
 	shows := pleg.Pod{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
 	for _, sb := range status.SandboxStatuses {
-		shows.Items = append(shows.Items, pleg.Item{ID: sb.GetId(), Kind: pleg.Sandbox, Phase: embed.SandboxPhase(sb.GetState())})
+		shows.Items = append(
+			shows.Items,
+			pleg.Item{ID: sb.GetId(), Kind: pleg.Sandbox, Phase: embed.SandboxPhase(sb.GetState())},
+		)
 	}
 	for _, c := range status.ContainerStatuses {
 		shows.Items = append(shows.Items, pleg.Item{
@@ -174,7 +177,11 @@ func (s *source) remember(p *kubecontainer.Pod) {
 // assemble returns the items of a pod in the runtime manager's form: those in a listing, in its
 // order, without those that the generator knows to be gone, and those that sandboxOf knows, as the
 // newest. Added is the number of the latter. nil: an item is unknown, or there are none.
-func assemble(listed *kubecontainer.Pod, pod pleg.Pod, sandboxOf func(string) string) (p *kubecontainer.Pod, added int) {
+func assemble(
+	listed *kubecontainer.Pod,
+	pod pleg.Pod,
+	sandboxOf func(string) string,
+) (p *kubecontainer.Pod, added int) {
 	if len(pod.Items) == 0 {
 		return nil, 0
 	}

@@ -21,7 +21,12 @@ func relist(g *Generator, uid types.UID) { g.RequestRelist(uid) }
 
 func TestRequestRelistFindsAChangeAtOnce(t *testing.T) {
 	for _, on := range []bool{true, false} {
-		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.PLEGOnDemandRelist, on)
+		featuregatetesting.SetFeatureGateDuringTest(
+			t,
+			utilfeature.DefaultFeatureGate,
+			features.PLEGOnDemandRelist,
+			on,
+		)
 		synctest.Test(t, func(t *testing.T) {
 			n := connected(t)
 			n.runtime.show(pod("p", container("c", exited)))

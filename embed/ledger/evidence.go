@@ -19,13 +19,23 @@ type Read struct {
 func (l *Ledger) Begin(now time.Time) Read { return Read{l.tick(), now} }
 
 // Sandboxes takes the answer to a list of sandboxes.
-func (l *Ledger) Sandboxes(r Read, f *runtimeapi.PodSandboxFilter, shown []*runtimeapi.PodSandbox, now time.Time) {
+func (l *Ledger) Sandboxes(
+	r Read,
+	f *runtimeapi.PodSandboxFilter,
+	shown []*runtimeapi.PodSandbox,
+	now time.Time,
+) {
 	l.sandboxes.apply(r, sandboxFilter(f), shown, now)
 	l.sandboxes.forgetLate(l.late)
 }
 
 // Containers takes the answer to a list of containers.
-func (l *Ledger) Containers(r Read, f *runtimeapi.ContainerFilter, shown []*runtimeapi.Container, now time.Time) {
+func (l *Ledger) Containers(
+	r Read,
+	f *runtimeapi.ContainerFilter,
+	shown []*runtimeapi.Container,
+	now time.Time,
+) {
 	l.containers.apply(r, containerFilter(f), shown, now)
 	l.containers.forgetLate(l.late)
 	l.dropPaths()
@@ -110,7 +120,8 @@ func (l *Ledger) claimContainer(id string, phase Phase, pod string) {
 	}
 	// A container that ends while being *started* is news: the answer to a start does not reveal the
 	// end.
-	if x := l.containers.items[id]; l.ending(id, phase) || x != nil && l.ending(x.element.GetPodSandboxId(), phase) {
+	if x := l.containers.items[id]; l.ending(id, phase) ||
+		x != nil && l.ending(x.element.GetPodSandboxId(), phase) {
 		return
 	}
 	l.containers.question(id, doubt{claim: phase, pod: pod})

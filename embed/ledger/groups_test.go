@@ -58,7 +58,10 @@ func podsNode(pods int) (*Ledger, []*runtimeapi.Container) {
 	var sandboxes []*runtimeapi.PodSandbox
 	var containers []*runtimeapi.Container
 	for i := range pods {
-		labels := map[string]string{PodUIDLabel: fmt.Sprint("uid-", i), "io.kubernetes.pod.name": fmt.Sprint("pod-", i)}
+		labels := map[string]string{
+			PodUIDLabel:              fmt.Sprint("uid-", i),
+			"io.kubernetes.pod.name": fmt.Sprint("pod-", i),
+		}
 		sandboxes = append(sandboxes, &runtimeapi.PodSandbox{Id: fmt.Sprint("s-", i), Labels: labels})
 		containers = append(containers, &runtimeapi.Container{
 			Id:           fmt.Sprint("c-", i),

@@ -65,7 +65,8 @@ var containerKind = kind[*runtimeapi.Container]{
 		n := b.GetMetadata()
 		return m.GetName() == n.GetName() && m.GetAttempt() == n.GetAttempt() && a.PodSandboxId == b.PodSandboxId &&
 			a.GetImage().GetImage() == b.GetImage().GetImage() && a.ImageRef == b.ImageRef && a.ImageId == b.ImageId &&
-			a.CreatedAt == b.CreatedAt && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+			a.CreatedAt == b.CreatedAt && maps.Equal(a.Labels, b.Labels) &&
+			maps.Equal(a.Annotations, b.Annotations)
 	},
 }
 

@@ -302,7 +302,8 @@ func TestOwnSlicesSharedElements(t *testing.T) {
 		t.Error("the revision stands although a list would show something else")
 	}
 	after, _ := h.ServeContainers(&runtimeapi.ContainerFilter{Id: "c"}, h.now)
-	if c := after[0]; c.ImageRef != "ref" || c.Labels["app"] != "a" || c.PodSandboxId != "s" || c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+	if c := after[0]; c.ImageRef != "ref" || c.Labels["app"] != "a" || c.PodSandboxId != "s" ||
+		c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("the copy in another state lacks something: %v", c)
 	}
 	still := h.Revision()
@@ -346,11 +347,20 @@ func TestWhatMayComeIsBounded(t *testing.T) {
 	h.full()
 	other := &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{PodUIDLabel: "other"}}
 	if _, v := h.ServeSandboxes(other, h.now); v.Reason != FailedCall || len(h.sandboxes.failures) > maxDoubts {
-		t.Errorf("refused because %q with %d pods remembered, want %q", v.Reason, len(h.sandboxes.failures), FailedCall)
+		t.Errorf(
+			"refused because %q with %d pods remembered, want %q",
+			v.Reason,
+			len(h.sandboxes.failures),
+			FailedCall,
+		)
 	}
 	h.now = h.now.Add(LateCall + 1)
 	h.full()
 	if _, v := h.ServeSandboxes(other, h.now); v.Reason != "" || len(h.sandboxes.failures) != 0 {
-		t.Errorf("later: refused because %q with %d pods remembered, want none", v.Reason, len(h.sandboxes.failures))
+		t.Errorf(
+			"later: refused because %q with %d pods remembered, want none",
+			v.Reason,
+			len(h.sandboxes.failures),
+		)
 	}
 }

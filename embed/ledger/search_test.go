@@ -59,8 +59,14 @@ var situations = []struct {
 	{"a call of another pod was not answered", func(w *world, f filter) bool {
 		return len(w.l.sandboxes.failures)+len(w.l.containers.failures) > 0 && f.id == ""
 	}},
-	{"a call that makes something of another pod is under way", func(w *world, f filter) bool { return w.making() && f.pod() != "" }},
-	{"a call that makes something is under way, and everything is asked for", func(w *world, f filter) bool { return w.making() && f.all() }},
+	{
+		"a call that makes something of another pod is under way",
+		func(w *world, f filter) bool { return w.making() && f.pod() != "" },
+	},
+	{
+		"a call that makes something is under way, and everything is asked for",
+		func(w *world, f filter) bool { return w.making() && f.all() },
+	},
 	{"a read is under way", func(w *world, _ filter) bool { return len(w.reads) > 0 }},
 	{"an event is on its way", func(w *world, _ filter) bool { return len(w.letters) > 0 }},
 	{"another ID is in doubt", func(w *world, _ filter) bool { _, _, doubts := w.l.Len(); return doubts > 0 }},
@@ -73,7 +79,10 @@ var situations = []struct {
 
 // making reports whether an own call that makes something is under way.
 func (w *world) making() bool {
-	return slices.ContainsFunc(w.calls, func(c *ownCall) bool { return c.op == RunPodSandbox || c.op == CreateContainer })
+	return slices.ContainsFunc(
+		w.calls,
+		func(c *ownCall) bool { return c.op == RunPodSandbox || c.op == CreateContainer },
+	)
 }
 
 // turn makes a move.
@@ -133,7 +142,13 @@ func (w *world) begin(sandboxes bool, f filter) *toyRead {
 		f.sandbox = "" // the CRI's filter of sandboxes has none
 	}
 	w.l.Trust(w.connected)
-	r := &toyRead{read: w.l.Begin(w.now()), began: w.step, sandboxes: sandboxes, filter: f, looked: map[*thing]bool{}}
+	r := &toyRead{
+		read:      w.l.Begin(w.now()),
+		began:     w.step,
+		sandboxes: sandboxes,
+		filter:    f,
+		looked:    map[*thing]bool{},
+	}
 	w.reads = append(w.reads, r)
 	return r
 }
@@ -141,7 +156,10 @@ func (w *world) begin(sandboxes bool, f filter) *toyRead {
 // beginStatus begins a read of a thing's status.
 func (w *world) beginStatus(t *thing) {
 	w.l.Trust(w.connected)
-	w.reads = append(w.reads, &toyRead{read: w.l.Begin(w.now()), began: w.step, status: t, looked: map[*thing]bool{}})
+	w.reads = append(
+		w.reads,
+		&toyRead{read: w.l.Begin(w.now()), began: w.step, status: t, looked: map[*thing]bool{}},
+	)
 }
 
 // look looks at some of the things: a list does not show a single moment.
@@ -187,7 +205,8 @@ func (t *thing) seen() Phase {
 
 func (f filter) fits(t *thing) bool {
 	pod, wants := f.labels[PodUIDLabel]
-	return (f.id == "" || f.id == t.id) && (f.sandbox == "" || f.sandbox == t.sandbox) && (!wants || t.labelled && pod == t.pod)
+	return (f.id == "" || f.id == t.id) && (f.sandbox == "" || f.sandbox == t.sandbox) &&
+		(!wants || t.labelled && pod == t.pod)
 }
 
 func (t *thing) labels() map[string]string {
@@ -198,7 +217,11 @@ func (t *thing) labels() map[string]string {
 }
 
 func (t *thing) asSandbox(p Phase) *runtimeapi.PodSandbox {
-	s := &runtimeapi.PodSandbox{Id: t.id, Labels: t.labels(), State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
+	s := &runtimeapi.PodSandbox{
+		Id:     t.id,
+		Labels: t.labels(),
+		State:  runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+	}
 	if p == Running {
 		s.State = runtimeapi.PodSandboxState_SANDBOX_READY
 	}
@@ -206,7 +229,12 @@ func (t *thing) asSandbox(p Phase) *runtimeapi.PodSandbox {
 }
 
 func (t *thing) asContainer(p Phase) *runtimeapi.Container {
-	return &runtimeapi.Container{Id: t.id, PodSandboxId: t.sandbox, Labels: t.labels(), State: containerState(p)}
+	return &runtimeapi.Container{
+		Id:           t.id,
+		PodSandboxId: t.sandbox,
+		Labels:       t.labels(),
+		State:        containerState(p),
+	}
 }
 
 // finish ends a list.
@@ -244,10 +272,18 @@ func (w *world) finishStatus(r *toyRead) {
 	case r.state == Gone:
 	case t.sandboxed:
 		s := t.asSandbox(r.state)
-		w.l.SandboxStatus(r.read, t.id, &runtimeapi.PodSandboxStatus{Id: s.Id, Labels: s.Labels, State: s.State})
+		w.l.SandboxStatus(
+			r.read,
+			t.id,
+			&runtimeapi.PodSandboxStatus{Id: s.Id, Labels: s.Labels, State: s.State},
+		)
 	default:
 		c := t.asContainer(r.state)
-		w.l.ContainerStatus(r.read, t.id, &runtimeapi.ContainerStatus{Id: c.Id, Labels: c.Labels, State: c.State, ImageId: "image"})
+		w.l.ContainerStatus(
+			r.read,
+			t.id,
+			&runtimeapi.ContainerStatus{Id: c.Id, Labels: c.Labels, State: c.State, ImageId: "image"},
+		)
 	}
 }
 
@@ -276,7 +312,12 @@ func (w *world) list(sandboxes bool, f filter) bool {
 	_, ofSandboxes := w.l.ServeSandboxes(nil, w.now())
 	_, ofContainers := w.l.ServeContainers(nil, w.now())
 	if all := w.l.ServesAll(w.now()); all != (ofSandboxes.Reason == "" && ofContainers.Reason == "") {
-		w.fail("all: it serves everything: %t, and refuses sandboxes by %q and containers by %q", all, ofSandboxes.Reason, ofContainers.Reason)
+		w.fail(
+			"all: it serves everything: %t, and refuses sandboxes by %q and containers by %q",
+			all,
+			ofSandboxes.Reason,
+			ofContainers.Reason,
+		)
 	}
 	for range 2 {
 		w.l.Trust(w.connected)
@@ -296,7 +337,10 @@ func (w *world) list(sandboxes bool, f filter) bool {
 		if len(v.Resolve) == 0 {
 			break
 		}
-		slices.SortFunc(v.Resolve, func(a, b Query) int { return strings.Compare(a.ID+a.Pod, b.ID+b.Pod) }) // so a seed is a single history
+		slices.SortFunc(
+			v.Resolve,
+			func(a, b Query) int { return strings.Compare(a.ID+a.Pod, b.ID+b.Pod) },
+		) // so a seed is a single history
 		for _, q := range v.Resolve {
 			w.ids++
 			only := filter{id: q.ID}
@@ -409,7 +453,8 @@ func (w *world) knowable(t *thing, p Phase) bool {
 // ending reports whether an own call that ends it is under way.
 func (w *world) ending(t *thing) bool {
 	for _, c := range w.calls {
-		if c.op != RunPodSandbox && c.op != CreateContainer && c.op != StartContainer && (c.target == t || c.target.id == t.sandbox) {
+		if c.op != RunPodSandbox && c.op != CreateContainer && c.op != StartContainer &&
+			(c.target == t || c.target.id == t.sandbox) {
 			return true
 		}
 	}

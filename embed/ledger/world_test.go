@@ -123,7 +123,10 @@ func (w *world) fail(format string, args ...any) {
 
 // pick returns a thing of the kind in the runtime, or nil.
 func (w *world) pick(sandbox bool) *thing {
-	all := slices.DeleteFunc(slices.Clone(w.things), func(t *thing) bool { return t.sandboxed != sandbox || t.phase == Gone })
+	all := slices.DeleteFunc(
+		slices.Clone(w.things),
+		func(t *thing) bool { return t.sandboxed != sandbox || t.phase == Gone },
+	)
 	if len(all) == 0 {
 		return nil
 	}

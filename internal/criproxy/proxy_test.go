@@ -93,15 +93,7 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(func() { server.Stop(); <-served })
 	r.proxy = testkit.Must(Start(listen, runtime))(t)
 	t.Cleanup(r.proxy.Close)
-	conn := testkit.Must(
-		grpc.NewClient(
-			"unix:"+listen,
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithConnectParams(reconnectAtOnce),
-		),
-	)(
-		t,
-	)
+	conn := testkit.Must(grpc.NewClient("unix:"+listen, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnectAtOnce)))(t)
 	t.Cleanup(func() { conn.Close() })
 	r.client = runtimeapi.NewRuntimeServiceClient(conn)
 	return r

@@ -477,11 +477,7 @@ func examine(t *testing.T, s sickness) Report {
 	if name == "" {
 		name = "containerd-2"
 	}
-	rt := testkit.Must(
-		fakeruntime.New(fakeruntime.Config{Seed: 3, Profile: testkit.Must(fakeruntime.ProfileByName(name))(t)}),
-	)(
-		t,
-	)
+	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 3, Profile: testkit.Must(fakeruntime.ProfileByName(name))(t)}))(t)
 	defer rt.Close()
 	testkit.Check(t, rt.SetFaults(testkit.Must(fakeruntime.ParseFaults(s.faults...))(t)))
 	testkit.Must(rt.Populate(s.population))(t)
@@ -506,11 +502,7 @@ func examine(t *testing.T, s sickness) Report {
 	if s.kubelet {
 		conn := testkit.Must(client(lis.DialContext))(t)
 		defer conn.Close()
-		stream := testkit.Must(
-			runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}),
-		)(
-			t,
-		)
+		stream := testkit.Must(runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
 		group.Go(func() {
 			for {
 				if _, err := stream.Recv(); err != nil {
@@ -522,17 +514,7 @@ func examine(t *testing.T, s sickness) Report {
 	if s.churn {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				testkit.Must(
-					rt.Populate(
-						fakeruntime.Population{
-							Pods:       1,
-							Containers: 1,
-							Life:       fakeruntime.After(300*time.Millisecond, 0),
-						},
-					),
-				)(
-					t,
-				)
+				testkit.Must(rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1, Life: fakeruntime.After(300*time.Millisecond, 0)}))(t)
 				select {
 				case <-ctx.Done():
 				case <-time.After(700 * time.Millisecond):

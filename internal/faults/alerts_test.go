@@ -37,13 +37,7 @@ func addAlerts(t *testing.T, rows []*row) {
 		})
 	}
 	// which is YAML too
-	raw := testkit.Must(
-		json.Marshal(
-			map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests},
-		),
-	)(
-		t,
-	)
+	raw := testkit.Must(json.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "15s", "tests": tests}))(t)
 	path := filepath.Join(t.TempDir(), "scenes.yaml")
 	testkit.Check(t, os.WriteFile(path, raw, 0o600))
 	// it fails for each alert that fires

@@ -112,17 +112,9 @@ func play(t *testing.T, set setting, alerted func(*seen) bool) {
 
 func (s *seen) play(t *testing.T, set setting, alerted func(*seen) bool) {
 	profile := testkit.Must(fakeruntime.ProfileByName(cmp.Or(set.profile, "containerd-2")))(t)
-	faults := testkit.Must(
-		fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...),
-	)(
-		t,
-	)
+	faults := testkit.Must(fakeruntime.ParseFaults(append(strings.Fields(takesTime), strings.Fields(set.set)...)...))(t)
 	well := testkit.Must(fakeruntime.ParseFaults(strings.Fields(takesTime)...))(t)
-	rt := testkit.Must(
-		fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1}),
-	)(
-		t,
-	)
+	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Profile: profile, Faults: well, Seed: 1, HistoryLimit: -1}))(t)
 	dial := onfake.Memory(t, rt)
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	var group sync.WaitGroup

@@ -42,11 +42,7 @@ func getEvents(t *testing.T, c kubernetes.Interface, namespace string) string {
 func describePod(t *testing.T, c kubernetes.Interface, namespace, pod string) string {
 	t.Helper()
 	d := describe.PodDescriber{Interface: c}
-	out := testkit.Must(
-		d.Describe(namespace, pod, describe.DescriberSettings{ShowEvents: true, ChunkSize: 500}),
-	)(
-		t,
-	)
+	out := testkit.Must(d.Describe(namespace, pod, describe.DescriberSettings{ShowEvents: true, ChunkSize: 500}))(t)
 	_, events, ok := strings.Cut(out, "Events:")
 	if !ok {
 		t.Fatalf("kubectl describe shows no events:\n%s", out)

@@ -242,13 +242,7 @@ func hook(t *testing.T, admin kubernetes.Interface, trouble hookTrouble, namespa
 			},
 		},
 	}
-	testkit.Must(
-		admin.AdmissionregistrationV1().
-			ValidatingWebhookConfigurations().
-			Create(t.Context(), config, metav1.CreateOptions{}),
-	)(
-		t,
-	)
+	testkit.Must(admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), config, metav1.CreateOptions{}))(t)
 	eventually(t, "the webhook of "+namespace+" should be in force", func(ctx context.Context) (bool, string) {
 		short, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()

@@ -56,11 +56,7 @@ func startNodeAgent(t *testing.T, c *cluster, token string) *nodeAgent {
 		Cache:  statuses,
 		Merge:  cri.KeepIPs,
 	}))(t)
-	broadcaster := testkit.Must(
-		events.NewForClient(c.client(token), events.Options{Instance: "pleg-agent-node-1"}),
-	)(
-		t,
-	)
+	broadcaster := testkit.Must(events.NewForClient(c.client(token), events.Options{Instance: "pleg-agent-node-1"}))(t)
 	reporter := testkit.Must(exits.New(exits.Config[cri.PodStatus]{
 		Generator: generator,
 		Statuses:  statuses,

@@ -62,11 +62,7 @@ func TestStored(t *testing.T) {
 	testkit.Check(t, machine.IP("link set lo up"))
 	dir := filepath.Join(unshare.Dir(), "plane")
 	testkit.Check(t, os.Mkdir(dir, 0o755))
-	plane := testkit.Must(
-		control.Start(t.Context(), control.Config{Binaries: p.Kube, Dir: dir, Address: "127.0.0.1"}),
-	)(
-		t,
-	)
+	plane := testkit.Must(control.Start(t.Context(), control.Config{Binaries: p.Kube, Dir: dir, Address: "127.0.0.1"}))(t)
 	t.Cleanup(plane.Close)
 	for i, name := range slices.Sorted(maps.Keys(p.Measured)) {
 		t.Run(name, func(t *testing.T) {
@@ -142,15 +138,7 @@ func (m *storing) measure() (took []time.Duration) {
 		name := fmt.Sprint("p", n)
 		pod := testkit.Must(m.client.RunPod(m.Context(), m.client.Namespace+"-"+name, name, 0))(m)
 		for i := range measuredContainers {
-			id := testkit.Must(
-				m.client.CreateAndStart(
-					m.Context(),
-					pod,
-					crikit.Spec{Name: fmt.Sprint("c", i), Args: []string{"exit", "1"}},
-				),
-			)(
-				m,
-			)
+			id := testkit.Must(m.client.CreateAndStart(m.Context(), pod, crikit.Spec{Name: fmt.Sprint("c", i), Args: []string{"exit", "1"}}))(m)
 			took = append(took, m.await(events, id))
 		}
 	}

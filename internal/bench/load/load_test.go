@@ -227,11 +227,7 @@ func TestEveryContainerHasALogPath(t *testing.T) {
 	list := testkit.Must(client.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))(t)
 	paths := make(map[string]bool)
 	for _, c := range list.GetContainers() {
-		answer := testkit.Must(
-			client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()}),
-		)(
-			t,
-		)
+		answer := testkit.Must(client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()}))(t)
 		path := answer.GetStatus().GetLogPath()
 		if filepath.Dir(path) != "/some/where" || filepath.Ext(path) != ".log" || paths[path] {
 			t.Errorf("log path %q: want a file of its own in the load's folder", path)

@@ -69,12 +69,8 @@ func serve(t *testing.T, lis net.Listener) *fakeruntime.Runtime {
 
 // client returns a client whose connections are dialed.
 func client(t *testing.T, dial func(context.Context) (net.Conn, error)) runtimeapi.RuntimeServiceClient {
-	conn := testkit.Must(
-		grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) })),
-	)(
-		t,
-	)
+	conn := testkit.Must(grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) })))(t)
 	t.Cleanup(func() { conn.Close() })
 	return runtimeapi.NewRuntimeServiceClient(conn)
 }
@@ -195,13 +191,7 @@ func TestDiesByItself(t *testing.T) {
 // left reports whether the runtime has no subscriber. As real ones do, the fake notices the end of
 // one at an event for it.
 func left(t *testing.T, rt *fakeruntime.Runtime) bool {
-	testkit.Must(
-		rt.Populate(
-			fakeruntime.Population{Pods: 1, Containers: 1, Life: fakeruntime.After(time.Millisecond, 0)},
-		),
-	)(
-		t,
-	)
+	testkit.Must(rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1, Life: fakeruntime.After(time.Millisecond, 0)}))(t)
 	return rt.Stats().Subscribers == 0
 }
 
@@ -229,28 +219,14 @@ func TestObserverTakesNothing(t *testing.T) {
 		})
 		gate := &gated{Conn: ours, open: make(chan struct{})}
 		close(gate.open)
-		conn := testkit.Must(
-			grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return gate, nil })),
-		)(
-			t,
-		)
+		conn := testkit.Must(grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return gate, nil })))(t)
 		defer conn.Close()
-		stream := testkit.Must(
-			runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}),
-		)(
-			t,
-		)
+		stream := testkit.Must(runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
 		synctest.Wait()
 		gate.shut()
 		const pods = 2000
-		testkit.Must(
-			rt.Populate(
-				fakeruntime.Population{Pods: pods, Containers: 1, Life: fakeruntime.After(time.Second, 0)},
-			),
-		)(
-			t,
-		)
+		testkit.Must(rt.Populate(fakeruntime.Population{Pods: pods, Containers: 1, Life: fakeruntime.After(time.Second, 0)}))(t)
 		time.Sleep(HandOn / 2)
 		if n := rt.Stats().Subscribers; n != 1 {
 			t.Fatalf("%d subscribers in the time of the observer, want 1", n)

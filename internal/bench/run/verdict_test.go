@@ -309,14 +309,7 @@ func TestStressVerdicts(t *testing.T) {
 			o.Pods, o.Containers = cmp.Or(test.pods, 2), 1
 			rate := cmp.Or(test.rate, 20)
 			stress := func(step time.Duration) *bench.StressResult {
-				return testkit.Must(
-					Stress(
-						t.Context(),
-						StressOptions{Options: o, StartRate: rate, MaxRate: rate, Factor: 2, StepFor: step},
-					),
-				)(
-					t,
-				)
+				return testkit.Must(Stress(t.Context(), StressOptions{Options: o, StartRate: rate, MaxRate: rate, Factor: 2, StepFor: step}))(t)
 			}
 			const step = 3 * time.Second
 			r := stress(step)

@@ -36,11 +36,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("the example of %s: %v", w.Name, err)
 		}
 	}
-	got := testkit.Must(
-		Parse("drop=sandbox/STOPPED:0.2", "stall=events@10s-20s", "hang=3f2a91c0", "refuse=ListContainers"),
-	)(
-		t,
-	)
+	got := testkit.Must(Parse("drop=sandbox/STOPPED:0.2", "stall=events@10s-20s", "hang=3f2a91c0", "refuse=ListContainers"))(t)
 	want := Plan{
 		{
 			Text:    "drop=sandbox/STOPPED:0.2",
@@ -110,11 +106,7 @@ func newRig(t *testing.T) *rig {
 }
 
 func dial(t *testing.T, socket string) runtimeapi.RuntimeServiceClient {
-	conn := testkit.Must(
-		grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())),
-	)(
-		t,
-	)
+	conn := testkit.Must(grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { conn.Close() })
 	return runtimeapi.NewRuntimeServiceClient(conn)
 }
@@ -138,13 +130,7 @@ func TestDropsWhatItCounts(t *testing.T) {
 			t.Fatal("the runtime has no subscriber")
 		}
 	}
-	ids := testkit.Must(
-		r.runtime.Populate(
-			fakeruntime.Population{Pods: pods, Containers: 1, Life: fakeruntime.After(time.Millisecond, 0)},
-		),
-	)(
-		t,
-	)
+	ids := testkit.Must(r.runtime.Populate(fakeruntime.Population{Pods: pods, Containers: 1, Life: fakeruntime.After(time.Millisecond, 0)}))(t)
 	if len(ids) != pods {
 		t.Fatalf("%d pods, want %d", len(ids), pods)
 	}

@@ -59,17 +59,8 @@ func serve(t testing.TB, rt *fakeruntime.Runtime, lis net.Listener) {
 // Connect returns a connection to a runtime.
 func Connect(t testing.TB, dial Dialer, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn := testkit.Must(
-		grpc.NewClient("passthrough:///fake", append(
-			opts,
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(
-				func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) },
-			),
-		)...),
-	)(
-		t,
-	)
+	conn := testkit.Must(grpc.NewClient("passthrough:///fake", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))...))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

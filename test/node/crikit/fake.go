@@ -16,17 +16,7 @@ func OnFake(t testing.TB, profile string, seed uint64) *Client {
 	t.Helper()
 	p := testkit.Must(fakeruntime.ProfileByName(profile))(t)
 	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Profile: p, Seed: seed}))(t)
-	client := testkit.Must(
-		Dial(
-			Options{
-				Endpoint:  "unix://" + onfake.Socket(t, rt),
-				Namespace: "mine",
-				Image:     fakeruntime.WorkloadImage,
-			},
-		),
-	)(
-		t,
-	)
+	client := testkit.Must(Dial(Options{Endpoint: "unix://" + onfake.Socket(t, rt), Namespace: "mine", Image: fakeruntime.WorkloadImage}))(t)
 	t.Cleanup(func() { client.Close() })
 	return client
 }

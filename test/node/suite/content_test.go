@@ -66,11 +66,7 @@ func content(t *T) {
 				Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit},
 			})
 			t.Check(err)
-			want := testkit.Must(
-				t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}),
-			)(
-				t,
-			)
+			want := testkit.Must(t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id}))(t)
 			if said := want.GetStatus().GetResources().GetLinux().GetMemoryLimitInBytes(); said != limit {
 				t.Fatalf("the runtime says that the limit is %d after it was set to %d", said, limit)
 			}

@@ -58,11 +58,7 @@ const startLimit = 2 * time.Minute
 func (t *T) start() {
 	socket, cgroup := *endpoint, ""
 	if socket == "" {
-		t.Daemon = testkit.Must(
-			daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image}),
-		)(
-			t,
-		)
+		t.Daemon = testkit.Must(daemon.New(daemon.Config{Base: t.Dir, Components: t.env.set, Image: t.env.image}))(t)
 		t.Cleanup(func() { t.atEnd(t.stopForGood) })
 		t.StartRuntime()
 		socket, cgroup = t.Daemon.Endpoint(), "/"+filepath.Base(t.Dir)
@@ -73,15 +69,8 @@ func (t *T) start() {
 	}))(t)
 	t.Cleanup(func() { t.atEnd(t.removePods) })
 	version := testkit.Must(t.Version(t.ctx, &runtimeapi.VersionRequest{}))(t)
-	t.env.version = version.RuntimeName + " " + strings.TrimSuffix(
-		version.RuntimeVersion,
-		"+unknown",
-	) // built without version control
-	t.Proxy = testkit.Must(
-		criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://")),
-	)(
-		t,
-	)
+	t.env.version = version.RuntimeName + " " + strings.TrimSuffix(version.RuntimeVersion, "+unknown") // built without version control
+	t.Proxy = testkit.Must(criproxy.Start(filepath.Join(t.Dir, "p.sock"), strings.TrimPrefix(socket, "unix://")))(t)
 	t.Cleanup(t.Proxy.Close)
 }
 
@@ -256,21 +245,13 @@ func (t *T) findKeeper(id string) (pid int, found bool) {
 
 // pidOf returns the PID of a container.
 func (t *T) pidOf(id string) int {
-	answer := testkit.Must(
-		t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}),
-	)(
-		t,
-	)
+	answer := testkit.Must(t.ContainerStatus(t.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}))(t)
 	return t.pidIn(answer.Info)
 }
 
 // pauseOf returns the PID of a sandbox's own process.
 func (t *T) pauseOf(id string) int {
-	answer := testkit.Must(
-		t.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true}),
-	)(
-		t,
-	)
+	answer := testkit.Must(t.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true}))(t)
 	return t.pidIn(answer.Info)
 }
 

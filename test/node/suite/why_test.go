@@ -75,11 +75,7 @@ func (t *T) newTeller() *teller {
 			t.Fatalf("build pleg-agent: %v\n%s", err, out)
 		}
 	}
-	log := testkit.Must(
-		os.OpenFile(filepath.Join(t.Dir, "pleg-agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644),
-	)(
-		t,
-	)
+	log := testkit.Must(os.OpenFile(filepath.Join(t.Dir, "pleg-agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(t)
 	defer log.Close()
 	x := &teller{ended: make(chan struct{})}
 	x.cmd = exec.Command(
