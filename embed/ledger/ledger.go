@@ -153,15 +153,11 @@ func (l *Ledger) Len() (sandboxes, containers, doubts int) {
 // ServesAll reports whether lists of all sandboxes and of all containers could be served, without
 // making them.
 func (l *Ledger) ServesAll(now time.Time) bool {
-	return l.recent(now) == "" && l.sandboxes.refuses(filter{}).Reason == "" &&
-		l.containers.refuses(filter{}).Reason == ""
+	return l.recent(now) == "" && l.sandboxes.refuses(filter{}).Reason == "" && l.containers.refuses(filter{}).Reason == ""
 }
 
 // ServeSandboxes returns the runtime's list, or the reason to refuse.
-func (l *Ledger) ServeSandboxes(
-	f *runtimeapi.PodSandboxFilter,
-	now time.Time,
-) ([]*runtimeapi.PodSandbox, Verdict) {
+func (l *Ledger) ServeSandboxes(f *runtimeapi.PodSandboxFilter, now time.Time) ([]*runtimeapi.PodSandbox, Verdict) {
 	if reason := l.recent(now); reason != "" {
 		return nil, Verdict{Reason: reason}
 	}
@@ -169,10 +165,7 @@ func (l *Ledger) ServeSandboxes(
 }
 
 // ServeContainers returns the runtime's list, or the reason to refuse.
-func (l *Ledger) ServeContainers(
-	f *runtimeapi.ContainerFilter,
-	now time.Time,
-) ([]*runtimeapi.Container, Verdict) {
+func (l *Ledger) ServeContainers(f *runtimeapi.ContainerFilter, now time.Time) ([]*runtimeapi.Container, Verdict) {
 	by := containerFilter(f)
 	if reason := l.recent(now); reason != "" {
 		return nil, Verdict{Reason: reason}
