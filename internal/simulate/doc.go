@@ -19,7 +19,7 @@
 // From these the oracle keeps a model of the reasons for reads (pace.go, podpace.go), of how long a
 // waiter may wait for a read (fair.go) and of how soon a change must be told (prompt.go). The
 // oracle looks after every event and call, also from within the generator's loop through the
-// generator's Metrics, and checks the eleven invariants of the design: the list below names the
+// generator's Metrics, and checks the twelve invariants of the design: the list below names the
 // place of each check.
 //
 // [Shrink] reduces a failure to a short script, which can be stored under testdata.
@@ -70,6 +70,9 @@ package simulate
 //      ledger.mustWait, which lookNeglected asks while every worker is busy (unfair). No runtime is
 //      accused that answers, also if the generator has stood still: ledger.Record (accused). A
 //      generator that stands is not healthy: oracle.lookStanding (standing).
+//  12. A running ID that vanishes without a report is looked for twice before Removed is told:
+//      looks miss living IDs (Truth.Hide), and the cache may not take one for gone
+//      (oracle.lookAt).
 //
 // The generator's core checks the invariants of its own records after each turn (invariant): see
 // hook.InvariantBroken.
