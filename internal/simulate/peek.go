@@ -133,7 +133,8 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	if !b.hangs(now) {
 		return
 	}
-	since := b.listBegun.Add(b.patience())
+	// The generator awaits the list anew after a standstill.
+	since := latest(b.listBegun, b.resumed).Add(b.patience())
 	for id, x := range b.prompt.promises {
 		if !b.truth.isFresh(x.pod) {
 			continue // the generator knows no IDs of an earlier generator's entry

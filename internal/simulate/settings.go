@@ -153,22 +153,26 @@ func (b *ledger) Record(r pleg.Report) {
 		b.fail("accused", "a list that took %v is called slow: %s", b.listTook, r.Note)
 	case r.Reason == pleg.ReasonRelistHangs && b.listing == 0 && time.Since(b.listEnd) > 0:
 		b.fail("accused", "a list that ended %v ago is said to hang: %s", time.Since(b.listEnd), r.Note)
-	case r.Reason == pleg.ReasonRelistHangs && b.listing > 0 && time.Since(b.listBegun) < listSlow-time.Microsecond:
+	case r.Reason == pleg.ReasonRelistHangs && b.listing > 0 && time.Since(b.listBegun) < listSlow-unnoticed:
 		b.fail("accused", "a list under way for %v is said to hang: %s", time.Since(b.listBegun), r.Note)
 	}
 }
 
-// listSlow is the default of pleg.Config.RelistSlow.
-const listSlow = 5 * time.Second
+const (
+	// listSlow is the default of pleg.Config.RelistSlow.
+	listSlow = 5 * time.Second
+	// unnoticed is the longest pause of the loop that a generator does not notice. A list may begin
+	// so much later than the turn that has begun it.
+	unnoticed = 200 * time.Millisecond
+)
 
 // pauses notes that the generator's loop stands for a time. A pause goes unnoticed that ends hardly
 // later than the loop was to run again: with a list under way, when the list would hang at the
 // latest.
 func (b *ledger) pauses(d time.Duration) {
-	const hardly = 200 * time.Millisecond
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d <= listSlow+hardly {
+	if d <= listSlow+unnoticed {
 		b.unnoticed += d
 	}
 }
