@@ -17,7 +17,7 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 		c.peeks.brought(p.uid, now)
 	}
 	last := lastLook{since: c.lists.lastRead(p), stream: c.stream.upSince()}
-	if r.began != 0 && last.since >= r.began {
+	if r.began != 0 && last.since > r.began {
 		last.since = 0 // a list begun later had agreed: when the change came is not known
 	}
 	listed, listedAt := c.lists.last(p)
