@@ -64,6 +64,19 @@ func read(t *testing.T, path string) []byte {
 	return text
 }
 
+// TestNoLeftovers wants no file that a merge, a patch or an editor has left behind.
+func TestNoLeftovers(t *testing.T) {
+	eachFile(t, func(path string) {
+		switch filepath.Ext(path) {
+		case ".rej", ".orig", ".bak", ".swp":
+			t.Errorf("%s is a leftover", path)
+		}
+		if strings.HasSuffix(path, "~") {
+			t.Errorf("%s is a leftover", path)
+		}
+	})
+}
+
 func TestEveryGoFileNamesItsLicence(t *testing.T) {
 	header := []byte(
 		"// SPDX-FileCopyrightText: The Evented PLEG Authors\n// SPDX-License-Identifier: Apache-2.0\n",
