@@ -115,12 +115,6 @@ func (w *world) act(verb string, args []string) error {
 			return errUsage
 		}
 		w.work(cache.UID(args[0]))
-	case "pause":
-		d, err := one(args)
-		if err != nil || d <= 0 || d > time.Hour {
-			return errUsage
-		}
-		w.pause(d)
 	case "relist", "reinspect":
 		return w.doRequest(verb, args)
 	case "watch":
@@ -158,14 +152,19 @@ func (w *world) advance(d time.Duration) error {
 }
 
 // pause lets time pass while the loop stands within a turn, as when the agent gets no processor, or
-// a callback of the agent blocks.
-func (w *world) pause(d time.Duration) {
+// a callback of the agent blocks. Elsewhere the loop would run on, under the excuses of a pause.
+func (w *world) pause(args []string) error {
+	d, err := one(args)
+	if err != nil || d <= 0 || d > time.Hour {
+		return errUsage
+	}
 	w.oracle.pauses(d)
 	w.upset(time.Now().Add(d))
 	w.ledger.pauses(d)
 	time.Sleep(d)
 	w.oracle.lookStanding(d)
 	w.ledger.resumes()
+	return nil
 }
 
 // doWithin takes a command for a step within a turn.

@@ -97,7 +97,11 @@ func (w *world) quiet() {
 		}
 		w.oracle.stands()
 		for _, c := range due {
-			_ = w.act(c.words[0], c.words[1:])
+			if c.words[0] == "pause" {
+				_ = w.pause(c.words[1:])
+			} else {
+				_ = w.act(c.words[0], c.words[1:])
+			}
 			synctest.Wait()
 			time.Sleep(time.Nanosecond) // the next command is later
 		}
