@@ -172,7 +172,7 @@ func (b *boundary[S]) end(
 	}
 	if !cut && (!peek || err != nil) &&
 		(statuses || err != nil || len(items) == 0) { // a possible peek may be none
-		b.timedOut(b.podPace(uid).started, time.Now(), b.podPace(uid).again, err)
+		b.timedOut(b.podPace(uid), time.Now(), err)
 	}
 	if len(b.inflight) == b.workers {
 		b.prompt.troubled = time.Now()

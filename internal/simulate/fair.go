@@ -28,17 +28,17 @@ const (
 const probed = 10
 
 // timedOut notes the end of a read. After reads have timed out, fewer begin at once, down to a
-// single read, until as many have ended well. Again: the pod's last read had failed, and such reads
-// have workers of their own.
-func (b *ledger) timedOut(begun, now time.Time, again bool, err error) {
-	fewer := &b.fewer[0]
-	if again {
-		fewer = &b.fewer[1]
-	}
-	if err == nil {
-		*fewer = max(0, *fewer-1)
-	} else if now.Sub(begun) >= time.Second {
-		*fewer = b.workers - 1
+// single read, until as many have ended well. Pods whose last read failed have workers of their own.
+// If a list has answered such a pod since, the read may have had either's.
+func (b *ledger) timedOut(x *podPace, now time.Time, err error) {
+	for i := range b.fewer {
+		own := x.again == (i == 1)
+		switch {
+		case err == nil && own && !x.either:
+			b.fewer[i] = max(0, b.fewer[i]-1)
+		case err != nil && (own || x.either) && now.Sub(x.started) >= time.Second:
+			b.fewer[i] = b.workers - 1
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ type podPace struct {
 	whole      time.Time       // begin of the last read of all statuses
 	call       <-chan struct{} // the Done channel of its context, which all calls of a read share
 	again      bool            // the pod's last read had failed when the read under way began
+	either     bool            // it had, and a list has answered since
 	open       bool            // an error may be in the cache, or a reinspection unanswered
 	closes     bool            // open ends if no error is in the cache
 	failed     bool            // the last read has yielded nothing
@@ -209,6 +210,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		return
 	}
 	x.again = b.fails(uid)
+	x.either = !x.again && !b.podFail[uid].IsZero() && b.podFail[uid].Equal(b.podEnd[uid])
 	if b.lied() && !b.truth.mentions(uid) {
 		b.phantoms++
 		if b.phantoms > 4*(b.lists+b.podReads-b.phantoms)+20 {
