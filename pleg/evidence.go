@@ -357,12 +357,15 @@ func (v *evidence) check(check checker, pods map[cache.UID]*pod) {
 		expected += p.expected.len()
 		for i := range p.expected.all {
 			e := &p.expected.all[i]
-			check(p.expected.get(e.id, e.cause) == e, "expectation %+v of pod %q is not found", *e, uid)
+			if p.expected.get(e.id, e.cause) != e {
+				check(false, "expectation %+v of pod %q is not found", e, uid)
+			}
 		}
 		n := p.expected.len()
 		at := p.expected.at
-		check((n > manyIDs) == (at != nil) && (at == nil || len(at) == n),
-			"%d expectations of pod %q, %d of them indexed", n, uid, len(at))
+		if (n > manyIDs) != (at != nil) || at != nil && len(at) != n {
+			check(false, "%d expectations of pod %q, %d of them indexed", n, uid, len(at))
+		}
 	}
 	check(expected == v.expected, "%d expectations in pods, %d counted", expected, v.expected)
 }

@@ -280,11 +280,16 @@ func (r *reads) check(check checker, pods map[cache.UID]*pod, due func(*pod) ins
 		_, dirty := r.dirty[p]
 		_, reading := r.inflight[p]
 		next := due(p)
-		check(dirty == (next != never), "pod %q needs a read and is not dirty, or is dirty for nothing: %+v", p.uid, p.demand)
-		check(next != never || !p.empty(), "pod %q is remembered for nothing", p.uid)
-		check(!dirty || p.reading || p.queued || later[p], "pod %q needs a read that nobody will make", p.uid)
-		check(later[p] == (p.later != 0) && queued[p] == p.queued && reading == p.reading,
-			"pod %q is not where its record says: %+v", p.uid, p.place)
+		switch {
+		case dirty != (next != never):
+			check(false, "pod %q needs a read and is not dirty, or is dirty for nothing: %+v", p.uid, &p.demand)
+		case next == never && p.empty():
+			check(false, "pod %q is remembered for nothing", p.uid)
+		case dirty && !p.reading && !p.queued && !later[p]:
+			check(false, "pod %q needs a read that nobody will make", p.uid)
+		case later[p] != (p.later != 0) || queued[p] != p.queued || reading != p.reading:
+			check(false, "pod %q is not where its record says: %+v", p.uid, &p.place)
+		}
 	}
 }
 

@@ -311,15 +311,23 @@ func (r *records) check(check checker, now instant) {
 	unreadPods := 0
 	unreadItems := 0
 	for uid, p := range r.pods {
-		check(uid == p.uid && uid != "", "pod %q is filed under another UID, %q", p.uid, uid)
-		check(max(p.asOf, p.visited, p.force, p.forced, p.readEnd, p.read) <= now, "pod %q has an instant in the future: %+v", uid, *p)
-		check(p.entry != failedEntry || p.retry.step != 0, "pod %q has failed without a delay", uid)
-		check(p.entry != noEntry || len(p.items) == 0, "pod %q has no status, which shows IDs", uid)
+		switch { // a call with arguments is a third of a search
+		case uid != p.uid || uid == "":
+			check(false, "pod %q is filed under another UID, %q", p.uid, uid)
+		case max(p.asOf, p.visited, p.force, p.forced, p.readEnd, p.read) > now:
+			check(false, "pod %q has an instant in the future: %+v", uid, p)
+		case p.entry == failedEntry && p.retry.step == 0:
+			check(false, "pod %q has failed without a delay", uid)
+		case p.entry == noEntry && len(p.items) > 0:
+			check(false, "pod %q has no status, which shows IDs", uid)
+		}
 		for _, x := range p.items {
 			phases[x.kind][x.phase]++
 			found := x.pod == p && x.id != "" && r.find(p, 0, x.id) == x && r.index[x.id] != nil
 			shown := x.phase <= PhaseExited && (x.shown == x.phase || x.shown == PhaseUnknown)
-			check(found && shown, "item %+v is wrong", *x)
+			if !found || !shown {
+				check(false, "item %+v is wrong", x)
+			}
 		}
 		ids += len(p.items)
 		if p.ready > 0 {
@@ -336,6 +344,8 @@ func (r *records) check(check checker, now instant) {
 	check(unreadPods == r.unreadPods && unreadItems == r.unreadItems,
 		"%d pods and %d items unread, counted %d and %d", unreadPods, unreadItems, r.unreadPods, r.unreadItems)
 	for id, x := range r.index {
-		check(x.id == id && r.pods[x.pod.uid] == x.pod, "ID %q is filed as %q, of pod %q", x.id, id, x.pod.uid)
+		if x.id != id || r.pods[x.pod.uid] != x.pod {
+			check(false, "ID %q is filed as %q, of pod %q", x.id, id, x.pod.uid)
+		}
 	}
 }
