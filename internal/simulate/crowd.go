@@ -82,8 +82,8 @@ func (w *world) unserved() (n int) {
 	return n
 }
 
-// reread lets the time pass after which the statuses of each pod must have been read again, and
-// checks their content.
+// reread lets the time pass after which the statuses of each pod must have been read again, pauses
+// of the generator's loop apart, and checks their content.
 func (w *world) reread() error {
 	if w.system == nil {
 		return errStopped
@@ -92,9 +92,11 @@ func (w *world) reread() error {
 		return nil
 	}
 	begun := time.Now()
-	until := begun.Add(w.settings.reread + w.settings.reread/4 + 2*w.settings.base)
-	for time.Now().Before(until) {
-		w.sleep(time.Until(until)/4 + time.Millisecond)
+	within := w.settings.reread + w.settings.reread/4 + 2*w.settings.base
+	stood := w.ledger.standstills()
+	left := func() time.Duration { return time.Until(begun.Add(within + w.ledger.standstills() - stood)) }
+	for left() > 0 {
+		w.sleep(left()/4 + time.Millisecond)
 		w.rest()
 		if w.oracle.result() != nil {
 			return nil

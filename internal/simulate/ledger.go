@@ -44,6 +44,7 @@ type ledger struct {
 	listEnd    time.Time               // end of the latest list, well or not
 	listTook   time.Duration           // how long that list lasted
 	unnoticed  time.Duration           // pauses of the loop since the last list began, each too short to be noticed
+	stood      time.Duration           // all pauses of the loop
 	resumed    time.Time               // when the loop went on after its last pause: it may have heard of a list only then
 	listFailed bool                    // the last list failed
 	phantoms   int                     // reads of pods known only from a lie

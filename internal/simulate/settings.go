@@ -172,9 +172,17 @@ const (
 func (b *ledger) pauses(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.stood += d
 	if d <= listSlow+unnoticed {
 		b.unnoticed += d
 	}
+}
+
+// standstills returns how long all pauses of the loop have lasted.
+func (b *ledger) standstills() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stood
 }
 
 // resumes notes that the loop goes on after a pause.
