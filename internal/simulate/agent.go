@@ -257,8 +257,10 @@ func (b *ledger) calling(c *ownCall, by int) {
 	}
 	o := b.own[c.pod]
 	o.calls += by
-	if by > 0 && time.Now().Before(o.until) {
-		b.hold(o, time.Now()) // a further call of the burst
+	now := time.Now()
+	if by > 0 && (now.Before(o.until) || b.promisedAt(c.pod, now)) {
+		// A further call of the burst, or the generator may hear of the call before the claim.
+		b.hold(o, now)
 	}
 	b.touched[c.now.ID] = time.Now()
 	b.pace.news = time.Now()

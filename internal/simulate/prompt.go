@@ -129,6 +129,16 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	}
 }
 
+// promisedAt reports whether a promise about a pod was made at this very instant.
+func (b *ledger) promisedAt(pod cache.UID, now time.Time) bool {
+	for _, x := range b.prompt.promises {
+		if x.pod == pod && x.at.Equal(now) {
+			return true
+		}
+	}
+	return false
+}
+
 // lookPrompt checks the open promises. It runs when the generator's loop waits for an input.
 func (o *oracle) lookPrompt(reading bool) {
 	o.mu.Lock()
