@@ -48,7 +48,8 @@ func newPeeks(workers int) peeks {
 type peeking struct {
 	uid cache.UID
 
-	// told is when the latest report came that a peek has been made for.
+	// told is when the latest report came that a peek has been made for, or is due for; zero if none
+	// is.
 	told instant
 
 	// at is when the next peek is due; never if none is.
@@ -373,6 +374,7 @@ func (c *core[S]) tickPeeks(now instant) {
 		switch {
 		case p == nil || !k.blind(p):
 			x.at = never
+			x.told = 0 // lists answer: if they cease to before they have shown it, it is looked at anew
 		case x.at <= now:
 			x.at = never
 			if asked := c.named(p, x.left); len(asked) > 0 && !p.foreign {

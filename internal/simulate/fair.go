@@ -28,8 +28,8 @@ const (
 const probed = 10
 
 // timedOut notes the end of a read. After reads have timed out, fewer begin at once, down to a
-// single read, until as many have ended well. Pods whose last read failed have workers of their own.
-// If a list has answered such a pod since, the read may have had either's.
+// single read, until as many have ended well. Pods whose last read failed have workers of their
+// own. If a list has answered such a pod since, the read may have had either's.
 func (b *ledger) timedOut(x *podPace, now time.Time, err error) {
 	for i := range b.fewer {
 		own := x.again == (i == 1)
