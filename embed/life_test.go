@@ -712,11 +712,11 @@ func TestCostOfALife(t *testing.T) {
 	}{
 		{
 			"one by one", quick, 20, 5 * time.Second, 2 * time.Second,
-			cost{reads: 6.3, podLists: 1.5, lists: 3, statuses: 15},
+			cost{reads: 5.3, podLists: 1.5, lists: 3, statuses: 12.5},
 		},
 		{
 			"five a second", quick, 100, 200 * time.Millisecond, 3 * time.Second,
-			cost{reads: 6.3, podLists: 1.5, lists: 3, statuses: 15},
+			cost{reads: 5.3, podLists: 1.5, lists: 3, statuses: 12.5},
 		},
 		{
 			"a saturated runtime", saturated, 100, 300 * time.Millisecond, 8 * time.Second,

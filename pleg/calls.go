@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -79,7 +80,8 @@ const knownIDsMax = 8
 
 // known returns the items of a pod if their statuses are a complete read of the pod, else nil: a
 // list, begun at the given time, has shown the pod since a moment from which on everything was
-// heard, and every ID made since was made, and reported, by the agent.
+// heard, and every ID made since was made, and reported, by the agent. IDs that have certainly gone
+// are left out. If no other is left, the items are empty, and nothing of the pod is to be read.
 func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
 	switch {
 	case p.creating > 0, k.untracked:
@@ -89,7 +91,7 @@ func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
 	case listed <= max(heard, p.unlisted):
 		return nil
 	}
-	items := p.shownItems()
+	items := slices.DeleteFunc(p.shownItems(), func(it Item) bool { return p.removed(it.ID) })
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
 		switch {
@@ -109,6 +111,15 @@ func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
 		return nil
 	}
 	return items
+}
+
+// removed reports whether a call of the agent's own has removed an ID, and the event has come: what
+// both say is gone does not come back. No event of the ID follows that one, which would name a pod
+// of which nothing is remembered.
+func (p *pod) removed(id string) bool {
+	own := p.expected.get(id, CauseAck)
+	event := p.expected.get(id, CauseClaim)
+	return own != nil && own.phase == PhaseRemoved && event != nil && event.phase == PhaseRemoved
 }
 
 // expectation returns the report of a call about an item, and whether there is a report.

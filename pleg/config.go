@@ -59,7 +59,8 @@ type Config[S any] struct {
 	// TellsCalls means: the agent reports every call of its own (Generator.Calling), and nobody
 	// else makes sandboxes or containers in its pods. A pod with all IDs known is then read by
 	// their statuses, without a list: an ID made by somebody else all the same is found by its
-	// event, or by the next list of everything, and not by a waiter in GetNewerThan.
+	// event, or by the next list of everything, and not by a waiter in GetNewerThan. An ID that the
+	// agent has removed is not asked for once its event has come.
 	TellsCalls bool
 	// CallSettle is how long after the agent's own calls in a pod one read shows what all of them
 	// have changed: calls come in bursts, and the runtime announces each. While a call of the

@@ -27,7 +27,8 @@ type inspected[S any] struct {
 }
 
 // inspect starts the read of a pod. The read takes a list that is new enough, or the IDs made by
-// the agent, in place of a list of the pod.
+// the agent, in place of a list of the pod. If the agent has removed them all, there is nothing to
+// read.
 func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	r := &podRead{ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
 	full := p.needsContent(now) || c.evidence.disputed(&c.records, p, now)
@@ -37,6 +38,12 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	if c.cfg.TellsCalls && c.stream.up() {
 		heard := max(c.stream.connected, c.uncertain, c.trust.lastDiscard)
 		known = c.calls.known(&c.records, p, c.lists.applied, heard)
+	}
+	if known != nil && len(known) == 0 {
+		c.store(p, reading[S]{began: now}, now)
+		c.resolve(settlement{pod: p, began: now})
+		c.review(p, now)
+		return
 	}
 	listed, at := c.lists.standsIn(p, full, c.floor)
 	switch {

@@ -63,6 +63,7 @@ type ledger struct {
 	own        map[cache.UID]*agentAt
 	touched    map[string]time.Time        // the last begin or end of an own call about each ID
 	debts      []debt                      // silent changes that cost trust
+	removed    map[cache.UID]time.Time     // when a call of the agent's own has last removed an ID of the pod
 	unnamed    map[string]bool             // IDs with news of unknown place, until a read or a list shows them
 	shows      func(cache.UID) []pleg.Item // by the cache
 	fails      func(cache.UID) bool        // whether an error stands in the cache
@@ -88,6 +89,7 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 		begun:    make(map[cache.UID]time.Time),
 		podEnd:   make(map[cache.UID]time.Time),
 		podFail:  make(map[cache.UID]time.Time),
+		removed:  make(map[cache.UID]time.Time),
 		unnamed:  make(map[string]bool),
 		asked:    make(map[cache.UID]time.Time),
 		touched:  make(map[string]time.Time),
@@ -144,6 +146,7 @@ func (b *ledger) inherit(before *ledger) {
 	defer before.mu.Unlock()
 	maps.Copy(b.podEnd, before.podEnd)
 	maps.Copy(b.podFail, before.podFail)
+	maps.Copy(b.removed, before.removed)
 	b.listened = slices.Clone(before.listened)
 	b.listOK = before.listOK
 	b.disturbed = before.disturbed

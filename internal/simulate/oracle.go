@@ -255,7 +255,7 @@ func (o *oracle) lookAt(uid cache.UID) {
 	if o.ledger != nil && err == nil && at.After(o.ledger.opened) {
 		o.truth.Fresh(uid)
 	}
-	o.lookFresh(uid, at, err)
+	o.lookFresh(uid, at, held, err)
 	o.lookContent(uid, p)
 	o.compare(uid, p, items)
 	if err == nil {
@@ -283,8 +283,10 @@ func (o *oracle) when(t time.Time) string {
 	return "t+" + t.Sub(o.begun).String()
 }
 
-// lookFresh checks that only reads have made the pod fresh, and that an error comes from a read.
-func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
+// lookFresh checks that only reads have made the pod fresh, and that an error comes from a read. A
+// pod of which the agent has removed all is gone as of any later time without a read: nothing comes
+// back.
+func (o *oracle) lookFresh(uid cache.UID, at time.Time, held bool, err error) {
 	if o.ledger == nil || at.IsZero() {
 		return
 	}
@@ -294,7 +296,11 @@ func (o *oracle) lookFresh(uid cache.UID, at time.Time, err error) {
 	if o.ledger.listOK.After(latest) {
 		latest = o.ledger.listOK
 	}
+	removed := o.ledger.removed[uid]
 	o.ledger.mu.Unlock()
+	if !held && !removed.IsZero() && !at.Before(removed) {
+		return // whether nothing was left then, Truth.Check knows
+	}
 	if at.After(latest) {
 		o.fail(
 			"freshness",
