@@ -40,6 +40,27 @@ type own struct {
 // calling reports whether a call is under way.
 func (o *own) calling() bool { return o.calls > 0 }
 
+// goesOn reports whether a burst of the agent's own calls in the pod is not over: a call is under
+// way, or the agent has made a sandbox, and not yet a container in it. What it does before the first
+// container takes a loaded node longer than the pauses between other calls.
+func (p *pod) goesOn() bool {
+	if p.calling() {
+		return true
+	}
+	bare := false
+	for i := range p.expected.all {
+		e := &p.expected.all[i]
+		switch {
+		case e.cause != CauseAck:
+		case e.kind == Container:
+			return false
+		case e.phase == PhaseRunning:
+			bare = true
+		}
+	}
+	return bare
+}
+
 // mayHave notes that until a moment IDs may have been made without being shown by a read.
 func (o *own) mayHave(until instant) { o.unlisted = max(o.unlisted, until) }
 
@@ -184,7 +205,7 @@ func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
 		} else if p != nil {
 			c.calls.begin(p, &a.call)
 			if p.held(now) { // one more of the burst
-				p.holdFor(&c.cfg, p.calling(), now)
+				p.holdFor(&c.cfg, p.goesOn(), now)
 			}
 		}
 		if p != nil {
@@ -208,7 +229,6 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 		return
 	}
 	c.calls.end(p, a, a.at.add(c.cfg.LateCall))
-	p.holdFor(&c.cfg, p.calling(), now)
 	if a.failed {
 		x := c.find(p, 0, a.call.ID)
 		if e, ok := a.failure(p, x); ok {
@@ -221,4 +241,5 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 			c.expect(p, c.find(p, 0, e.id), e, now)
 		}
 	}
+	p.holdFor(&c.cfg, p.goesOn(), now)
 }

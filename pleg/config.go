@@ -65,8 +65,8 @@ type Config[S any] struct {
 	// CallSettle is how long after the agent's own calls in a pod one read shows what all of them
 	// have changed: calls come in bursts, and the runtime announces each. While a call of the
 	// burst is under way its changes, and claims of the pod, wait for the end of the call, but
-	// for no more than a quarter of RelistBase in all. Waiters in GetNewerThan do not wait, and
-	// payloads of events are stored at once. At most RelistBase. Default a fiftieth of
+	// for no more than a quarter of RelistBase in all; so does a new sandbox for its first
+	// container. Waiters in GetNewerThan do not wait, and payloads of events are stored at once. At most RelistBase. Default a fiftieth of
 	// RelistBase, 20ms: polling would see the change some fifty times later.
 	CallSettle time.Duration
 	// InspectWorkers bounds the per-pod reads in flight on a runtime that answers, however

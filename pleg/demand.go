@@ -151,13 +151,13 @@ func (p *pod) heard(now instant) {
 // holdFor delays reads for the agent's own calls, which come in bursts, each announced by the
 // runtime: until a moment after the end of the last, and for CallBurst at the most. A read in the
 // middle would show what the next call changes, and would have a worker sync in vain (ADR 51).
-// Calling reports whether a call is under way.
-func (d *demand) holdFor(cfg *limits, calling bool, now instant) {
+// GoesOn reports whether the burst is not over: see pod.goesOn.
+func (d *demand) holdFor(cfg *limits, goesOn bool, now instant) {
 	if d.hold <= now {
 		d.burst = now
 	}
 	d.hold = d.burst.add(cfg.CallBurst)
-	if !calling {
+	if !goesOn {
 		d.hold = min(d.hold, now.add(cfg.CallSettle))
 	}
 }

@@ -243,6 +243,7 @@ func (c *ownCall) end(w *world, err error) {
 type agentAt struct {
 	calls int       // under way
 	until time.Time // their changes need not have been read before
+	bare  bool      // the agent has made a sandbox, and a container is to follow
 }
 
 // calling notes the begin or the end of a call.
@@ -274,13 +275,22 @@ func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
 }
 
 // hold prolongs the agent's burst of calls: until a moment after the last call, and for a while at
-// most. A generator counts from the first news of the burst, and claims without news begin no
-// burst; here every claim counts.
+// most, as long as a call is under way or a new sandbox has no container. A generator counts from
+// the first news of the burst, and claims without news begin no burst; here every claim counts.
 func (b *ledger) hold(o *agentAt, now time.Time) {
 	s := b.pace.settings
+	o.bare = o.bare && now.Before(o.until)
 	o.until = now.Add(s.callSettle)
-	if o.calls > 0 {
+	if o.calls > 0 || o.bare {
 		o.until = now.Add(s.callBurst())
+	}
+}
+
+// makes notes that the agent has made a sandbox.
+func (b *ledger) makes(c *ownCall, err error, now time.Time) {
+	if o := b.own[c.pod]; o != nil && err == nil && c.now.Kind == pleg.Sandbox && c.now.Phase == pleg.PhaseRunning {
+		o.until = now.Add(b.pace.settings.callBurst())
+		o.bare = true
 	}
 }
 
@@ -305,6 +315,7 @@ func (b *ledger) returned(c *ownCall, err error) {
 		x := b.podPace(c.pod)
 		b.cause(x, now)
 		b.settling(c.pod, now, true)
+		b.makes(c, err, now)
 		b.unnamed[c.now.ID] = b.unnamed[c.now.ID] || c.about.Pod.UID == ""
 	}
 	known := c.about.ID == "" ||
