@@ -7,7 +7,7 @@ package eventedpleg
 
 import "embed"
 
-// Sources are the Go files of cache, metrics and pleg, tests included.
+// Sources are the Go files of cache and pleg, tests included.
 //
-//go:embed cache/*.go metrics/*.go pleg/*.go
+//go:embed cache/*.go pleg/*.go
 var Sources embed.FS

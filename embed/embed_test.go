@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/component-base/metrics/legacyregistry"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -222,25 +220,5 @@ func TestReportsBecomeSeries(t *testing.T) {
 	failed := "Warning Node/n RelistFailed Relist 100% gone"
 	if diff := cmp.Diff([]string{failed, failed, failed, "Normal Pod/p PodInspectFailed Inspect note"}, told.told); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestMetricsAreRegisteredOnceAndUnderOwnNames(t *testing.T) {
-	first, err := Metrics()
-	check(t, err)
-	if second, err := Metrics(); err != nil || second != first {
-		t.Errorf("the second call gave another set, error %v", err)
-	}
-	first.SetGauges()
-	first.Add(pleg.MetricMissedEvents, 1)
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	check(t, err)
-	var names []string
-	for _, f := range families {
-		names = append(names, f.GetName())
-	}
-	if !slices.Contains(names, "kube_pod_missed_events") ||
-		slices.ContainsFunc(names, func(s string) bool { return len(s) > 8 && s[:8] == "kubelet_" }) {
-		t.Errorf("registered %q; want kube_pod_missed_events, and nothing of the kubelet's", names)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -25,21 +24,6 @@ import (
 func Recorder(recorder record.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
 	return &rateLimited{recorder: recorder, node: node, reasons: make(map[pleg.Reason]*reasonState)}
 }
-
-// SeriesRecorder is like [Recorder], with a recorder for events.k8s.io/v1, such as that of package
-// events: Events have an action, and a lasting condition is a single series with a true count.
-func SeriesRecorder(recorder clientevents.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
-	return recorderFunc(func(report *pleg.Report) {
-		about, kind := subject(report, node)
-		for range 1 + report.Held { // the series counts
-			recorder.Eventf(about, nil, kind, string(report.Reason), report.Action, "%s", report.Note)
-		}
-	})
-}
-
-type recorderFunc func(*pleg.Report)
-
-func (r recorderFunc) Record(report pleg.Report) { r(&report) }
 
 // subject returns the object of a report, and its event type.
 func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectReference, kind string) {

@@ -14,50 +14,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
 )
 
-// Caller names the caller of a list, and is carried by a context; see [As].
-type Caller string
-
-// Callers.
-const (
-	// ByPLEG reads for the generator, and always from the runtime.
-	ByPLEG Caller = "pleg"
-	// ByHousekeeping is the kubelet's runtime cache, which finds pods that should not run.
-	ByHousekeeping Caller = "housekeeping"
-	// ByContainerLogs is the manager of container log rotation.
-	ByContainerLogs Caller = "container_logs"
-	// ByImageGC is the collector of unused images.
-	ByImageGC Caller = "image_gc"
-	// ByOthers is everybody else: the collection of dead containers, statistics, pod workers.
-	ByOthers Caller = "others"
-)
-
-type callerKey struct{}
-
-// callInfo is carried by the context of a call.
-type callInfo struct {
-	by        Caller
-	forwarded *bool // set if a list goes to the runtime; owned by the reading goroutine
-}
-
-// As returns a context for lists by that caller.
-func As(ctx context.Context, by Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, callInfo{by: by})
-}
-
-// Tracked is As with a report: forwarded returns whether a list with this context went to the
-// runtime. Lists and forwarded must be called from the same goroutine.
-func Tracked(ctx context.Context, by Caller) (tracked context.Context, forwarded func() bool) {
-	flag := new(bool)
-	return context.WithValue(ctx, callerKey{}, callInfo{by, flag}), func() bool { return *flag }
-}
-
-func callInfoOf(ctx context.Context) callInfo {
-	if a, ok := ctx.Value(callerKey{}).(callInfo); ok {
-		return a
-	}
-	return callInfo{by: ByOthers}
-}
-
 // Metrics of a [Service]; the slash is followed by a caller or a reason.
 const (
 	MetricListsServed    = "lists_served/"
@@ -75,25 +31,27 @@ const (
 const resolveTimeout = time.Second
 
 // Service is a kubelet's CRI client that answers lists of sandboxes and containers from a ledger of
-// events, answers and own calls; see package ledger for the rules. Other calls are forwarded.
+// events, answers and own calls; see package ledger for the rules. Other calls are forwarded; those
+// that change the runtime are told as by [Calls].
 // Nothing is served from memory before [Service.ServeLists]. A Service is safe for concurrent use.
 // Its only goroutine forwards events, and ends with their stream.
 type Service struct {
-	internalapi.RuntimeService
+	*Calls // of an observer, whose client is the runtime's
 
 	resolving sync.Mutex // held while IDs in doubt are read; nobody waits for resolving
 
 	mu      sync.Mutex // owns the fields below; never held during a call
 	ledger  *ledger.Ledger
-	streams int     // open streams of events
-	calling Calling // nil without a receiver
+	streams int // open streams of events
 	trusted func() bool
 	add     func(name string, n int)
 }
 
 // NewService wraps a CRI client.
 func NewService(client internalapi.RuntimeService) *Service {
-	return &Service{RuntimeService: client, ledger: ledger.New(0)}
+	s := &Service{ledger: ledger.New(0)}
+	s.Calls = NewCalls(&observer{RuntimeService: client, service: s})
+	return s
 }
 
 // ServeLists starts serving lists from memory. trusted reports whether the generator

@@ -16,153 +16,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
-	"github.com/evented-pleg/evented-pleg/pleg"
 )
-
-// toy is a runtime of a sandbox. Other calls panic.
-type toy struct {
-	internalapi.RuntimeService
-
-	mu         sync.Mutex
-	containers map[string]runtimeapi.ContainerState
-	calls      map[string]int
-	events     chan *runtimeapi.ContainerEventResponse // nil: no stream yet
-	made       int
-
-	onStart  func() // in StartContainer, after the work
-	onList   func(context.Context) error
-	failNext error
-}
-
-func newToy() *toy {
-	return &toy{containers: map[string]runtimeapi.ContainerState{}, calls: map[string]int{}}
-}
-
-func (r *toy) called(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls[name]++
-}
-
-func (r *toy) count(name string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.calls[name]
-}
-
-func (r *toy) set(id string, s runtimeapi.ContainerState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.containers[id] = s
-}
-
-func (r *toy) send(id string, what runtimeapi.ContainerEventType) {
-	r.events <- &runtimeapi.ContainerEventResponse{
-		ContainerId: id, ContainerEventType: what,
-		PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "pod"}},
-	}
-}
-
-func (r *toy) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-	r.called("ListPodSandbox")
-	return []*runtimeapi.PodSandbox{{Id: "s"}}, nil
-}
-
-func (r *toy) ListContainers(
-	ctx context.Context,
-	f *runtimeapi.ContainerFilter,
-) ([]*runtimeapi.Container, error) {
-	r.called("ListContainers")
-	if r.onList != nil {
-		if err := r.onList(ctx); err != nil {
-			return nil, err
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var list []*runtimeapi.Container
-	for id, s := range r.containers {
-		if f.GetId() == "" || f.Id == id {
-			list = append(list, &runtimeapi.Container{Id: id, PodSandboxId: "s", State: s})
-		}
-	}
-	return list, nil
-}
-
-func (r *toy) CreateContainer(
-	context.Context,
-	string,
-	*runtimeapi.ContainerConfig,
-	*runtimeapi.PodSandboxConfig,
-) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.made++
-	id := fmt.Sprint("c", r.made)
-	r.containers[id] = runtimeapi.ContainerState_CONTAINER_CREATED
-	err := r.failNext
-	r.failNext = nil
-	return id, err
-}
-
-func (r *toy) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
-	return nil
-}
-
-func (r *toy) StartContainer(_ context.Context, id string) error {
-	r.set(id, runtimeapi.ContainerState_CONTAINER_RUNNING)
-	if r.onStart != nil {
-		r.onStart()
-	}
-	return nil
-}
-
-func (r *toy) StopContainer(_ context.Context, id string, _ int64) error {
-	r.set(id, runtimeapi.ContainerState_CONTAINER_EXITED)
-	return nil
-}
-
-func (r *toy) RemoveContainer(_ context.Context, id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.containers, id)
-	return nil
-}
-
-func (r *toy) ContainerStatus(
-	_ context.Context,
-	id string,
-	_ bool,
-) (*runtimeapi.ContainerStatusResponse, error) {
-	r.called("ContainerStatus")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return &runtimeapi.ContainerStatusResponse{
-		Status: &runtimeapi.ContainerStatus{Id: id, State: r.containers[id], LogPath: "/log/" + id},
-	}, nil
-}
-
-func (r *toy) GetContainerEvents(
-	ctx context.Context,
-	events chan *runtimeapi.ContainerEventResponse,
-	_ func(runtimeapi.RuntimeService_GetContainerEventsClient),
-) error {
-	for {
-		select {
-		case e := <-r.events:
-			if e == nil {
-				return errors.New("the stream has ended")
-			}
-			events <- e // as the kubelet's client does: without a look at ctx
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
 
 // kubelet is a service on a toy, its stream open, everything listed, with its counts.
 type kubelet struct {
@@ -482,7 +339,7 @@ func TestCurrentAndRevision(t *testing.T) {
 		t.Error("a container has started")
 	}
 	at = k.Revision()
-	k.recordEvent(
+	k.Calls.RuntimeService.(*observer).recordEvent(
 		&runtimeapi.ContainerEventResponse{
 			ContainerId:        "r",
 			ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
@@ -561,65 +418,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestOwnCallsAreTold checks that each own call is reported before it is made, and then its effect,
-// or its failure; also after a panic.
-func TestOwnCallsAreTold(t *testing.T) {
+func TestOwnCallsAreToldBesideALedger(t *testing.T) {
 	r := newToy()
-	s := NewService(r)
-	_ = s.StartContainer(t.Context(), "nobody is told of this one")
-	var told []string
-	s.TellCalls(func(call pleg.OwnCall) func(error, ...pleg.Item) {
-		told = append(told, fmt.Sprintf("%s/%s %s%s", call.Pod.Namespace, call.Pod.Name, call.Pod.UID, call.ID))
-		return func(err error, now ...pleg.Item) {
-			for _, it := range now {
-				told = append(told, fmt.Sprintf("%s %s %v", it.ID, it.Name, it.Phase))
-			}
-			if err != nil {
-				told = append(told, err.Error())
-			}
-		}
-	})
-	want := func(want ...string) {
-		t.Helper()
-		if !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
-		told = nil
-	}
-	pod := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "shop"},
-	}
-	id, err := s.CreateContainer(
-		t.Context(),
-		"s",
-		&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
-		pod,
-	)
-	check(t, err)
-	want("shop/web u", id+" main Created")
-	_ = s.StartContainer(t.Context(), id)
-	want("/ "+id, id+"  Running")
-	check(t, s.UpdateContainerResources(t.Context(), id, &runtimeapi.ContainerResources{}))
-	want("/ " + id) // what the call changes only a read of statuses shows
-	_ = s.StopContainer(t.Context(), id, 0)
-	want("/ "+id, id+"  Exited")
-	_ = s.RemoveContainer(t.Context(), id)
-	want("/ "+id, id+"  Removed")
-	r.failNext = errors.New("deadline exceeded")
-	if _, err := s.CreateContainer(t.Context(), "s", &runtimeapi.ContainerConfig{}, pod); err == nil {
-		t.Fatal("the call should have failed")
-	}
-	want("shop/web u", "deadline exceeded")
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = s.RunPodSandbox(t.Context(), pod, "") // the toy has no such call
-	}()
-	want("shop/web u", errNoAnswer.Error())
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ownCallsAreTold(t, r, NewService(r).Calls)
 }

@@ -23,6 +23,7 @@ const (
 	partCore    = "core"
 	partAdapter = "adapter"
 	partGate    = "gate"
+	partLedger  = "ledger"
 	partLists   = "lists"
 )
 
@@ -47,9 +48,9 @@ var commits = []struct {
 	},
 	{
 		part:    partAdapter,
-		subject: "kubelet/pleg/evented: Add the kubelet's PLEG and two alpha feature gates",
-		body: "EventDrivenPLEG replaces the PLEG. EventDrivenPLEGServeLists depends on it, and answers lists\n" +
-			"from memory. Both are off by default, and nothing uses the package yet.",
+		subject: "kubelet/pleg/evented: Add the kubelet's PLEG, its metrics and an alpha feature gate",
+		body: "EventDrivenPLEG replaces the PLEG. It is off by default, and nothing uses the package yet. The\n" +
+			"metrics are ALPHA and registered with the gate on only.",
 		patch: "kubelet.patch",
 		only:  func(file string) bool { return file != kubeletFile },
 	},
@@ -61,10 +62,16 @@ var commits = []struct {
 		only:    func(file string) bool { return file == kubeletFile },
 	},
 	{
+		part:    partLedger,
+		subject: "kubelet/pleg/evented: Add a ledger of what lists would show",
+		body: "Answers, events and the kubelet's own calls are its facts. It may show too much for a bounded time,\n" +
+			"never too little. Nothing uses it yet.",
+	},
+	{
 		part:    partLists,
 		subject: "kubelet: Answer lists from memory behind EventDrivenPLEGServeLists",
-		body: "Housekeeping, the log manager and the image collector name themselves, so that each is served by\n" +
-			"rules of its own.",
+		body: "The gate is alpha, off, and depends on EventDrivenPLEG. Housekeeping, the log manager and the image\n" +
+			"collector name themselves, so that each is served by rules of its own.",
 		patch: "lists.patch",
 	},
 }

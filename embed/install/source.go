@@ -32,40 +32,40 @@ type origin struct {
 }
 
 // packages are the packages of this project for a kubelet, with their folders in the tree and the
-// tests to install: those with nothing but the tree's own dependencies.
+// tests to install: those with nothing but the tree's own dependencies. What only agents need stays
+// behind.
 var packages = []struct {
 	from    origin
 	to      string
 	tests   string // patterns
 	without string // patterns
 	part    string // of the series
+	// lists are patterns of the files that come with lists from memory.
+	lists string
 }{
 	{
-		origin{"embed/kubelet", embed.Sources, "kubelet"}, "",
-		"*_test.go", "", partAdapter,
+		from: origin{"embed/kubelet", embed.Sources, "kubelet"}, to: "",
+		tests: "*_test.go", part: partAdapter, lists: "served.go served_test.go",
 	},
 	{
-		origin{"embed", embed.Sources, "."}, "internal/embed",
-		"service_test.go life_test.go", "sources.go", partAdapter,
+		from: origin{"embed", embed.Sources, "."}, to: "internal/embed",
+		tests:   "toy_test.go calls_test.go starts_test.go recorder_test.go service_test.go life_test.go late_test.go",
+		without: "sources.go series.go", part: partAdapter,
+		lists: "service.go observer.go lists.go service_test.go life_test.go late_test.go",
 	},
 	{
-		origin{"embed/ledger", embed.Sources, "ledger"}, "internal/ledger",
-		"*_test.go", "", partAdapter,
+		from: origin{"embed/ledger", embed.Sources, "ledger"}, to: "internal/ledger",
+		tests: "*_test.go", part: partLedger,
 	},
 	{
 		// Without the search of all states, which is for changes of the core.
-		origin{"pleg", eventedpleg.Sources, "pleg"}, "internal/pleg",
-		"*_test.go", "prove_*", partCore,
+		from: origin{"pleg", eventedpleg.Sources, "pleg"}, to: "internal/pleg",
+		tests: "*_test.go", without: "prove_*", part: partCore,
 	},
 	{
 		// Without the test that looks for leaked goroutines by a package that the tree lacks.
-		origin{"cache", eventedpleg.Sources, "cache"}, "internal/cache",
-		"*_test.go", "bench_test.go", partCache,
-	},
-	{
-		// No package of the tree may import Prometheus. The other file is of the recorder of Events.
-		origin{"metrics", eventedpleg.Sources, "metrics"}, "internal/metrics",
-		"", "plain.go events.go", partAdapter,
+		from: origin{"cache", eventedpleg.Sources, "cache"}, to: "internal/cache",
+		tests: "*_test.go", without: "bench_test.go", part: partCache,
 	},
 }
 
@@ -147,8 +147,12 @@ func sources(tag string, header []byte) (map[string]source, error) {
 			if text, err = rewrite(text, tag, header); err != nil {
 				return nil, fmt.Errorf("%s/%s: %w", p.from.path, base, err)
 			}
+			part := p.part
+			if matches(p.lists, base) {
+				part = partLists
+			}
 			if text != nil {
-				files[path.Join(p.to, base)] = source{text, p.part}
+				files[path.Join(p.to, base)] = source{text, part}
 			}
 		}
 	}

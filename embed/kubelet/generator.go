@@ -29,7 +29,7 @@ import (
 // Config holds the kubelet's parts. Every field without a default is required.
 type Config struct {
 	// Runtime is the kubelet's runtime manager, Events its CRI client. A client returned by [Wrap]
-	// serves lists from now on.
+	// tells the generator of the kubelet's own calls from now on.
 	Runtime Runtime
 	Events  embed.Events
 	// Cache is the result of [Wrap] with the gate on.
@@ -60,6 +60,7 @@ type Generator struct {
 	watch chan *kubepleg.PodLifecycleEvent // unbuffered: the core keeps and merges untaken events
 
 	removable func(types.UID) bool // see Config
+	relistMax time.Duration
 
 	gauges sync.Mutex                   // held while gauges are set, so that the newest values stand
 	shown  map[kubecontainer.State]bool // states with a series; owned by the holder of gauges
@@ -97,15 +98,11 @@ func New(c Config) (*Generator, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	extra, err := embed.Metrics()
-	if err != nil {
-		return nil, fmt.Errorf("evented: %w", err)
-	}
 	moved := make(chan struct{}, 1)
 	reads := &source{runtime: c.Runtime}
-	service, tells := c.Events.(*embed.Service)
+	client, tells := c.Events.(caller)
 	if tells {
-		reads.sandboxOf = service.SandboxOf
+		reads.sandboxOf = client.SandboxOf
 	}
 	core, err := pleg.New(pleg.Config[kubecontainer.PodStatus]{
 		Source:          reads,
@@ -113,7 +110,7 @@ func New(c Config) (*Generator, error) {
 		Cache:           own.statuses,
 		Merge:           keepIPs,
 		Recorder:        embed.Recorder(c.Recorder, c.Node),
-		Metrics:         meter{own: extra, moved: moved},
+		Metrics:         meter{moved: moved},
 		RelistBase:      c.RelistPeriod,
 		RelistMax:       relistMax(c),
 		RelistThreshold: c.RelistThreshold,
@@ -123,12 +120,14 @@ func New(c Config) (*Generator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("evented: %w", err)
 	}
-	extra.SetGauges(core.Gauges)
-	attach(c.Events, core, relistMax(c), extra.Add)
+	if tells {
+		client.TellCalls(core.Calling)
+	}
 	return &Generator{
 		core:      core,
 		cache:     own,
 		removable: c.Removable,
+		relistMax: relistMax(c),
 		moved:     moved,
 		shown:     make(map[kubecontainer.State]bool),
 		watch:     make(chan *kubepleg.PodLifecycleEvent),

@@ -13,7 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
@@ -188,8 +191,15 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// registered registers the kubelet's metrics after the PLEG is made, like a kubelet.
+// registered registers the kubelet's metrics after the PLEG is made, like a kubelet with the gate
+// on.
 func registered(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(
+		t,
+		utilfeature.DefaultFeatureGate,
+		features.EventDrivenPLEG,
+		true,
+	)
 	synctest.Test(t, func(t *testing.T) { newNode(t, noEvents()) })
 	metrics.Register()
 }

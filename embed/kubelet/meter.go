@@ -9,36 +9,69 @@ import (
 	"context"
 	"time"
 
+	basemetrics "k8s.io/component-base/metrics"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// meter feeds the metrics registered by the kubelet, and those that the kubelet lacks.
+// meter feeds the kubelet's metrics.
 type meter struct {
-	own   pleg.Metrics
 	moved chan<- struct{} // see Generator
 }
 
 var _ pleg.Metrics = meter{}
 
-func (m meter) Add(name string, n int) {
+// counter returns the kubelet's counter for one of the generator; nil if the kubelet has none.
+func counter(name string) basemetrics.CounterMetric {
+	missed := metrics.EventedPLEGMissedEvents.WithLabelValues
 	switch name {
+	case pleg.MetricRelistErrors:
+		return metrics.PLEGRelistErrors
+	case pleg.MetricInspectionErrors:
+		return metrics.PLEGPodRelistErrors
 	case pleg.MetricDiscardedEvents:
-		metrics.PLEGDiscardEvents.Add(float64(n))
+		return metrics.PLEGDiscardEvents
 	case pleg.MetricConnects:
-		metrics.EventedPLEGConn.Add(float64(n))
+		return metrics.EventedPLEGConn
 	case pleg.MetricConnectErrors:
-		metrics.EventedPLEGConnErr.Add(float64(n))
+		return metrics.EventedPLEGConnErr
+	case pleg.MetricClaims:
+		return metrics.EventedPLEGNotificationsReceived
+	case pleg.MetricDiscardedClaims:
+		return metrics.EventedPLEGNotificationsDiscarded
+	case pleg.MetricOverruledClaims:
+		return metrics.EventedPLEGNotificationsOverruled
+	case pleg.MetricMissedStarts:
+		return missed("started")
+	case pleg.MetricMissedExits:
+		return missed("exited")
+	case pleg.MetricMissedCreations:
+		return missed("created")
+	case pleg.MetricMissedRemovals:
+		return missed("removed")
+	case pleg.MetricMissedUnknowns:
+		return missed("unknown")
+	case pleg.MetricContentChanges:
+		return missed("content")
+	case pleg.MetricUnheardChanges:
+		return metrics.EventedPLEGUnheardChanges
 	}
-	if name == pleg.MetricEvents || name == pleg.MetricRelists {
+	return nil
+}
+
+func (m meter) Add(name string, n int) {
+	if c := counter(name); c != nil {
+		c.Add(float64(n))
+	}
+	switch name {
+	case pleg.MetricEvents, pleg.MetricRelists, pleg.MetricConnects, pleg.MetricConnectErrors:
 		select {
 		case m.moved <- struct{}{}:
 		default:
 		}
 	}
-	m.own.Add(name, n)
 }
 
 func (m meter) Observe(name string, d time.Duration) {
@@ -52,7 +85,12 @@ func (m meter) Observe(name string, d time.Duration) {
 	case pleg.MetricLatency:
 		metrics.EventedPLEGConnLatency.Observe(d.Seconds())
 	}
-	m.own.Observe(name, d)
+}
+
+// streamStates are the label values of the stream's states.
+var streamStates = map[pleg.StreamState]string{
+	pleg.StreamIdle: "idle", pleg.StreamOpening: "opening", pleg.StreamConnected: "connected",
+	pleg.StreamBackoff: "backoff", pleg.StreamUnsupported: "unsupported",
 }
 
 // gaugesDelay is how long changes are gathered before gauges show them.
@@ -86,6 +124,17 @@ func (g *Generator) publish() {
 			float64(time.Now().Add(-time.Since(s.LastRelist)).Unix()),
 		) // by the present wall clock
 	}
+	for state, label := range streamStates {
+		present := 0.0
+		if state == s.State {
+			present = 1
+		}
+		metrics.EventedPLEGStreamState.WithLabelValues(label).Set(present)
+	}
+	metrics.EventedPLEGRelistPeriod.Set(s.RelistPeriod.Seconds())
+	metrics.EventedPLEGWaiters.Set(float64(s.Waiters))
+	metrics.EventedPLEGUnreadPods.Set(float64(s.UnreadPods))
+	metrics.EventedPLEGOwedPods.Set(float64(s.OwedPods))
 	metrics.RunningPodCount.Set(float64(s.RunningPods))
 	for p, state := range map[pleg.Phase]kubecontainer.State{
 		pleg.PhaseCreated: kubecontainer.ContainerStateCreated, pleg.PhaseRunning: kubecontainer.ContainerStateRunning,

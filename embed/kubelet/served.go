@@ -8,48 +8,57 @@ package evented
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
+	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
 
 	"github.com/evented-pleg/evented-pleg/embed"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Wrap returns the pod cache and the CRI client for the kubelet: with the gate off the arguments,
-// with the gate on a [*Cache] and a client that answers lists from memory.
-func Wrap(
-	cache kubecontainer.Cache,
-	client internalapi.RuntimeService,
-) (kubecontainer.Cache, internalapi.RuntimeService) {
-	if !Enabled() {
-		return cache, client
-	}
-	return newCache(), embed.NewService(client)
+// servesLists reports whether lists are answered from memory.
+func servesLists() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.EventDrivenPLEGServeLists)
 }
 
-// attach connects a client returned by Wrap with the generator: the generator hears of the
-// kubelet's calls, and lists are served while the stream is connected. Answers from memory are
-// valid for two of the longest relist periods: the generator's list is never so late unless the
-// runtime does not answer.
-func attach(
-	client embed.Events,
-	core *pleg.Generator[kubecontainer.PodStatus],
-	relistMax time.Duration,
-	add func(string, int),
-) {
-	if s, ok := client.(*embed.Service); ok {
-		s.TellCalls(core.Calling)
-		serve := servesLists()
+// WithLists returns the CRI client for the kubelet: with the gate EventDrivenPLEGServeLists on, a
+// client that answers lists from memory once [ServeLists] is called, in place of one of [Wrap].
+func WithLists(client internalapi.RuntimeService) internalapi.RuntimeService {
+	if c, ok := client.(*embed.Calls); ok && servesLists() {
+		return embed.NewService(c.RuntimeService)
+	}
+	return client
+}
+
+// ServeLists has a client of [WithLists] answer lists from memory, while the generator's stream is
+// connected. Answers are valid for two of the longest relist periods: the generator's list is never
+// so late unless the runtime does not answer.
+func ServeLists(generator kubepleg.PodLifecycleEventGenerator, client internalapi.RuntimeService) {
+	g, ours := generator.(*Generator)
+	if s, ok := client.(*embed.Service); ok && ours {
 		s.ServeLists(
-			func() bool { return serve && core.Stats().State == pleg.StreamConnected },
-			2*relistMax,
-			add,
+			func() bool { return g.core.Stats().State == pleg.StreamConnected },
+			2*g.relistMax,
+			countList,
 		)
+	}
+}
+
+// countList counts a list for the kubelet's metrics.
+func countList(name string, n int) {
+	if caller, ok := strings.CutPrefix(name, embed.MetricListsServed); ok {
+		metrics.EventedPLEGListsServed.WithLabelValues(caller).Add(float64(n))
+	}
+	if reason, ok := strings.CutPrefix(name, embed.MetricListsForwarded); ok {
+		metrics.EventedPLEGListsForwarded.WithLabelValues(reason).Add(float64(n))
 	}
 }
 

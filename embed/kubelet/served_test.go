@@ -113,17 +113,19 @@ func (c *listed) asked() (sandboxes, containers, statuses int) {
 	return c.sandboxes, c.containers, c.statuses
 }
 
+// gates turns the gate of the generator on, and that of lists on or off.
+func gates(t *testing.T, lists bool) {
+	gate := utilfeature.DefaultFeatureGate
+	featuregatetesting.SetFeatureGateDuringTest(t, gate, features.EventDrivenPLEG, true)
+	featuregatetesting.SetFeatureGateDuringTest(t, gate, features.EventDrivenPLEGServeLists, lists)
+}
+
 // serving returns a client that serves, and its wrapped client.
 func serving(t *testing.T) (*embed.Service, *listed) {
-	featuregatetesting.SetFeatureGateDuringTest(
-		t,
-		utilfeature.DefaultFeatureGate,
-		features.EventDrivenPLEG,
-		true,
-	)
+	gates(t, true)
 	client := &listed{open: make(chan struct{})}
 	_, wrapped := Wrap(kubecontainer.NewCache(), client)
-	s := wrapped.(*embed.Service)
+	s := WithLists(wrapped).(*embed.Service)
 	s.ServeLists(func() bool { return true }, time.Hour, func(string, int) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -141,6 +143,9 @@ func TestGateOffNothingIsWrapped(t *testing.T) {
 	stock := kubecontainer.NewCache()
 	if cache, got := Wrap(stock, client); cache != stock || got != internalapi.RuntimeService(client) {
 		t.Errorf("Wrap: %T, %T", cache, got)
+	}
+	if got := WithLists(client); got != internalapi.RuntimeService(client) {
+		t.Errorf("WithLists: %T", got)
 	}
 	if got := Logs(client); got != internalapi.RuntimeService(client) {
 		t.Errorf("Logs: %T", got)
@@ -169,24 +174,30 @@ func (m manager) GetPodStatus(_ context.Context, p *kubecontainer.Pod) (*kubecon
 	}, nil
 }
 
+// TestWithTheGateOfListsOffThereIsNoLedger checks that nothing of lists from memory is there.
+func TestWithTheGateOfListsOffThereIsNoLedger(t *testing.T) {
+	gates(t, false)
+	_, wrapped := Wrap(kubecontainer.NewCache(), &listed{})
+	if got := WithLists(wrapped); got != wrapped {
+		t.Errorf("WithLists: %T", got)
+	}
+	if got := Logs(wrapped); got != wrapped {
+		t.Errorf("Logs: %T", got)
+	}
+	runtime := manager{client: wrapped}
+	if got := Housekeeping(runtime, wrapped); got != PodsGetter(runtime) {
+		t.Errorf("Housekeeping: %T", got)
+	}
+}
+
 // TestListsHaveASwitch runs a generator on a wrapped client, with the gate for lists on and off.
 func TestListsHaveASwitch(t *testing.T) {
-	featuregatetesting.SetFeatureGateDuringTest(
-		t,
-		utilfeature.DefaultFeatureGate,
-		features.EventDrivenPLEG,
-		true,
-	)
 	for _, on := range []bool{true, false} {
-		featuregatetesting.SetFeatureGateDuringTest(
-			t,
-			utilfeature.DefaultFeatureGate,
-			features.EventDrivenPLEGServeLists,
-			on,
-		)
+		gates(t, on)
 		synctest.Test(t, func(t *testing.T) {
 			client := &listed{open: make(chan struct{})}
 			cache, wrapped := Wrap(kubecontainer.NewCache(), client)
+			wrapped = WithLists(wrapped)
 			g, err := New(Config{
 				Runtime: manager{client: wrapped}, Events: wrapped, Cache: cache,
 				Recorder: record.NewFakeRecorder(1000), Node: &v1.ObjectReference{Kind: "Node", Name: "n"},
@@ -195,6 +206,7 @@ func TestListsHaveASwitch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			ServeLists(g, wrapped)
 			start(g)
 			defer g.Stop()
 			time.Sleep(10 * time.Second)
