@@ -311,25 +311,4 @@ var pushed = []definition{
 		help:     "Number of pod lifecycle events replaced by an owed PodSync, as Watch was full.",
 		guidance: "0. Above: the consumer of Watch is slower than the node.",
 	},
-	{
-		name:     "evented_pleg_lists_served_total",
-		kind:     counter,
-		source:   "lists_served/",
-		label:    "caller",
-		help:     "Number of lists answered from memory inside a kubelet, by caller.",
-		guidance: "Two every 2 s for housekeeping. The runtime sees none of them.",
-	},
-	{
-		name:   "evented_pleg_lists_forwarded_total",
-		kind:   counter,
-		source: "lists_forwarded/",
-		label:  "reason",
-		help:   "Number of lists sent to the runtime inside a kubelet, by reason.",
-		guidance: "pleg: the generator's own. " +
-			"untrusted: no stream, or no full list since. " +
-			"failed_call, doubt, resolve: a read comes first. " +
-			"creating: a sandbox in the making would be shown as ended. " +
-			"stale: the generator cannot list. " +
-			"unknown_state, unknown_id, caller: beyond memory.",
-	},
 }

@@ -91,7 +91,53 @@ func served() map[string]bool {
 			}
 		}
 	}
+	for name := range ofKubelet() {
+		names[name] = true
+	}
 	return names
+}
+
+// keyOfKubelet matches the name of a metric that a patch of embed/kubelet adds to the kubelet's.
+var keyOfKubelet = regexp.MustCompile(`(?m)^\+\t\w+Key += "(\w+)"$`)
+
+// ofKubelet returns the names of the metrics that a kubelet with the generator in it serves besides.
+func ofKubelet() map[string]bool {
+	names := make(map[string]bool)
+	for _, patch := range []string{"kubelet.patch", "lists.patch"} {
+		text, _ := os.ReadFile(filepath.Join("../embed/kubelet", patch))
+		for _, key := range keyOfKubelet.FindAllSubmatch(text, -1) {
+			names[kubeletPrefix+string(key[1])] = true
+		}
+	}
+	return names
+}
+
+// TestMetricsOfAKubelet checks that docs/embed.md has each metric that the patches add, and that all
+// that they register has the kubelet's subsystem.
+func TestMetricsOfAKubelet(t *testing.T) {
+	page := read(t, "../docs/embed.md")
+	all := ofKubelet()
+	if len(all) < 14 {
+		t.Errorf("the patches add %d metrics, want the generator's 12 and those of lists", len(all))
+	}
+	for name := range all {
+		if !strings.Contains(page, name) {
+			t.Errorf("docs/embed.md does not name %s", name)
+		}
+	}
+	for _, patch := range []string{"kubelet.patch", "lists.patch"} {
+		text := read(t, filepath.Join("../embed/kubelet", patch))
+		made := strings.Count(text, "Opts{\n")
+		for want, n := range map[string]int{
+			"Subsystem:      KubeletSubsystem,": made,
+			"StabilityLevel: metrics.ALPHA,":    made,
+			"legacyregistry.MustRegister(":      made,
+		} {
+			if got := len(regexp.MustCompile(`(?m)^\+.*`+regexp.QuoteMeta(want)).FindAllString(text, -1)); got != n {
+				t.Errorf("%s: %d lines with %q, want one for each of %d metrics", patch, got, want, n)
+			}
+		}
+	}
 }
 
 // metricName matches our metric names in prose and expressions.
@@ -111,13 +157,13 @@ func checkNames(t *testing.T, where, text string) {
 	}
 }
 
-// TestDocsNameOnlyServedMetrics reads every page under docs for names of metrics.
+// TestDocsNameOnlyServedMetrics reads every page under docs, and the KEP, for names of metrics.
 func TestDocsNameOnlyServedMetrics(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages under docs: %v", err)
 	}
-	for _, page := range pages {
+	for _, page := range append(pages, "../docs/kep/README.md", "../docs/kep/kep.yaml") {
 		checkNames(t, page, read(t, page))
 	}
 }

@@ -6,7 +6,6 @@ package metrics
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -22,8 +21,8 @@ type Registry interface {
 
 // Options select the metrics that [New] registers. The zero value registers all.
 type Options struct {
-	// OmitKubelet leaves out the names that a kubelet registers itself, for a generator inside a
-	// kubelet. Their values are served under the prefix evented_pleg_.
+	// OmitKubelet leaves out the names that a kubelet registers itself, for a program whose registry
+	// has a kubelet's. Their values are served under the prefix evented_pleg_.
 	OmitKubelet bool
 }
 
@@ -39,7 +38,7 @@ func New(registry Registry, options Options) (*Metrics, error) {
 	m := new(Metrics)
 	err := m.register(registry, options)
 	if err != nil {
-		const remedy = "a registry takes one set; inside a kubelet set OmitKubelet"
+		const remedy = "a registry takes one set; beside a kubelet's metrics set OmitKubelet"
 		return nil, fmt.Errorf("metrics: %w (%s)", err, remedy)
 	}
 	return m, nil
@@ -49,14 +48,12 @@ func New(registry Registry, options Options) (*Metrics, error) {
 type set struct {
 	gaugeSource
 	counters   map[string]*metrics.Counter
-	labelled   map[string]*metrics.CounterVec
 	histograms map[string]*metrics.Histogram
 }
 
 // register registers all metrics of a generator, or nothing.
 func (s *set) register(registry Registry, options Options) error {
 	s.counters = make(map[string]*metrics.Counter)
-	s.labelled = make(map[string]*metrics.CounterVec)
 	s.histograms = make(map[string]*metrics.Histogram)
 	var done []metrics.Collector
 	fail := func(name string, err error) error {
@@ -81,9 +78,6 @@ func (s *set) register(registry Registry, options Options) error {
 				StabilityLevel: stability,
 			})
 			c = s.histograms[d.source]
-		case d.label != "":
-			s.labelled[d.source] = metrics.NewCounterVec(&count, d.labels())
-			c = s.labelled[d.source]
 		default:
 			s.counters[d.source] = metrics.NewCounter(&count)
 			c = s.counters[d.source]
@@ -102,7 +96,6 @@ func (s *set) register(registry Registry, options Options) error {
 }
 
 // Add adds n to the counter with the reporter's name. Unknown names and n below zero are ignored.
-// In a name with a slash, the part after the slash is the value of the counter's label.
 func (s *set) Add(name string, n int) {
 	if n <= 0 {
 		return
@@ -110,12 +103,6 @@ func (s *set) Add(name string, n int) {
 	s.use()
 	if c, ok := s.counters[name]; ok {
 		c.Add(float64(n))
-		return
-	}
-	if i := strings.IndexByte(name, '/'); i >= 0 {
-		if c, ok := s.labelled[name[:i+1]]; ok {
-			c.WithLabelValues(name[i+1:]).Add(float64(n))
-		}
 	}
 }
 

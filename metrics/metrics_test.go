@@ -137,11 +137,7 @@ func TestAddAndObserve(t *testing.T) {
 	m.Add("claims", 41)
 	m.Add("claims", 1)
 	m.Observe("latency", 1500*time.Millisecond)
-	m.Add("lists_served/housekeeping", 2)
 	got := gather(t, reg)
-	if got["evented_pleg_lists_served_total{housekeeping}"] != 2 {
-		t.Errorf("lists served to housekeeping: %v, want 2", got["evented_pleg_lists_served_total{housekeeping}"])
-	}
 	if got["kubelet_evented_pleg_notifications_received"] != 42 {
 		t.Errorf("notifications received: %v, want 42", got["kubelet_evented_pleg_notifications_received"])
 	}

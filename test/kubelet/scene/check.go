@@ -47,10 +47,10 @@ func (w *World) check() {
 	}
 	w.eventually(patience, func() {
 		m := w.metrics()
-		if n, ok := m["evented_pleg_waiters"]; !ok || n != 0 {
-			fail("evented_pleg_waiters is %v (served: %v), want 0", n, ok)
+		if n, ok := m["kubelet_evented_pleg_waiters"]; !ok || n != 0 {
+			fail("kubelet_evented_pleg_waiters is %v (served: %v), want 0", n, ok)
 		}
-		if m[`evented_pleg_stream_state{state="Connected"}`] != 1 {
+		if m[`kubelet_evented_pleg_stream_state{state="connected"}`] != 1 {
 			fail("the event stream is not connected")
 		}
 	})

@@ -75,8 +75,8 @@ func (f figures) churn(c Course) {
 	f.add(row+"harness late by at most, ms", "%d", late.Milliseconds())
 }
 
-// readsName is the metric of the generator's reads of single pods; a stock kubelet has none.
-const readsName = "evented_pleg_inspections_total"
+// readsName is the metric of reads of single pods: the generator's, or a stock kubelet's on demand.
+const readsName = "kubelet_pleg_pod_relist_duration_seconds_count"
 
 // churnTimes adds rows of the times of churning pods.
 func (f figures) churnTimes(row string, pods []string, put map[string]int64) {

@@ -7,6 +7,8 @@ package scene
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,6 +101,43 @@ func kubeletRestarted(w *World) {
 		w.startKubelet()
 	}
 	w.ranOnce(all)
+}
+
+// toggleGates restarts the kubelet with our feature gates off, with that of the generator alone, and
+// with both, while pods run, containers end and pods come. Nothing runs twice, and each kubelet has
+// the PLEG that its gates say. A kubelet without our gates is restarted as it is.
+func toggleGates(w *World) {
+	defer func() { w.gates = nil }()
+	all := w.runningAndDying("one-toggled", 20)
+	var more []string
+	for _, on := range []map[string]bool{
+		{Generator: false, Lists: false},
+		{Generator: true, Lists: false},
+		{Generator: true, Lists: true},
+	} {
+		if w.Variant.Ours {
+			w.gates = on
+		}
+		w.killKubelet()
+		w.sleep(time.Second)
+		w.startKubelet()
+		come := w.batch("one-between", 3)
+		w.putAll(come)
+		w.await(ready, come...)
+		more = append(more, come...)
+		if !w.Variant.Ours {
+			continue
+		}
+		m := w.metrics()
+		_, generator := m["kubelet_evented_pleg_relist_period_seconds"]
+		lists := slices.ContainsFunc(slices.Collect(maps.Keys(m)), memory.MatchString)
+		if generator != on[Generator] || lists != on[Lists] {
+			fail("with the gates %v: the generator serves metrics: %v, lists from memory: %v", on, generator, lists)
+		}
+	}
+	w.ranOnce(all)
+	w.ranOnly(1, more...)
+	w.remove(more...)
 }
 
 // disturb disturbs the event stream.
@@ -194,7 +233,7 @@ func (w *World) earned(want time.Duration) {
 
 // relistPeriod returns the generator's present period, zero for a stock kubelet.
 func (w *World) relistPeriod() time.Duration {
-	return time.Duration(w.metrics()["evented_pleg_relist_period_seconds"] * float64(time.Second))
+	return time.Duration(w.metrics()["kubelet_evented_pleg_relist_period_seconds"] * float64(time.Second))
 }
 
 // noticed waits until each change is an event that was heard, or counted; and reported on the node

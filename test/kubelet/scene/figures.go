@@ -91,7 +91,7 @@ func Measure(ctx context.Context, v Variant, c Course) (*Column, error) {
 		f.removals(all[:min(len(all), 40)])
 		m := w.metrics()
 		f.add("goroutines of the kubelet", "%.0f", m["go_goroutines"])
-		f.add("missed events", "%.0f", m["kube_pod_missed_events"])
+		f.add("missed events", "%d", missed(m))
 		if w.api == nil { // an API server would keep the objects of the pods
 			f.unknown()
 		}
@@ -280,7 +280,9 @@ type sample struct {
 }
 
 // memory are the counters of answers from memory, and their names.
-var memory = regexp.MustCompile(`^evented_pleg_lists_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`)
+var memory = regexp.MustCompile(
+	`^kubelet_evented_pleg_lists_(served|forwarded)_total(?:{(?:caller|reason)="(\w+)"})?$`,
+)
 
 func (w *World) sample() (s sample) {
 	m := w.metrics()

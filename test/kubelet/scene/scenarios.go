@@ -59,6 +59,7 @@ func Scenarios(size Size, api bool) []Scenario {
 		{Name: "runtime-restarted", play: runtimeRestarted, Disturbs: true},
 		{Name: "stream-events", play: streamEvents, api: true},
 		{Name: KubeletRestarted, play: kubeletRestarted, Disturbs: true},
+		{Name: GatesToggled, play: toggleGates, Disturbs: true},
 		{Name: "stream-cut", play: streamCut, Disturbs: true},
 		{Name: PodsStop, play: func(w *World) { w.remove(w.full...) }},
 	}, func(s Scenario) bool { return s.static && api || s.api && !api })
@@ -67,6 +68,8 @@ func Scenarios(size Size, api bool) []Scenario {
 const (
 	// KubeletRestarted is the name of the scenario after which another kubelet is there.
 	KubeletRestarted = "kubelet-restarted"
+	// GatesToggled is the name of the scenario that restarts the kubelet with other feature gates.
+	GatesToggled = "gates-toggled"
 	// PodsStop is the name of the last scenario, after which there are no pods.
 	PodsStop = "pods-stop"
 )

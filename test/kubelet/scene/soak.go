@@ -59,13 +59,21 @@ func (s *Summary) Err() error {
 // counters are the kubelet's counters, zero in stock kubelets.
 type counters struct{ events, missed, unheard, reads int }
 
+// missed returns the starts and ends of which a kubelet has missed the event.
+func missed(m map[string]float64) int {
+	of := func(change string) float64 {
+		return m[`kubelet_evented_pleg_missed_events_total{change="`+change+`"}`]
+	}
+	return int(of("started") + of("exited"))
+}
+
 // counters returns the counters of this kubelet and its predecessors.
 func (w *World) counters() counters {
 	m := w.metrics()
 	return counters{
-		events:  w.lives.events + int(m["evented_pleg_notifications_received"]),
-		missed:  w.lives.missed + int(m["kube_pod_missed_events"]),
-		unheard: w.lives.unheard + int(m["evented_pleg_unheard_changes_total"]),
+		events:  w.lives.events + int(m["kubelet_evented_pleg_notifications_received_total"]),
+		missed:  w.lives.missed + missed(m),
+		unheard: w.lives.unheard + int(m["kubelet_evented_pleg_unheard_changes_total"]),
 		reads:   w.lives.reads + int(m[readsName]),
 	}
 }

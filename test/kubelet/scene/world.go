@@ -75,6 +75,12 @@ type Variant struct {
 	logInterval time.Duration // of the kubelet, if it is not to be the harness's own
 }
 
+// Feature gates of a kubelet with this PLEG.
+const (
+	Generator = "EventDrivenPLEG"
+	Lists     = "EventDrivenPLEGServeLists"
+)
+
 // spent is CPU time in seconds: of the runtime, and of its shims or monitors.
 type spent struct{ daemon, monitors float64 }
 
@@ -99,7 +105,8 @@ type World struct {
 	tracker *Tracker
 	book    *book
 	dir     string
-	cgroup  string // the path of that of the kubelet and its pods; empty for none
+	cgroup  string          // the path of that of the kubelet and its pods; empty for none
+	gates   map[string]bool // of the next kubelets, in place of the variant's
 
 	api     *control.Plane    // nil without an API server
 	uids    map[string]string // pod UIDs to names, with an API server
@@ -170,6 +177,7 @@ func (w *World) start() {
 func (w *World) startKubelet() {
 	gates := map[string]bool{"PodsAPI": true}
 	maps.Copy(gates, w.Variant.Gates)
+	maps.Copy(gates, w.gates)
 	w.leak = leak{}
 	w.Kubelet = must(w.node.Start(w.ctx, w.Variant.Binary, gates))
 }

@@ -165,7 +165,7 @@ func play(c *common, list []scene.Variant, on func(scene.Variant) (*scene.Column
 const preview = "1.38.0-alpha.0"
 
 // ourGates are the feature gates of a kubelet with this PLEG.
-var ourGates = map[string]bool{"EventDrivenPLEG": true, "EventDrivenPLEGServeLists": true}
+var ourGates = map[string]bool{scene.Generator: true, scene.Lists: true}
 
 // variants returns those of the names, or all of the released versions.
 func variants(dir string, names []string) ([]scene.Variant, error) {

@@ -100,7 +100,8 @@ func playAll(
 				continue // the time is over: the round ends with an empty node
 			}
 			// A kubelet must live long to show a leak: it is killed in the rounds 1, 2, 4, 8, ...
-			if s.Name == scene.KubeletRestarted && bits.OnesCount(uint(round)) != 1 {
+			kills := s.Name == scene.KubeletRestarted || s.Name == scene.GatesToggled
+			if kills && bits.OnesCount(uint(round)) != 1 {
 				continue
 			}
 			start := time.Now()
