@@ -10,10 +10,10 @@
 // metric names, help, stability, buckets and labels. There are two groups of names:
 //
 //   - the kubelet's own (kubelet_pleg_*, kubelet_evented_pleg_*, kubelet_running_*). A kubelet
-//     registers these names itself, so a program whose registry has a kubelet's must leave them out:
-//     see [Options]. Each has a twin under the prefix evented_pleg_, which is then served in its
-//     place, so that nothing is measured in vain. A generator inside a kubelet does not need this
-//     package: embed/kubelet feeds the kubelet's own metrics.
+//     registers these names itself, so a program whose registry has a kubelet's must leave them
+//     out: see [Options]. Each has a twin under the prefix evented_pleg_, which is then served in
+//     its place, so that nothing is measured in vain. A generator inside a kubelet does not need
+//     this package: embed/kubelet feeds the kubelet's own metrics.
 //   - this project's (evented_pleg_*), and kube_pod_missed_events and
 //     evented_pleg_notifications_received, which KEP-3386 asks for.
 //

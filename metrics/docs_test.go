@@ -100,7 +100,8 @@ func served() map[string]bool {
 // keyOfKubelet matches the name of a metric that a patch of embed/kubelet adds to the kubelet's.
 var keyOfKubelet = regexp.MustCompile(`(?m)^\+\t\w+Key += "(\w+)"$`)
 
-// ofKubelet returns the names of the metrics that a kubelet with the generator in it serves besides.
+// ofKubelet returns the names of the metrics that a kubelet serves besides, with the generator in
+// it.
 func ofKubelet() map[string]bool {
 	names := make(map[string]bool)
 	for _, patch := range []string{"kubelet.patch", "lists.patch"} {
@@ -112,8 +113,8 @@ func ofKubelet() map[string]bool {
 	return names
 }
 
-// TestMetricsOfAKubelet checks that docs/embed.md has each metric that the patches add, and that all
-// that they register has the kubelet's subsystem.
+// TestMetricsOfAKubelet checks that docs/embed.md has each metric that the patches add, and that
+// all that they register has the kubelet's subsystem.
 func TestMetricsOfAKubelet(t *testing.T) {
 	page := read(t, "../docs/embed.md")
 	all := ofKubelet()

@@ -89,8 +89,11 @@ func (m meter) Observe(name string, d time.Duration) {
 
 // streamStates are the label values of the stream's states.
 var streamStates = map[pleg.StreamState]string{
-	pleg.StreamIdle: "idle", pleg.StreamOpening: "opening", pleg.StreamConnected: "connected",
-	pleg.StreamBackoff: "backoff", pleg.StreamUnsupported: "unsupported",
+	pleg.StreamIdle:        "idle",
+	pleg.StreamOpening:     "opening",
+	pleg.StreamConnected:   "connected",
+	pleg.StreamBackoff:     "backoff",
+	pleg.StreamUnsupported: "unsupported",
 }
 
 // gaugesDelay is how long changes are gathered before gauges show them.

@@ -103,9 +103,9 @@ func kubeletRestarted(w *World) {
 	w.ranOnce(all)
 }
 
-// toggleGates restarts the kubelet with our feature gates off, with that of the generator alone, and
-// with both, while pods run, containers end and pods come. Nothing runs twice, and each kubelet has
-// the PLEG that its gates say. A kubelet without our gates is restarted as it is.
+// toggleGates restarts the kubelet with our feature gates off, with that of the generator alone,
+// and with both, while pods run, containers end and pods come. Nothing runs twice, and each kubelet
+// has the PLEG that its gates say. A kubelet without our gates is restarted as it is.
 func toggleGates(w *World) {
 	defer func() { w.gates = nil }()
 	all := w.runningAndDying("one-toggled", 20)
