@@ -57,6 +57,7 @@ func TestMain(m *testing.M) {
 //	runtime SOCKET              serves a fake runtime in this process
 //	faults FAULT...             sets the faults of that runtime
 //	populate PODS               adds pods to it
+//	asked METHOD                waits until it was called
 //	tenant SOCKET RUN FOLDER    makes a sandbox as a kubelet would of a tenant's pod with the
 //	                            labels and annotations of a run with that folder for logs
 //	serve http|grpc SOCKET      serves something that is no runtime
@@ -144,6 +145,14 @@ func TestScripts(t *testing.T) {
 			"populate": func(ts *testscript.TestScript, _ bool, args []string) {
 				_, err := sceneOf(ts).runtime.Populate(fakeruntime.Population{Pods: number(ts, args[0]), Containers: 1})
 				ts.Check(err)
+			},
+			"asked": func(ts *testscript.TestScript, _ bool, args []string) {
+				rt := sceneOf(ts).runtime
+				for limit := time.Now().Add(endsWithin); rt.Stats().RPCs[args[0]] == 0; time.Sleep(5 * time.Millisecond) {
+					if time.Now().After(limit) {
+						ts.Fatalf("nobody has called %s: %v", args[0], rt.Stats().RPCs)
+					}
+				}
 			},
 			"tenant":  makeTenant,
 			"hostile": serveHostile,

@@ -23,7 +23,7 @@ const (
 	slowFrom = 0.5
 	// lagBy: a slow call also takes so many times the wait of this program for the CPU.
 	lagBy = 10
-	// lagging is the wait for the CPU, in seconds, from which on the report has a note.
+	// lagging is the time without a CPU, in seconds, from which on the report has a note.
 	lagging = 0.2
 	// lateError: if the call of an item fails after so many seconds, the item hangs. containerd itself
 	// gives up on a shim after two.
@@ -71,7 +71,7 @@ func Conclude(f Facts) Report {
 	}
 	r.Findings = sorted(list)
 	r.Unseen = f.unseen()
-	r.lag = f.LagSeconds
+	r.lag = max(f.LagSeconds, f.LongestSeconds)
 	switch {
 	case r.count(Ill) > 0:
 		r.Worth = Sick
@@ -789,21 +789,40 @@ func limits(f Facts) (list []Finding) {
 			Change:   "in a pod: hostPID: true",
 		})
 	}
-	if f.LagSeconds > lagging {
-		list = append(list, Finding{
-			ID:    "no-cpu",
-			Grade: Note,
-			Sentence: fmt.Sprintf(
-				"this program waited up to %s for the CPU, so times of calls say little",
-				bench.Seconds(f.LagSeconds),
-			),
-			Change: "top",
-		})
+	if f.StoodSeconds > lagging {
+		list = append(list, f.stood())
 	}
 	if f.Unexamined > 0 {
 		list = append(list, f.unexamined())
 	}
 	return list
+}
+
+// stood is the finding about the standstills of this program.
+func (f Facts) stood() Finding {
+	evidence := []string{
+		fmt.Sprintf(
+			"%s, the longest of %s; no time of a call includes them",
+			bench.Count(f.Stood, "standstill"),
+			bench.Seconds(f.LongestSeconds),
+		),
+	}
+	if f.Again > 0 {
+		evidence = append(
+			evidence,
+			bench.Count(f.Again, "call that failed meanwhile was", "calls that failed meanwhile were")+" made again",
+		)
+	}
+	return Finding{
+		ID:    "no-cpu",
+		Grade: Note,
+		Sentence: fmt.Sprintf(
+			"this program did not run for %s: it was stopped, or had no CPU",
+			bench.Seconds(f.StoodSeconds),
+		),
+		Evidence: evidence,
+		Change:   "top; cat /sys/fs/cgroup/cpu.stat: was it throttled?",
+	}
 }
 
 // unexamined is the finding about unread items.

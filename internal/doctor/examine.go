@@ -27,6 +27,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/rawgrpc"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // Host looks at the machine. Begin begins a measurement of CPU, End returns the facts.
@@ -71,6 +72,8 @@ type Options struct {
 	Listing func(ctx context.Context) func()
 	// Host looks at the machine; nil for none.
 	Host Host
+	// Meter beats while this process runs; nil to have the examination beat one.
+	Meter *standstill.Meter
 	// Metrics returns the lists a minute by the runtime's metrics, and their address; nil for none.
 	Metrics func(context.Context) (map[string]float64, string)
 }
@@ -98,17 +101,27 @@ func Examine(ctx context.Context, o Options) Report {
 	e := &examiner{options: o, began: time.Now(), calls: make(map[string]*Call)}
 	e.facts.Began = e.began
 	e.facts.Endpoint = o.Endpoint
-	ctx, cancel := context.WithDeadline(ctx, e.began.Add(o.Within))
+	beating, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var group sync.WaitGroup
+	e.meter = o.Meter
+	if e.meter == nil {
+		e.meter = new(standstill.Meter)
+		e.meter.Beat(e.began)
+		group.Go(func() { e.meter.Run(beating) })
+	}
+	before := e.meter.Totals()
+	e.span = e.meter.Begin()
+	ctx, cancel := e.meter.WithTimeout(ctx, o.Within)
 	defer cancel()
 	if o.Host != nil {
 		o.Host.Begin(ctx)
 	}
-	var group sync.WaitGroup
-	done := make(chan struct{})
-	group.Go(func() { e.feelLag(done) })
 	e.examine(ctx)
-	close(done)
+	_, stood := e.span.Took()
+	stop()
 	group.Wait()
+	e.facts.standstills(e.meter.Totals(), before, stood)
 	if o.Host != nil {
 		e.facts.Host = o.Host.End(context.WithoutCancel(ctx), Whereabouts{IDs: e.ids(), Paths: e.paths})
 		e.facts.Looked = true
@@ -129,27 +142,19 @@ func Examine(ctx context.Context, o Options) Report {
 	return Conclude(e.facts)
 }
 
-// feelLag measures how late this program gets the CPU.
-func (e *examiner) feelLag(done <-chan struct{}) {
-	const every = 20 * time.Millisecond
-	for {
-		began := time.Now()
-		select {
-		case <-done:
-			return
-		case <-time.After(every):
-			e.facts.LagSeconds = max(
-				e.facts.LagSeconds,
-				(time.Since(began) - every).Seconds(),
-			) // read after its end
-		}
-	}
+// left returns the rest of a share of the examination's time, which the process's standstills do
+// not use up.
+func (e *examiner) left(share time.Duration) time.Duration {
+	ran, _ := e.span.Took()
+	return share - ran
 }
 
 // examiner collects facts.
 type examiner struct {
 	options Options
 	began   time.Time
+	meter   *standstill.Meter
+	span    standstill.Span                 // the whole examination
 	client  runtimeapi.RuntimeServiceClient // for calls
 	events  runtimeapi.RuntimeServiceClient // for the stream
 
@@ -176,17 +181,18 @@ type item struct {
 func (e *examiner) answerIn() time.Duration { return min(2*time.Second, e.options.Within/4) }
 
 func (e *examiner) examine(ctx context.Context) {
-	dialing, cancel := context.WithTimeout(ctx, e.answerIn())
+	dialing, cancel := e.meter.WithTimeout(ctx, e.answerIn())
 	defer cancel()
 	probe, err := e.options.Dial(dialing)
 	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) { // nobody accepts
+		if errors.Is(context.Cause(dialing), context.DeadlineExceeded) { // nobody accepts
+			ran, _ := e.span.Took()
 			e.order = []string{"Version"}
 			e.calls["Version"] = &Call{
 				Method:     "Version",
 				Count:      1,
 				Hung:       1,
-				MaxSeconds: time.Since(e.began).Seconds(),
+				MaxSeconds: ran.Seconds(),
 			}
 			return
 		}
@@ -236,12 +242,11 @@ func (e *examiner) examine(ctx context.Context) {
 	// The stream is open until shortly before the end, while all else is asked. The second list comes
 	// earlier: events are on their way for a moment.
 	var listening sync.WaitGroup
-	until, stop := context.WithCancel(
-		ctx,
-	) // no deadline: the runtime might end the stream at the deadline first
+	// The context of the stream has no deadline: the runtime might end the stream at the deadline
+	// first.
+	until, stop := e.meter.WithTimeout(ctx, e.left(e.options.Within*9/10))
 	defer stop()
-	defer time.AfterFunc(max(1, time.Until(e.began.Add(e.options.Within*9/10))), stop).Stop()
-	again, done := context.WithDeadline(ctx, e.began.Add(e.options.Within*6/10))
+	again, done := e.meter.WithTimeout(ctx, e.left(e.options.Within*6/10))
 	defer done()
 	e.facts.Stream.Skipped = e.skip()
 	e.facts.Stream.Judged = e.options.JudgedBy != ""
@@ -326,16 +331,23 @@ func try[Q, A any](
 	call func(context.Context, Q, ...grpc.CallOption) (A, error),
 	request Q,
 ) (A, time.Duration, error) {
-	answer, took, err := timed(ctx, e, call, request)
+	answer, took, stood, err := timed(ctx, e, call, request)
+	for range mostAgain { // a time in which this process did not run proves nothing
+		if err == nil || stood == 0 || ctx.Err() != nil {
+			break
+		}
+		e.again()
+		answer, took, stood, err = timed(ctx, e, call, request)
+	}
 	if err == nil && took.Seconds() > slowFrom { // a moment without a CPU is not the runtime's
-		second, again, err := timed(ctx, e, call, request)
+		second, again, _, err := timed(ctx, e, call, request)
 		if err == nil && again < took {
 			answer = second
 			took = again
 		}
 	}
 	gone := status.Code(err) == codes.NotFound // the item, meanwhile
-	if gone || hung(err) && e.cutShort(took) {
+	if gone || hung(err) && e.cutShort(took) || err != nil && stood > 0 {
 		return answer, took, err
 	}
 	e.mu.Lock()
@@ -366,18 +378,30 @@ func try[Q, A any](
 	return answer, took, err
 }
 
-// timed makes a call with its deadline.
+// mostAgain is how often a call is made again that failed while this process stood still.
+const mostAgain = 3
+
+// again counts a call that is made again.
+func (e *examiner) again() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.facts.Again++
+}
+
+// timed makes a call with its deadline, by which the runtime ends it if this process stops for
+// good. It returns how long this process ran meanwhile, and how long the process stood still.
 func timed[Q, A any](
 	ctx context.Context,
 	e *examiner,
 	call func(context.Context, Q, ...grpc.CallOption) (A, error),
 	request Q,
-) (A, time.Duration, error) {
+) (answer A, took, stood time.Duration, err error) {
 	bounded, cancel := context.WithTimeout(ctx, e.answerIn())
 	defer cancel()
-	began := time.Now()
-	answer, err := call(bounded, request)
-	return answer, time.Since(began), err
+	span := e.meter.Begin()
+	answer, err = call(bounded, request)
+	took, stood = span.Took()
+	return answer, took, stood, err
 }
 
 // cutShort reports whether a call without an answer was ended by the end of the examination.

@@ -3,15 +3,26 @@
 
 package doctor
 
-import "time"
+import (
+	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
+)
 
 // Facts are the results of an examination. Examine writes them, Conclude reads them.
 type Facts struct {
 	Began    time.Time
 	Seconds  float64
 	Endpoint string
-	// LagSeconds is the longest wait of this program for the CPU: calls seem slow by as much.
+	// LagSeconds is the longest wait of this program for the CPU that is no standstill: calls seem slow
+	// by as much.
 	LagSeconds float64
+	// Stood counts the times in which this program stood still: it was stopped, or had no CPU. They add
+	// up to StoodSeconds, which no call's time includes, and the longest took LongestSeconds. Again
+	// counts the calls made again for them.
+	Stood                        int
+	StoodSeconds, LongestSeconds float64
+	Again                        int
 	// Unreachable is why no connection was made; Forbidden: this process may not connect.
 	Unreachable string
 	Forbidden   bool
@@ -41,6 +52,16 @@ type Facts struct {
 	Kept           map[string]Item    // the items of Host.Shims, by ID
 	ListsAMinute   map[string]float64 // by method, from the runtime's metrics
 	MetricsAddress string
+}
+
+// standstills enters the standstills between two totals of a meter, and their sum.
+func (f *Facts) standstills(now, before standstill.Totals, sum time.Duration) {
+	f.LagSeconds = now.Lag.Seconds()
+	f.Stood = now.Times - before.Times
+	if f.Stood > 0 {
+		f.StoodSeconds = sum.Seconds()
+		f.LongestSeconds = min(now.Longest, sum).Seconds()
+	}
 }
 
 // Condition is a condition of the runtime's Status.

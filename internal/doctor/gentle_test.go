@@ -125,9 +125,11 @@ func TestGentle(t *testing.T) {
 			t.Fatalf("50 reads in %v", span)
 		}
 	}
-	left := c.containers - len(c.reads)
-	if left < 500 || !strings.Contains(unseenOf(r, "items"), fmt.Sprintf("%d items of 1000", left)) {
-		t.Errorf("%d items are left, and the report says %q", left, unseenOf(r, "items"))
+	least := c.containers - len(c.reads)
+	left := -1
+	_, err := fmt.Sscanf(unseenOf(r, "items"), "%d items of 1000", &left)
+	if least < 500 || left < least || left > least+gentleReads { // the last reads may be cut off
+		t.Errorf("%d items are left, and the report says %q (%v)", least, unseenOf(r, "items"), err)
 	}
 	again := &crowd{containers: 1000}
 	gently(t, again, nil)
