@@ -3,7 +3,7 @@
 
 package cri
 
-// A stored status from the runtime's bytes to its readers: PodStatus, and the merge KeepIPs.
+// A stored status from the runtime's bytes to its readers: PodStatus, KeepIPs and Without.
 
 import (
 	"cmp"
@@ -318,6 +318,27 @@ func KeepIPs(prev, next *PodStatus) *PodStatus {
 	kept := *next
 	kept.keptIPs = ips
 	return &kept
+}
+
+// Without is a Without function for pleg.Config: the status without the sandbox or the container of
+// an ID. Without does not change the status.
+func Without(s *PodStatus, id string) *PodStatus {
+	without := *s
+	without.unread = slices.DeleteFunc(slices.Clone(s.unread), func(unread string) bool { return unread == id })
+	if s.encoded == nil {
+		return &without
+	}
+	messages := s.encoded.statusMessages
+	messages.sandboxes = slices.DeleteFunc(slices.Clone(messages.sandboxes), func(raw []byte) bool {
+		var item sandboxItem
+		return item.read(raw, labelsOfPodSandboxStatus) && string(item.id) == id
+	})
+	messages.containers = slices.DeleteFunc(slices.Clone(messages.containers), func(raw []byte) bool {
+		var item containerItem
+		return item.readStatus(raw) && string(item.id) == id
+	})
+	without.encoded = &encodedStatus{statusMessages: messages, shared: s.encoded.shared}
+	return &without
 }
 
 // hasReadySandboxNotIn reports whether the status has a ready sandbox that an earlier status lacks.

@@ -74,6 +74,54 @@ func TestKeepIPs(t *testing.T) {
 	}
 }
 
+// TestWithout checks that Without takes out an ID, whatever its kind, keeps what cannot be decoded, and
+// leaves the status as it is.
+func TestWithout(t *testing.T) {
+	s := podStatus(t, ips(ready, "10.0.0.1"), ips(notReady))
+	s.encoded.containers = [][]byte{
+		encode(&runtimeapi.ContainerStatus{Id: "c1"}),
+		{0xff},
+		encode(&runtimeapi.ContainerStatus{Id: "c2"}),
+	}
+	s.encoded.sandboxOf = map[string]string{"c1": "a", "c2": "b"}
+	s.unread = []string{"c3", "c4"}
+	shown := func(s *PodStatus) (ids []string) {
+		for _, sandbox := range s.Sandboxes() {
+			ids = append(ids, sandbox.ID)
+		}
+		for _, container := range s.Containers() {
+			if container.ID != "" {
+				ids = append(ids, container.ID+" in "+container.SandboxID)
+			}
+		}
+		return append(ids, s.Unread()...)
+	}
+	before := []string{"a", "b", "c1 in a", "c2 in b", "c3", "c4"}
+	for _, tt := range []struct {
+		id   string
+		want []string
+	}{
+		{"c1", []string{"a", "b", "c2 in b", "c3", "c4"}},
+		{"b", []string{"a", "c1 in a", "c2 in b", "c3", "c4"}},
+		{"c4", []string{"a", "b", "c1 in a", "c2 in b", "c3"}},
+		{"nobody", before},
+	} {
+		got := Without(s, tt.id)
+		if ids := shown(got); !slices.Equal(ids, tt.want) {
+			t.Errorf("without %s: %v, want %v", tt.id, ids, tt.want)
+		}
+		if got.Err() == nil {
+			t.Errorf("without %s: the container that cannot be decoded is gone", tt.id)
+		}
+	}
+	if ids := shown(s); !slices.Equal(ids, before) {
+		t.Errorf("the status has changed: %v", ids)
+	}
+	if got := Without(EmptyStatus("u"), "c1"); got == nil || got.UID() != "u" {
+		t.Errorf("of nothing: %v", got)
+	}
+}
+
 // TestKeepIPsDecodesNothing checks that merging an unread status does not decode the status.
 func TestKeepIPsDecodesNothing(t *testing.T) {
 	prev, next := podStatus(t, ips(ready, "10.0.0.1")), podStatus(t, ips(notReady))

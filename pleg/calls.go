@@ -41,7 +41,7 @@ type own struct {
 func (o *own) calling() bool { return o.calls > 0 }
 
 // goesOn reports whether a burst of the agent's own calls in the pod is not over: a call is under
-// way, or the agent has made a sandbox, and not yet a container in it. What it does before the first
+// way, or the agent has made a sandbox, and not yet a container in it. The work before the first
 // container takes a loaded node longer than the pauses between other calls.
 func (p *pod) goesOn() bool {
 	if p.calling() {
@@ -143,6 +143,22 @@ func (p *pod) removed(id string) bool {
 	return own != nil && own.phase == PhaseRemoved && event != nil && event.phase == PhaseRemoved
 }
 
+// onlyRemoved reports whether nothing is reported of the pod but that shown IDs have certainly gone.
+func (p *pod) onlyRemoved() bool {
+	for i := range p.expected.all {
+		if !p.removed(p.expected.all[i].id) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(p.items, func(x *item) bool { return p.removed(x.id) })
+}
+
+// removes reports whether a call has removed what it was about, and changed nothing else.
+func (a *ack) removes() bool {
+	return !a.failed && len(a.items) > 0 &&
+		!slices.ContainsFunc(a.items, func(it Item) bool { return it.Phase != PhaseRemoved })
+}
+
 // expectation returns the report of a call about an item, and whether there is a report.
 func (a *ack) expectation(it Item) (e expectation, ok bool) {
 	ok = it.ID != "" && PhaseUnknown < it.Phase && it.Phase <= PhaseRemoved
@@ -235,7 +251,9 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 			c.expect(p, x, e, now)
 		}
 	}
-	p.lookAfter(a.at)
+	if !a.removes() { // else nothing can be news but the removal
+		p.lookAfter(a.at)
+	}
 	for _, it := range a.items {
 		if e, ok := a.expectation(it); ok {
 			c.expect(p, c.find(p, 0, e.id), e, now)

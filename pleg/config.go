@@ -31,6 +31,11 @@ type Config[S any] struct {
 	// changed, costs Watch a PodSync, and is counted unless a call of the agent's own explains
 	// it. The loop calls Same. Without Same, changes of content are stored, and nobody is told.
 	Same func(a, b *S) bool
+	// Without, when set, returns a status without an ID, for TellsCalls: an ID that the agent has
+	// removed is taken out of the status once its event has come. The others stay as of their
+	// last read, and the pod is not read; it is if Without returns nil. The loop calls Without,
+	// which must not block or change status.
+	Without func(status *S, id string) *S
 	// Recorder takes the generator's own reports (Kubernetes Events). Nil discards them.
 	Recorder Recorder
 	// Metrics takes counts and timings. Nil discards them.
@@ -66,8 +71,9 @@ type Config[S any] struct {
 	// have changed: calls come in bursts, and the runtime announces each. While a call of the
 	// burst is under way its changes, and claims of the pod, wait for the end of the call, but
 	// for no more than a quarter of RelistBase in all; so does a new sandbox for its first
-	// container. Waiters in GetNewerThan do not wait, and payloads of events are stored at once. At most RelistBase. Default a fiftieth of
-	// RelistBase, 20ms: polling would see the change some fifty times later.
+	// container. Waiters in GetNewerThan do not wait, and payloads of events are stored at once.
+	// At most RelistBase. Default a fiftieth of RelistBase, 20ms: polling would see the change
+	// some fifty times later.
 	CallSettle time.Duration
 	// InspectWorkers bounds the per-pod reads in flight on a runtime that answers, however
 	// slowly; a few probes apart, which begin while no read ends. Reads that hang, because others

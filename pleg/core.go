@@ -31,8 +31,9 @@ type core[S any] struct {
 	ticked instant `prove:"-"` // the last tick
 	pruned instant `prove:"-"` // the last time that the memory of gone pods was bounded
 
-	cache    *cache.Cache[S] `prove:"-"` // read only: the status that a payload builds on
-	snapshot Stats           `prove:"-"` // the memory of stats
+	cache    *cache.Cache[S]               `prove:"-"` // read only: the status that a payload builds on
+	without  func(status *S, id string) *S `prove:"-"` // Config.Without
+	snapshot Stats                         `prove:"-"` // the memory of stats
 }
 
 func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
@@ -44,11 +45,12 @@ func newCore[S any](cfg *Config[S], clk clock, seed uint64) *core[S] {
 			cfg:    cfg.conn(),
 			random: *rand.NewPCG(seed, seed),
 		},
-		calls: newCalls(),
-		lists: newLists(),
-		reads: newReads(limits.InspectWorkers),
-		peeks: newPeeks(limits.InspectWorkers),
-		cache: cfg.Cache,
+		calls:   newCalls(),
+		lists:   newLists(),
+		reads:   newReads(limits.InspectWorkers),
+		peeks:   newPeeks(limits.InspectWorkers),
+		cache:   cfg.Cache,
+		without: cfg.Without,
 	}
 }
 

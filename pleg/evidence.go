@@ -77,6 +77,13 @@ func (l *expectations) unmet() bool {
 	return slices.ContainsFunc(l.all, func(e expectation) bool { return !e.stored })
 }
 
+// takenFromPayload notes that a payload with all expected phases is stored: no read is due.
+func (l *expectations) takenFromPayload() {
+	for i := range l.all {
+		l.all[i].stored = true
+	}
+}
+
 // unmetBeside reports whether an expectation calls for another read, after a read begun at the
 // given time without the given unread IDs: about unread IDs only later reports call for a read.
 func (l *expectations) unmetBeside(unread *idSet, began instant) bool {

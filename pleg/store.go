@@ -41,9 +41,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	}
 	c.out.add(countDominated, 1)
 	p.owesRead(&c.cfg, now)
-	for i := range p.expected.all {
-		p.expected.all[i].stored = true
-	}
+	p.expected.takenFromPayload()
 	c.store(p, reading[S]{
 		status:  status,
 		items:   pc.payload,

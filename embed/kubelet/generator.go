@@ -109,6 +109,7 @@ func New(c Config) (*Generator, error) {
 		Stream:          embed.Stream[kubecontainer.PodStatus](c.Events),
 		Cache:           own.statuses,
 		Merge:           keepIPs,
+		Without:         without,
 		Recorder:        embed.Recorder(c.Recorder, c.Node),
 		Metrics:         meter{moved: moved},
 		RelistBase:      c.RelistPeriod,

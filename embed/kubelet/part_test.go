@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -134,5 +135,49 @@ func TestWhatTheKubeletMadeIsNotListed(t *testing.T) {
 				runtime.pods,
 			)
 		}
+	}
+}
+
+// TestWithoutWhatTheKubeletHasRemoved takes a container or a sandbox out of a status, and leaves the
+// status as it is.
+func TestWithoutWhatTheKubeletHasRemoved(t *testing.T) {
+	c := func(id string) *kubecontainer.Status {
+		return &kubecontainer.Status{ID: kubecontainer.ContainerID{Type: "fake", ID: id}}
+	}
+	status := &kubecontainer.PodStatus{
+		IPs:                     []string{"10.0.0.1"},
+		ContainerStatuses:       []*kubecontainer.Status{c("b"), c("a")},
+		ActiveContainerStatuses: []*kubecontainer.Status{c("b")},
+		SandboxStatuses: []*runtimeapi.PodSandboxStatus{
+			{Id: "s2"},
+			{Id: "s1"},
+		},
+	}
+	shown := func(s *kubecontainer.PodStatus) string {
+		var all []string
+		for _, list := range [][]*kubecontainer.Status{s.ContainerStatuses, s.ActiveContainerStatuses} {
+			for _, x := range list {
+				all = append(all, x.ID.ID)
+			}
+			all = append(all, "|")
+		}
+		for _, x := range s.SandboxStatuses {
+			all = append(all, x.Id)
+		}
+		return strings.Join(append(all, s.IPs...), " ")
+	}
+	const before = "b a | b | s2 s1 10.0.0.1"
+	for id, want := range map[string]string{
+		"a":      "b | b | s2 s1 10.0.0.1",
+		"b":      "a | | s2 s1 10.0.0.1",
+		"s1":     "b a | b | s2 10.0.0.1",
+		"nobody": before,
+	} {
+		if got := shown(without(status, id)); got != want {
+			t.Errorf("without %s: %q, want %q", id, got, want)
+		}
+	}
+	if got := shown(status); got != before {
+		t.Errorf("the status has changed: %q", got)
 	}
 }

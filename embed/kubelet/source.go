@@ -254,6 +254,18 @@ func keepIPs(prev, next *kubecontainer.PodStatus) *kubecontainer.PodStatus {
 	return &kept
 }
 
+// without is the generator's Without: the status without what the kubelet has removed.
+func without(status *kubecontainer.PodStatus, id string) *kubecontainer.PodStatus {
+	gone := func(c *kubecontainer.Status) bool { return c.ID.ID == id }
+	left := *status
+	left.ContainerStatuses = slices.DeleteFunc(slices.Clone(status.ContainerStatuses), gone)
+	left.ActiveContainerStatuses = slices.DeleteFunc(slices.Clone(status.ActiveContainerStatuses), gone)
+	left.SandboxStatuses = slices.DeleteFunc(slices.Clone(status.SandboxStatuses), func(s *runtimeapi.PodSandboxStatus) bool {
+		return s.GetId() == id
+	})
+	return &left
+}
+
 // ready reports whether a sandbox is ready.
 func ready(s *runtimeapi.PodSandboxStatus) bool {
 	return s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY

@@ -187,6 +187,7 @@ func (f *fakeSide) system(w *world) (System, *ledger, error) {
 	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle, &w.within}, time.Now)
 	cfg.Same = cri.SameStatus
 	cfg.Merge = cri.KeepIPs
+	cfg.Without = cri.Without
 	sys, err := pleg.New(cfg)
 	return sys, l, err
 }

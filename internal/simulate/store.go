@@ -136,6 +136,17 @@ func (s *Status) add(it pleg.Item, text string) {
 	s.Texts = append(s.Texts, text)
 }
 
+// withoutID returns a status without an ID.
+func withoutID(s *Status, id string) *Status {
+	without := &Status{UID: s.UID, Lacks: s.Lacks}
+	for i, it := range s.Items {
+		if it.ID != id {
+			without.add(it, s.Texts[i])
+		}
+	}
+	return without
+}
+
 // sameContent reports whether two statuses have the same content of each ID in both.
 func sameContent(a, b *Status) bool {
 	for i, it := range a.Items {

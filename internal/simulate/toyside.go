@@ -59,6 +59,7 @@ func (t *toySide) system(w *world) (System, *ledger, error) {
 	}
 	cfg := configOf(s, t.cache, b, hook{w.oracle, &w.within}, wall)
 	cfg.Same = sameContent
+	cfg.Without = withoutID
 	sys, err := pleg.New(cfg)
 	return sys, l, err
 }
