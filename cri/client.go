@@ -307,7 +307,7 @@ func explainDial(path string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cri: there is no socket %s: is the runtime running, is the path right: %w", path, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("cri: no permission to connect to %s: run as root, or as a member of the group that owns the socket: %w", path, err)
+		return fmt.Errorf("cri: no permission to connect to %s: where SELinux or another security module enforces, it may deny the socket also to root, until the pod has a type that may connect (spc_t); else run as root, or as a member of the group that owns the socket: %w", path, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		if info, serr := os.Stat(path); serr == nil && info.Mode().Type() != fs.ModeSocket {
 			return fmt.Errorf("cri: %s is %s, not a socket: name the runtime's socket: %w", path, fileKind(info.Mode()), err)

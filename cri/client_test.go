@@ -82,6 +82,11 @@ func TestDialSaysPermission(t *testing.T) {
 	wantError(t, err, "cannot connect")
 	err = explainDial("/run/x.sock", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
 	wantError(t, err, "no permission to connect to /run/x.sock")
+	enforced := strings.Index(err.Error(), "SELinux")
+	modes := strings.Index(err.Error(), "run as root")
+	if enforced < 0 || modes < enforced { // root does not help where SELinux enforces
+		t.Errorf("%v: it names the modes first", err)
+	}
 }
 
 // TestDialAHungRuntime checks the deadline against a socket that accepts and stays silent.

@@ -30,6 +30,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/embed"
 	"github.com/evented-pleg/evented-pleg/events"
 	"github.com/evented-pleg/evented-pleg/exits"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -223,6 +224,9 @@ func (o *options) run(ctx context.Context, out, errOut io.Writer) error {
 	a, err := newAgent(o, with)
 	if err != nil {
 		return err
+	}
+	if cause := cli.Denial(o.endpoint); cause != "" { // it may be granted later
+		klog.FromContext(ctx).Error(nil, "The runtime's socket is denied to this agent: "+cause)
 	}
 	serve, err := o.listen(a, errOut)
 	if err != nil {

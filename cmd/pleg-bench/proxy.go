@@ -134,7 +134,7 @@ func (o *proxyOptions) check() (plan disturb.Plan, err error) {
 func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan) error {
 	client, err := cri.Dial(ctx, cri.Config{Endpoint: o.endpoint})
 	if err != nil {
-		return err
+		return cli.Denied(o.endpoint, err)
 	}
 	version, err := client.Version(ctx)
 	err = errors.Join(err, client.Close())

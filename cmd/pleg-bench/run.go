@@ -180,7 +180,7 @@ failed.`,
 			result, err := run.Run(cmd.Context(), o)
 			l.display.Show("")
 			if result == nil {
-				return refusal(err)
+				return cli.Denied(o.Endpoint, refusal(err))
 			}
 			return l.end(cmd, result, result.OK, result.Series, err)
 		},

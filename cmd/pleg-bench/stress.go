@@ -44,7 +44,7 @@ made is removed at the end, also after Ctrl-C.`,
 			result, err := run.Stress(cmd.Context(), o)
 			l.display.Show("")
 			if result == nil {
-				return refusal(err)
+				return cli.Denied(o.Endpoint, refusal(err))
 			}
 			return l.end(cmd, result, result.OK, result.Series, err)
 		},

@@ -27,17 +27,25 @@ func Denied(endpoint string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if cause := Denial(endpoint); cause != "" {
+		return fmt.Errorf("%w: %s", err, cause)
+	}
+	return err
+}
+
+// Denial connects to a socket, and returns the cause if the connection is denied; else empty.
+func Denial(endpoint string) string {
 	path := strings.TrimPrefix(endpoint, "unix://")
 	ctx, cancel := context.WithTimeout(context.Background(), probeIn)
 	defer cancel()
 	conn, probed := new(net.Dialer).DialContext(ctx, "unix", path)
 	if probed == nil {
-		return errors.Join(err, conn.Close())
+		_ = conn.Close()
 	}
 	if !errors.Is(probed, fs.ErrPermission) {
-		return err
+		return ""
 	}
-	return fmt.Errorf("%w: %s", err, denier(path, self()))
+	return denier(path, self())
 }
 
 // identity is a process, from the view of file modes.
@@ -84,7 +92,7 @@ func denier(path string, who identity) string {
 	}
 	if enforcing() {
 		return "the file modes allow it, and SELinux, which is enforcing, denies it: an ordinary container (container_t) may not connect to a runtime. " +
-			"Run the pod with seLinuxOptions {type: spc_t}, or load deploy/selinux/pleg_watch.cil; the kernel's audit log has the denial (ausearch -m avc -c pleg-bench)"
+			"Run the pod with seLinuxOptions {type: spc_t}, or load deploy/selinux/pleg_watch.cil; the kernel's audit log has the denial (ausearch -m avc -c " + filepath.Base(os.Args[0]) + ")"
 	}
 	return "the file modes allow it: a security module (AppArmor, a sandbox, the mount's namespace) denies it"
 }

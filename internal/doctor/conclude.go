@@ -116,7 +116,7 @@ func unreachable(f Facts) []Finding {
 				Grade:    Note,
 				Sentence: "this user may not connect to the runtime's socket",
 				Evidence: []string{f.Unreachable},
-				Change:   "run as root, or as a member of the group that owns the socket; in a pod where SELinux enforces, with the type spc_t (deploy/selinux)",
+				Change:   "if SELinux denies it: run the pod with the type spc_t (deploy/selinux); if the file modes do: run as root, or as a member of the group that owns the socket",
 			},
 		}
 	case f.Unreachable != "":
