@@ -15,7 +15,8 @@ import (
 
 // core decides which ends to report, and which statuses to read again. The core calls nothing but
 // exit, and holds no clock: an input comes with its time, and the effects are data. The inputs are
-// see (a status, from the cache or from a read) and due (the time has come).
+// see (a status, from the cache or from a read), due (the time has come) and stood (the loop did
+// not run for a while).
 type core struct {
 	settle time.Duration
 	giveUp time.Duration
@@ -131,7 +132,7 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 			return
 		}
 		c.ended(x, now)
-		if s.read() && !s.readAfter.Before(x.seenAt.Add(c.settle)) {
+		if s.read() && !s.readAfter.Before(x.since.Add(c.settle)) {
 			c.tell(now, p, x, true, out)
 		}
 	}
@@ -172,6 +173,7 @@ func (c *core) become(x *container, next stage, now time.Time) {
 	if next == stageSettling {
 		c.settling++
 		x.seenAt = now
+		x.since = now
 	}
 	x.stage = next
 }
@@ -225,12 +227,25 @@ func (c *core) absent(now time.Time, p *pod, id string, s *sighting, out *effect
 	p.drop(id)
 }
 
+// stood takes a time in which the loop did not run: the process was stopped, or had no CPU. Nobody
+// could ask then, and the runtime may have stood still, too. So neither the settle time of an end
+// nor the time for its read has passed meanwhile.
+func (c *core) stood(long time.Duration) {
+	for _, p := range c.pods {
+		for _, x := range p.containers {
+			if x.stage == stageSettling {
+				x.since = x.since.Add(long)
+			}
+		}
+	}
+}
+
 // overdue reports, after a read, the ends without a read of their status for too long: the runtime
 // does not answer for the container, or for its pod.
 func (c *core) overdue(now time.Time, p *pod, out *effects) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		x := p.containers[id]
-		if x.stage == stageSettling && now.Sub(x.seenAt) >= c.giveUp {
+		if x.stage == stageSettling && now.Sub(x.since) >= c.giveUp {
 			x.unread = true
 			c.tell(now, p, x, false, out)
 		}
@@ -363,7 +378,7 @@ func (c *core) schedule(now time.Time, p *pod, began time.Time) {
 		if x.stage != stageSettling {
 			continue
 		}
-		at := x.seenAt.Add(c.settle)
+		at := x.since.Add(c.settle)
 		duringRead := at.After(began) && !at.After(now)
 		switch {
 		case duringRead:

@@ -86,6 +86,12 @@ func (s *stand) slowRead(pod Pod, takes time.Duration) *stand {
 	return s.take(sighting{pod: pod, readAfter: began})
 }
 
+// stands lets time pass in which the process does not run.
+func (s *stand) stands(long time.Duration) {
+	s.now = s.now.Add(long)
+	s.core.stood(long)
+}
+
 // begin begins the next planned read, at its time.
 func (s *stand) begin() time.Time {
 	s.t.Helper()
@@ -210,6 +216,23 @@ func TestCore(t *testing.T) {
 			}
 			s.read(shows(exited("a", 1, "Error")), true)
 		}, []string{failed}},
+		{"unreadable, and the process stands still", func(s *stand) {
+			s.cached(shows(exited("a", 1, "Error")), diedEvent)
+			s.read(shows(exited("a", 1, "Error")), true)
+			s.stands(time.Minute)
+			for range 10 {
+				s.read(shows(exited("a", 1, "Error")), true)
+				s.wants()
+			}
+			s.read(shows(exited("a", 1, "Error")), true)
+		}, []string{failed + ", at 2026-11-25T12:00:30Z"}},
+		{"the reason does not settle while all stands still", func(s *stand) {
+			s.cached(shows(exited("a", 137, "Error")), diedEvent)
+			s.stands(time.Minute)
+			s.read(shows(exited("a", 137, "Error")), false)
+			s.wants()
+			s.read(shows(exited("a", 137, "OOMKilled")), false)
+		}, []string{"ContainerOOMKilled Container app was killed for lack of memory (OOMKilled, exit code 137, SIGKILL) after 30s, attempt 0, at 2026-11-25T12:00:30Z"}},
 		{"an unread container is no removed one", func(s *stand) {
 			s.cached(shows(running("a"), running("b")), pleg.Event{Type: pleg.ContainerStarted})
 			partial := shows(exited("b", 1, "Error"))
@@ -341,6 +364,9 @@ func FuzzCore(f *testing.F) {
 			script = script[3:]
 			s.now = s.now.Add(time.Duration(c%8) * 400 * time.Millisecond)
 			in := sighting{pod: fuzzedPod(cache.UID(fmt.Sprint(a%3)), b), unreadable: c&8 != 0}
+			if c&32 != 0 {
+				s.stands(time.Duration(a%4) * time.Minute)
+			}
 			if c&16 != 0 {
 				in.event = pleg.Event{Type: pleg.ContainerDied, ID: fmt.Sprint(a%3, "c", a>>2%4), Seen: s.now}
 			}

@@ -32,6 +32,9 @@ type container struct {
 	stage stage
 	// seenAt is when the end was first seen. It holds from stageSettling on.
 	seenAt time.Time
+	// since is seenAt, later by the times in which the loop did not run. The settle time and the time
+	// for a read count from then.
+	since  time.Time
 	unread bool // the end is told without a read of its status, which failed
 }
 

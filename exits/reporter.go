@@ -61,7 +61,7 @@ type Config[S any] struct {
 	// Default 500ms.
 	Settle time.Duration
 	// GiveUp is how long the settling read may take or fail before the end is reported as last seen.
-	// Default 10s.
+	// Default 10s. Neither time passes while the process is stopped or has no CPU.
 	GiveUp time.Duration
 	// Readers bounds the pods whose statuses are awaited at once. Default 64.
 	Readers int

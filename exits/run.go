@@ -45,6 +45,8 @@ type run[S any] struct {
 	inFile unsentKey
 	// tickedAt is the time of the last tick.
 	tickedAt time.Time
+	// wakes is when the loop runs again at the latest; zero: no time is planned.
+	wakes time.Time
 
 	children sync.WaitGroup
 }
@@ -67,6 +69,9 @@ const (
 	// earlierFor is how long after the first sync an ID in the ledger waits for the runtime to show it:
 	// a pod may be unreadable.
 	earlierFor = time.Hour
+	// standstill is how late the loop runs at least if the process was stopped, or had no CPU. It is
+	// more than a process at the limit of its share of CPUs waits at a time.
+	standstill = 200 * time.Millisecond
 )
 
 func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
@@ -112,6 +117,7 @@ func (w *run[S]) loop() {
 	watch := w.config.Generator.Watch()
 	for {
 		now := time.Now()
+		w.woke(now)
 		w.startReads(now)
 		w.startWrite(now)
 		timer := w.timer(now)
@@ -134,6 +140,15 @@ func (w *run[S]) loop() {
 	}
 }
 
+// woke notes that the loop runs, and tells the core if the loop runs too late.
+func (w *run[S]) woke(now time.Time) {
+	late := now.Sub(w.wakes)
+	if !w.wakes.IsZero() && late > standstill {
+		w.core.stood(late)
+	}
+	w.wakes = now // to be on at once, until timer plans a pause
+}
+
 // timer returns a channel for the time of the next work, nil if none is planned.
 func (w *run[S]) timer(now time.Time) <-chan time.Time {
 	var next time.Time
@@ -151,9 +166,14 @@ func (w *run[S]) timer(now time.Time) <-chan time.Time {
 	if w.core.syncedAt.IsZero() || w.waiting()+w.inFile.length > 0 {
 		plan(later(now, w.tickedAt.Add(tick)))
 	}
+	if w.core.settling > 0 {
+		plan(now.Add(tick)) // no work: the loop notices by it that it did not run
+	}
+	w.wakes = next
 	if next.IsZero() {
 		return nil
 	}
+	w.wakes = later(now, next)
 	return time.After(max(1, next.Sub(now)))
 }
 
@@ -162,7 +182,14 @@ func (w *run[S]) event(event pleg.Event) {
 	status, err := w.config.Statuses.Get(event.Pod)
 	s := sighting{pod: w.view(event.Pod, status), event: event}
 	s.unreadable = err != nil && len(s.pod.Unread) == 0
-	w.apply(time.Now(), w.core.see(time.Now(), s))
+	w.see(s)
+}
+
+// see gives a status to the core.
+func (w *run[S]) see(s sighting) {
+	now := time.Now()
+	w.woke(now)
+	w.apply(now, w.core.see(now, s))
 }
 
 // view returns the content of a status, under the pod's UID.
@@ -176,7 +203,7 @@ func (w *run[S]) view(uid cache.UID, status *S) Pod {
 func (w *run[S]) answer(a result[S]) {
 	s := sighting{pod: w.view(a.uid, a.status), readAfter: a.began}
 	s.unreadable = a.late || a.err != nil && len(s.pod.Unread) == 0
-	w.apply(time.Now(), w.core.see(time.Now(), s))
+	w.see(s)
 }
 
 // apply carries out the effects of the core.

@@ -24,17 +24,22 @@ type slowReads struct {
 	statuses *cache.Cache[Pod]
 	watch    chan pleg.Event
 	reads    sync.WaitGroup
-	next     *Pod // what a read shows
+	next     *Pod      // what a read shows
+	halted   time.Time // no read that begins before then ends before, nor soon after
 }
 
 func (g *slowReads) Watch() <-chan pleg.Event { return g.watch }
 
 func (g *slowReads) HasSynced() bool { return true }
 
-// RequestReinspect stores the status 300 ms later, as read then.
+// RequestReinspect stores the status 300 ms later, as read then; no answer is taken while the
+// process does not run.
 func (g *slowReads) RequestReinspect(uid cache.UID) {
 	g.reads.Go(func() {
 		time.Sleep(300 * time.Millisecond)
+		if left := time.Until(g.halted); left > 0 {
+			time.Sleep(left + 300*time.Millisecond)
+		}
 		g.statuses.Set(uid, g.next, nil, time.Now())
 	})
 }
@@ -124,4 +129,79 @@ func TestTheReasonMayComeUntilTheSettleTime(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAStopIsNotHeldAgainstTheRuntime: the process is stopped for longer than GiveUp, in the middle
+// of the read that decides on an end. The end is reported from a read made afterwards.
+func TestAStopIsNotHeldAgainstTheRuntime(t *testing.T) {
+	const stop = 40 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		g := &slowReads{statuses: cache.New[Pod](nil), watch: make(chan pleg.Event, 10)}
+		var ends []End
+		r := must(New(Config[Pod]{
+			Generator: g,
+			Statuses:  g.statuses,
+			View: func(p *Pod) Pod {
+				if p.Name == "halt" { // all of the process, and this is its loop
+					time.Sleep(stop)
+				}
+				return *p
+			},
+			Recorder: &reasons{},
+			Observe:  func(e End, _ Outcome) { ends = append(ends, e) },
+		}))(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { _ = r.Run(ctx) })
+		time.Sleep(time.Second)
+		shown := func(reason string) *Pod {
+			c := Container{ID: "c", Name: "app", Phase: pleg.PhaseExited, ExitCode: 137, Reason: reason}
+			c.CreatedAt = time.Now()
+			return &Pod{Ref: Ref{UID: "u", Namespace: "ns", Name: "p"}, Containers: []Container{c}}
+		}
+		g.next = shown("OOMKilled")
+		g.statuses.Set("u", shown("Error"), nil, time.Now())
+		g.statuses.Set("v", &Pod{Ref: Ref{UID: "v", Namespace: "ns", Name: "halt"}}, nil, time.Now())
+		const before = 600 * time.Millisecond // in the read, which begins after 500 ms
+		g.halted = time.Now().Add(before + stop)
+		g.watch <- pleg.Event{Pod: "u", Type: pleg.ContainerDied, ID: "c", Seen: time.Now()}
+		time.Sleep(before)
+		g.watch <- pleg.Event{Pod: "v", Type: pleg.PodSync, Seen: time.Now()}
+		time.Sleep(stop + 5*time.Second)
+		cancel()
+		running.Wait()
+		g.reads.Wait()
+		if len(ends) != 1 || ends[0].Kind != OOMKilled || !ends[0].Settled {
+			t.Errorf("reported %+v, want one settled %s", ends, OOMKilled)
+		}
+	})
+}
+
+// TestTheLoopRunsWhileAnEndSettles: by its next turn the loop notices that it did not run. So a
+// turn is planned also while all readers are at work, and nothing else is to be done.
+func TestTheLoopRunsWhileAnEndSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &slowReads{statuses: cache.New[Pod](nil)}
+		r := must(New(Config[Pod]{
+			Generator: g,
+			Statuses:  g.statuses,
+			View:      func(p *Pod) Pod { return *p },
+			Recorder:  &reasons{},
+		}))(t)
+		w := newRun(t.Context(), r)
+		defer w.cancel()
+		w.retryAt = time.Time{}
+		w.core.syncedAt = time.Now()
+		w.reading = w.config.Readers
+		if w.timer(time.Now()) != nil || !w.wakes.IsZero() {
+			t.Errorf("a turn is planned for %v, with nothing to do", w.wakes)
+		}
+		w.core.see(time.Now(), sighting{
+			pod:   Pod{Ref: Ref{UID: "u"}, Containers: []Container{exited("c", 1, "Error")}},
+			event: pleg.Event{Pod: "u", Type: pleg.ContainerDied, ID: "c"},
+		})
+		if w.timer(time.Now()) == nil || time.Until(w.wakes) > tick {
+			t.Errorf("while an end settles the next turn is in %v", time.Until(w.wakes))
+		}
+	})
 }
