@@ -74,8 +74,8 @@ func TestKeepIPs(t *testing.T) {
 	}
 }
 
-// TestWithout checks that Without takes out an ID, whatever its kind, keeps what cannot be decoded, and
-// leaves the status as it is.
+// TestWithout checks that Without takes out an ID, whatever its kind, keeps what cannot be decoded,
+// and leaves the status as it is.
 func TestWithout(t *testing.T) {
 	s := podStatus(t, ips(ready, "10.0.0.1"), ips(notReady))
 	s.encoded.containers = [][]byte{

@@ -143,7 +143,8 @@ func (p *pod) removed(id string) bool {
 	return own != nil && own.phase == PhaseRemoved && event != nil && event.phase == PhaseRemoved
 }
 
-// onlyRemoved reports whether nothing is reported of the pod but that shown IDs have certainly gone.
+// onlyRemoved reports whether nothing is reported of the pod but that shown IDs have certainly
+// gone.
 func (p *pod) onlyRemoved() bool {
 	for i := range p.expected.all {
 		if !p.removed(p.expected.all[i].id) {
@@ -151,6 +152,42 @@ func (p *pod) onlyRemoved() bool {
 		}
 	}
 	return slices.ContainsFunc(p.items, func(x *item) bool { return p.removed(x.id) })
+}
+
+// remainder returns what is left of a pod of which nothing was reported but removals by the agent:
+// no read can tell more. Known are the IDs that are left; nil if that is not certain. If there are
+// none, the pod is gone as of now: none comes back. Else the others are as of their last look, as
+// beside the payload of an event, and a read follows if there are other demands. Nil means that the
+// pod is to be read.
+func remainder[S any](
+	p *pod,
+	known []Item,
+	statuses *cache.Cache[S],
+	without func(status *S, id string) *S,
+	now instant,
+) *reading[S] {
+	switch {
+	case known == nil:
+		return nil
+	case len(known) == 0:
+		return &reading[S]{began: now}
+	case without == nil || !p.onlyRemoved():
+		return nil
+	}
+	status, _ := statuses.Get(p.uid)
+	for _, x := range p.items {
+		if p.removed(x.id) && status != nil {
+			status = without(status, x.id)
+		}
+	}
+	if status == nil {
+		return nil
+	}
+	return &reading[S]{
+		status:  status,
+		items:   known,
+		excused: true,
+	}
 }
 
 // removes reports whether a call has removed what it was about, and changed nothing else.

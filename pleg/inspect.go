@@ -38,7 +38,14 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		heard := max(c.stream.connected, c.uncertain, c.trust.lastDiscard)
 		known = c.calls.known(&c.records, p, c.lists.applied, heard)
 	}
-	if known != nil && c.removal(p, known, now) {
+	if r := remainder(p, known, c.cache, c.without, now); r != nil {
+		c.store(p, *r, now)
+		if r.gone() {
+			c.resolve(settlement{pod: p, began: now})
+		} else {
+			p.expected.takenFromPayload()
+			p.unsettles(&c.cfg, p.ended())
+		}
 		c.review(p, now)
 		return
 	}
@@ -75,38 +82,6 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		at:   began,
 		read: r,
 	})
-}
-
-// removal makes the removals by the agent the state of a pod without a read, if nothing else was
-// reported, and returns whether it has. Known are the IDs that are left. If there are none, the pod
-// is gone as of now: none comes back. Else the others are as of their last look, as beside the
-// payload of an event, and a read follows if there are other demands.
-func (c *core[S]) removal(p *pod, known []Item, now instant) bool {
-	if len(known) == 0 {
-		c.store(p, reading[S]{began: now}, now)
-		c.resolve(settlement{pod: p, began: now})
-		return true
-	}
-	if c.without == nil || !p.onlyRemoved() {
-		return false
-	}
-	status, _ := c.cache.Get(p.uid)
-	for _, x := range p.items {
-		if p.removed(x.id) && status != nil {
-			status = c.without(status, x.id)
-		}
-	}
-	if status == nil {
-		return false
-	}
-	c.store(p, reading[S]{
-		status:  status,
-		items:   known,
-		excused: true,
-	}, now)
-	p.expected.takenFromPayload()
-	p.unsettles(&c.cfg, p.ended())
-	return true
 }
 
 // onInspected applies a read of a pod.

@@ -138,8 +138,8 @@ func TestWhatTheKubeletMadeIsNotListed(t *testing.T) {
 	}
 }
 
-// TestWithoutWhatTheKubeletHasRemoved takes a container or a sandbox out of a status, and leaves the
-// status as it is.
+// TestWithoutWhatTheKubeletHasRemoved takes a container or a sandbox out of a status, and leaves
+// the status as it is.
 func TestWithoutWhatTheKubeletHasRemoved(t *testing.T) {
 	c := func(id string) *kubecontainer.Status {
 		return &kubecontainer.Status{ID: kubecontainer.ContainerID{Type: "fake", ID: id}}

@@ -148,10 +148,11 @@ func (b *ledger) Record(r pleg.Report) {
 	if !first || b.unnoticed >= listSlow/2 {
 		return
 	}
+	late := b.listing == 0 && time.Since(b.listEnd) > unnoticed && b.listTook <= listSlow // else it did hang
 	switch {
 	case r.Reason == pleg.ReasonRelistSlow && b.listTook+b.unnoticed <= listSlow:
 		b.fail("accused", "a list that took %v is called slow: %s", b.listTook, r.Note)
-	case r.Reason == pleg.ReasonRelistHangs && b.listing == 0 && time.Since(b.listEnd) > unnoticed:
+	case r.Reason == pleg.ReasonRelistHangs && late:
 		b.fail("accused", "a list that ended %v ago is said to hang: %s", time.Since(b.listEnd), r.Note)
 	case r.Reason == pleg.ReasonRelistHangs && b.listing > 0 && time.Since(b.listBegun) < listSlow-unnoticed:
 		b.fail("accused", "a list under way for %v is said to hang: %s", time.Since(b.listBegun), r.Note)
