@@ -341,6 +341,22 @@ func TestStressEnds(t *testing.T) {
 	if said := text(t, whole.Document()); strings.Contains(said, "after them") || !strings.Contains(said, "than a second.") {
 		t.Errorf("a step has all late events:\n%s", said)
 	}
+	stood := whole
+	stood.Steps = []StressStep{{Rate: 50, Achieved: 49, Events: 200, Late: 3, StoodSeconds: 2}}
+	stood.StoodSeconds = 2
+	if said := text(t, stood.Document()); !strings.Contains(said, "pleg-bench itself did not run for 2 s") {
+		t.Errorf("that it did not run itself is not told:\n%s", said)
+	}
+	for name, knee := range map[string][2]bool{ // what it says, and what is right
+		"after": {measured.IsKnee(0), true},
+		"none":  {measured.IsKnee(2), false},
+		"whole": {whole.IsKnee(2), true},
+		"stood": {stood.IsKnee(0), false},
+	} {
+		if knee[0] != knee[1] {
+			t.Errorf("%s: a knee is %v, want %v", name, knee[0], knee[1])
+		}
+	}
 	for _, test := range []struct {
 		set         func(*StressResult)
 		unsupported bool

@@ -5,6 +5,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,8 @@ const (
 	EndMaxRate = "max-rate"
 	// EndRuntime: the runtime did not make containers as fast as requested.
 	EndRuntime = "runtime-limit"
+	// EndStood: pleg-bench itself did not run for a while in step after step.
+	EndStood = "stood-still"
 	// EndInterrupted: the user ended the test.
 	EndInterrupted = "interrupted"
 	// EndNoEvents: the runtime has no event stream.
@@ -35,11 +38,13 @@ type StressResult struct {
 	OK bool `json:"ok"`
 	// Runtime names the runtime.
 	Runtime RuntimeResult `json:"runtime"`
-	// End is why the rate was raised no further: knee, max-rate, runtime-limit, interrupted,
-	// no-events or nothing-measured.
+	// End is why the rate was raised no further: knee, max-rate, runtime-limit, stood-still,
+	// interrupted, no-events or nothing-measured.
 	End string `json:"end"`
 	// Events is the number of container events (evented_pleg_connection_latency_seconds_count).
 	Events uint64 `json:"events"`
+	// StoodSeconds is for how long pleg-bench did not run: it was stopped, or had no CPU.
+	StoodSeconds float64 `json:"stood_seconds"`
 	// Late is the number of events received more than a second after their stamp.
 	Late uint64 `json:"late"`
 	// LateOnWatch is the number of events with news delivered on Watch more than a second after
@@ -96,6 +101,27 @@ type StressStep struct {
 	Latency LatencyResult `json:"latency_seconds"`
 	// PLEGCPU is the generator's use of CPU, in cores.
 	PLEGCPU float64 `json:"pleg_cpu"`
+	// StoodSeconds is for how long pleg-bench did not run. From half a second on, the step proves
+	// nothing against the runtime.
+	StoodSeconds float64 `json:"stood_seconds"`
+}
+
+// stoodFrom is the time, in seconds, without pleg-bench running from which on nothing is held
+// against the runtime: an event is late after a second.
+const stoodFrom = 0.5
+
+// Stood reports whether pleg-bench did not run for so long in the step that the step proves nothing
+// against the runtime.
+func (s StressStep) Stood() bool { return s.StoodSeconds >= stoodFrom }
+
+// IsKnee reports whether events were late while pleg-bench ran, in the steps or after them.
+// StoodAfter is for how long pleg-bench did not run after the last step, in seconds.
+func (r *StressResult) IsKnee(stoodAfter float64) bool {
+	_, late, onWatch := r.afterSteps()
+	if late+onWatch > 0 && stoodAfter < stoodFrom {
+		return true
+	}
+	return slices.ContainsFunc(r.Steps, func(s StressStep) bool { return s.Late+s.LateOnWatch > 0 && !s.Stood() })
 }
 
 // Judge sets the end for a test that measured nothing, and OK.
@@ -114,10 +140,15 @@ func (r *StressResult) Judge(streamUnsupported bool) {
 
 // why says why the rate was raised no further.
 func (r *StressResult) why() string {
+	while := ""
+	if r.StoodSeconds >= stoodFrom {
+		while = " while pleg-bench ran"
+	}
 	return map[string]string{
 		EndKnee:        "events began to take more than a second" + r.whenLate(),
-		EndMaxRate:     "the largest rate was reached, and no event took more than a second",
+		EndMaxRate:     "the largest rate was reached, and no event took more than a second" + while,
 		EndRuntime:     "the runtime makes containers no faster: its events never were the limit",
+		EndStood:       fmt.Sprintf("pleg-bench itself did not run for %s, again and again: it was stopped, or this machine has too few CPUs", Seconds(r.StoodSeconds)),
 		EndInterrupted: "the user ended the test; the cache was not compared with the runtime",
 		EndNoEvents:    "the runtime offers no events, so that there is nothing to measure",
 		EndNothing:     "no container was completed and told by an event, so that nothing was measured",
@@ -235,6 +266,12 @@ func (r *StressResult) Document() Document {
 		r.Mismatches,
 		Bytes(uint64(r.PLEGMaxRSSBytes)),
 	)
+	if r.StoodSeconds >= stoodFrom {
+		line(
+			"pleg-bench itself did not run for %s: late events and the rate of these steps are not held against the runtime, and the steps were made again",
+			Seconds(r.StoodSeconds),
+		)
+	}
 	if r.GivenUp > 0 {
 		line(
 			"the runtime did not finish %s in 20 s after the last step: they were given up and removed",

@@ -108,6 +108,9 @@ func (m *Meter) stoodUntil(now time.Time) time.Duration {
 	return m.stood + m.gap(now)
 }
 
+// Stood returns the sum of the standstills so far, with the one under way.
+func (m *Meter) Stood() time.Duration { return m.stoodUntil(time.Now()) }
+
 // Totals returns the standstills so far.
 func (m *Meter) Totals() Totals {
 	m.mu.Lock()

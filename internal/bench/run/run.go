@@ -38,6 +38,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 const (
@@ -79,7 +80,9 @@ type runner struct {
 	asked context.Context
 	// jobsOnly is for a stress test.
 	jobsOnly bool
-	pace     string // the outcome of the last step of a stress test, in words
+	// meter knows when this process does not run.
+	meter standstill.Meter
+	pace  string // the outcome of the last step of a stress test, in words
 
 	outage *outage
 
@@ -148,6 +151,7 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 		if err != nil {
 			return err
 		}
+		s.meter = &r.meter
 		r.sides = append(r.sides, s)
 		defer s.stop()
 		go func() { // ends with the process
@@ -162,6 +166,7 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	defer background.Wait()
 	backgroundCtx, stopBackground := context.WithCancel(whole)
 	defer stopBackground()
+	background.Go(func() { r.meter.Run(backgroundCtx) })
 	background.Go(func() { r.every(backgroundCtx, factsEvery, r.sendFacts) })
 	background.Go(func() { r.every(backgroundCtx, historyEvery, r.collect) })
 	background.Go(func() { r.every(backgroundCtx, statusEvery, r.tellStatus) })

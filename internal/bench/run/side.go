@@ -14,6 +14,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // side is a generator of a run with all its data.
@@ -21,6 +22,8 @@ type side struct {
 	mode    string
 	process *worker.Process
 	hello   worker.Hello
+	// meter knows when this process does not run.
+	meter *standstill.Meter
 	// stopping: the process is meant to end.
 	stopping atomic.Bool
 
@@ -107,11 +110,11 @@ func (s *side) await(
 	long time.Duration,
 	ok func(worker.Progress) bool,
 ) (worker.Progress, bool) {
-	for end := time.Now().Add(long); ; {
+	for span := s.meter.Begin(); ; {
 		err := s.process.News() // the end of a worker is noticed elsewhere
 		if p := s.now(); ok(p) {
 			return p, true
-		} else if err != nil || time.Now().After(end) || bench.Sleep(ctx, askEvery) != nil {
+		} else if err != nil || over(span, long) || bench.Sleep(ctx, askEvery) != nil {
 			return p, false
 		}
 	}
@@ -126,7 +129,7 @@ func (s *side) compare(
 	long time.Duration,
 ) (checked, mismatches int, lines []string, err error) {
 	const maxLines = 20
-	for deadline := time.Now().Add(long); ; {
+	for span := s.meter.Begin(); ; {
 		truth, err := read(ctx)
 		if err != nil {
 			return 0, 0, nil, err
@@ -142,13 +145,19 @@ func (s *side) compare(
 			}
 		}
 		mismatches, lines = bench.Compare(cached, truth, maxLines)
-		if mismatches == 0 || time.Now().After(deadline) {
+		if mismatches == 0 || over(span, long) {
 			return len(truth), mismatches, lines, nil
 		}
 		if err := bench.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return 0, 0, nil, err
 		}
 	}
+}
+
+// over reports whether this process has run for a time since the begin of a span.
+func over(span standstill.Span, long time.Duration) bool {
+	ran, _ := span.Took()
+	return ran > long
 }
 
 // changes returns the generator over time, from begin on, with the delay of each change.

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -131,6 +133,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	})
 
 	begun := bench.Now()
+	whole := r.span()
 	since := func(at int64) bool { return at >= begun }
 	first, err := s.process.Tail(ctx)
 	if err != nil {
@@ -158,6 +161,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		}
 		rate, result.End = o.next(result.Steps)
 	}
+	after := r.span()
 	// No more containers; the existing ones run to completion.
 	r.driver.SetRate(0)
 	r.driver.Finish()
@@ -193,7 +197,8 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	result.Events = tail.Count - first.Count
 	result.Late = tail.Late - first.Late
 	result.LateOnWatch = late(v.Path)
-	if result.Late+result.LateOnWatch > 0 && result.End != bench.EndInterrupted {
+	result.StoodSeconds = whole.stood().Seconds()
+	if result.IsKnee(after.stood().Seconds()) && result.End != bench.EndInterrupted {
 		result.End = bench.EndKnee // the last ones came late after the last step was measured
 	}
 	result.CheckedPods = consistency[0].CheckedPods
@@ -211,11 +216,27 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	return result, nil
 }
 
-// next returns the rate of the step after the given ones, or the end. A step in which the runtime
+// mostStood is how many steps are made again because pleg-bench did not run in them.
+const mostStood = 3
+
+// next returns the rate of the step after the given ones, or the end. A step with late events, or
+// behind its rate, in which pleg-bench did not run for a while proves nothing and is made again. A
+// step in which the runtime
 // did not keep up is made once more: containers begun in a step end a life and three calls later,
 // so that a slow runtime completes less than the rate until as many are under way as that takes.
-func (o StressOptions) next(steps []bench.StressStep) (rate float64, end string) {
-	last := steps[len(steps)-1]
+func (o StressOptions) next(all []bench.StressStep) (rate float64, end string) {
+	last := all[len(all)-1]
+	steps := slices.DeleteFunc(slices.Clone(all), bench.StressStep.Stood)
+	if last.Stood() {
+		ill := last.Late+last.LateOnWatch > 0 || last.Achieved < keepsUp*last.Rate
+		switch {
+		case ill && len(all)-len(steps) > mostStood:
+			return 0, bench.EndStood
+		case ill:
+			return last.Rate, ""
+		}
+		steps = append(steps, last)
+	}
 	slow := last.Achieved < keepsUp*last.Rate
 	again := len(steps) > 1 && steps[len(steps)-2].Rate == last.Rate
 	switch {
@@ -229,6 +250,29 @@ func (o StressOptions) next(steps []bench.StressStep) (rate float64, end string)
 		return 0, bench.EndMaxRate
 	}
 	return min(last.Rate*o.Factor, o.MaxRate), ""
+}
+
+// span is a time in which this process, or the generator's, may not have run.
+type span struct {
+	ours   standstill.Span
+	theirs func() time.Duration
+	began  time.Duration // of theirs
+}
+
+// span begins a span.
+func (r *runner) span() span {
+	theirs := func() time.Duration { return r.sides[0].now().Stood }
+	return span{
+		ours:   r.meter.Begin(),
+		theirs: theirs,
+		began:  theirs(),
+	}
+}
+
+// stood returns for how long a process did not run, by the last news of the other.
+func (s span) stood() time.Duration {
+	_, ours := s.ours.Took()
+	return max(ours, s.theirs()-s.began)
 }
 
 // rest waits until the runtime shows the same for 5 s, a minute at most: it may still be at work on
@@ -265,6 +309,7 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 	s := r.sides[0]
 	r.enter(fmt.Sprintf("%.0f containers/s%s", rate, r.pace))
 	begin := bench.Now()
+	span := r.span()
 	actions := r.driver.Stats().Actions
 	before, beforeErr := s.process.Report(ctx)
 	told, toldErr := s.process.Tail(ctx)
@@ -290,6 +335,8 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 		Late:        tail.Late - told.Late,
 		LateOnWatch: late(v.Path),
 		Latency:     bench.Summarize(v.Path).Seconds(),
+		// Of each process alone: usually both stand, or the one that has no CPU.
+		StoodSeconds: max(span.stood(), after.Progress.Stood-before.Progress.Stood).Seconds(),
 		PLEGCPU: (after.Progress.Usage.CPUSeconds - before.Progress.Usage.CPUSeconds) / time.Duration(after.Progress.At-before.Progress.At).
 			Seconds(),
 	}, nil

@@ -63,6 +63,8 @@ type Progress struct {
 	pleg.Stats
 	// Covered is a bench.Stamp of the cache's global time, 0 before the first relist.
 	Covered int64
+	// Stood is for how long the worker's process did not run, of all its time.
+	Stood time.Duration
 	// Health is the reason of an unhealthy generator, else empty.
 	Health string
 	Usage  bench.Usage

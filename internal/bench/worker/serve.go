@@ -40,6 +40,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -71,6 +72,7 @@ type Server struct {
 	subject *subject
 	prober  *prober
 	reading chan struct{} // capacity 1: held by the consumer for each event, and by Consume
+	meter   standstill.Meter
 
 	mu     sync.Mutex // owns the fields below
 	buffer []bench.Delivery
@@ -83,6 +85,7 @@ func (s *Server) Start(c Config, hello *Hello) (err error) {
 		return err
 	}
 	s.prober = s.subject.prober
+	s.group.Go(func() { s.meter.Run(s.ctx) })
 	s.group.Go(func() { s.cancel(s.subject.run(s.ctx)) })
 	s.group.Go(func() { s.consume(s.subject.generator.Watch()) })
 	s.group.Go(func() { s.prober.run(s.ctx) })
@@ -187,6 +190,7 @@ func (s *Server) news() News {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news := News{Deliveries: s.buffer, Progress: s.subject.progress()}
+	news.Progress.Stood = s.meter.Stood()
 	s.buffer = nil
 	return news
 }
