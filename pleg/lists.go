@@ -113,7 +113,7 @@ func (l *lists) lastRead(p *pod) instant {
 	read := p.asOf
 	listed := l.applied
 	if p.failed() {
-		read = 0 // the begin of the failed read
+		read = p.good
 	}
 	if p.differs() {
 		listed = p.diff.agreed

@@ -345,7 +345,7 @@ func (x *peeking) judge(known *records, p *pod, r *look, asOf instant) peekVerdi
 	switch {
 	case known.doubt(p, shows, nil):
 		return peekAgain
-	case r.err == nil && known.matches(p, shows):
+	case r.err == nil && known.matches(p, shows) && !p.conceals():
 		return peekDropped
 	case p.entry == noEntry && len(shows) == 0:
 		return peekDropped

@@ -34,6 +34,10 @@ type pod struct {
 	// asOf is the begin of the last look behind the cache entry, unless the global time is later.
 	asOf instant `prove:"marks,payloads:ordered,judged:begins"`
 
+	// good is the begin of the last look before the reads of the pod failed; of no meaning while they
+	// do not.
+	good instant `prove:"marks,judged:begins"`
+
 	// unread is the number of items whose status the last read could not get.
 	unread int32
 
@@ -144,6 +148,9 @@ func (r *records) becomeRead(p *pod, at instant) {
 //
 // Part reports whether the read has yielded anything.
 func (r *records) becomeFailed(p *pod, at instant, unread int, part bool) {
+	if !p.failed() {
+		p.good = p.asOf
+	}
 	r.countUnread(p, unread, true)
 	p.entry = failedEntry
 	if part {
@@ -194,6 +201,11 @@ func (p *pod) reveal(written bool, unread *idSet) (news bool) {
 		}
 	}
 	return news
+}
+
+// conceals reports whether the entry does not show all that is known of the pod.
+func (p *pod) conceals() bool {
+	return p.unshown || slices.ContainsFunc(p.items, func(x *item) bool { return x.unshown })
 }
 
 // conceal notes what the entry does not show.

@@ -61,6 +61,7 @@ type toyItem struct {
 	spoilt  spoil      // its status cannot be read
 	hidden  int        // number of coming looks without the item
 	unseen  int        // number of looks in a row without the item
+	missed  time.Time  // the last of them
 	lacked  bool       // the last read of statuses missed the living item
 
 	ghost  bool       // the item is gone, and lists still show it, in the phase haunts

@@ -120,16 +120,16 @@ func (r *toy) sought(x *toyItem) bool {
 	return seen
 }
 
-// delivered notes the items of an answer: a look with an item ends the row of looks without it. An
-// answer that never comes, as of a given-up list, gives the generator nothing, and ends no row. A
-// list ends no row either if a read of statuses has missed the item: lists may show gone items for
-// ever.
-func (r *toy) delivered(shows []pleg.Item, statuses bool) {
+// delivered notes the items of an answer, begun at the given time: a look with an item ends the row
+// of looks without it. An answer that never comes, as of a given-up list, gives the generator
+// nothing, and ends no row; nor does one that began before the last look without the item. A list
+// ends no row either if a read of statuses has missed the item: lists may show gone items for ever.
+func (r *toy) delivered(shows []pleg.Item, statuses bool, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, it := range shows {
 		if x := r.byID[it.ID]; x != nil {
-			if statuses || !x.lacked {
+			if (statuses || !x.lacked) && began.After(x.missed) {
 				x.unseen = 0
 			}
 			if x.ghost {
@@ -142,6 +142,7 @@ func (r *toy) delivered(shows []pleg.Item, statuses bool) {
 // unseen notes a look without a living item.
 func (r *toy) unseen(x *toyItem) {
 	x.unseen++
+	x.missed = time.Now()
 	r.truth.Hide(x.id, x.unseen)
 	r.upset(time.Now())
 }

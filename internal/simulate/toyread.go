@@ -113,6 +113,7 @@ func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, erro
 	if err := r.suffer(ctx, &r.list, ""); err != nil {
 		return pleg.Listing{}, err
 	}
+	began := time.Now()
 	found := make(map[cache.UID][]pleg.Item)
 	if r.showsNothing() {
 		return pleg.Listing{}, nil
@@ -124,7 +125,7 @@ func (r *toy) List(ctx context.Context, since pleg.Revision) (pleg.Listing, erro
 		return pleg.Listing{}, err
 	}
 	for _, items := range found {
-		r.delivered(items, false)
+		r.delivered(items, false, began)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,6 +201,7 @@ func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if err := r.suffer(ctx, &r.pods, uid); err != nil {
 		return pleg.Pod{}, err
 	}
+	began := time.Now()
 	found := make(map[cache.UID][]pleg.Item)
 	if err := r.look(ctx, uid, found); err != nil {
 		return pleg.Pod{}, err
@@ -207,7 +209,7 @@ func (r *toy) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if err := r.dally(ctx, &r.pods, uid); err != nil {
 		return pleg.Pod{}, err
 	}
-	r.delivered(found[uid], false)
+	r.delivered(found[uid], false, began)
 	return pleg.Pod{
 		UID:       uid,
 		Name:      string(uid),
@@ -287,7 +289,7 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 	if err := r.dally(ctx, &r.inspect, pod.UID); err != nil {
 		return pleg.Inspection[Status]{}, err
 	}
-	r.delivered(looked, true)
+	r.delivered(looked, true, begun)
 	read := pleg.Inspection[Status]{
 		Status: next,
 		Pod:    pleg.Pod{UID: pod.UID, Name: string(pod.UID), Namespace: "default", Items: shows},
