@@ -744,7 +744,7 @@ func TestCostOfALife(t *testing.T) {
 		},
 		{
 			"a saturated runtime", saturated, 100, 300 * time.Millisecond, 8 * time.Second,
-			cost{reads: 11, podLists: 1.7, lists: 3.2, statuses: 23},
+			cost{reads: 7.5, podLists: 1.8, lists: 4, statuses: 17},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

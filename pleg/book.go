@@ -61,8 +61,8 @@ func (k *book[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 		return true
 	}
 	p.heard(now)
-	if goesOn := p.goesOn(); goesOn || p.held(now) {
-		p.holdFor(&k.cfg, goesOn, now)
+	if b := p.ownBurst(); b.goesOn || p.held(now) {
+		p.holdFor(&k.cfg, b, now)
 	}
 	return true
 }

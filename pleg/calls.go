@@ -40,25 +40,35 @@ type own struct {
 // calling reports whether a call is under way.
 func (o *own) calling() bool { return o.calls > 0 }
 
-// goesOn reports whether a burst of the agent's own calls in the pod is not over: a call is under
-// way, or the agent has made a sandbox, and not yet a container in it. The work before the first
-// container takes a loaded node longer than the pauses between other calls.
-func (p *pod) goesOn() bool {
-	if p.calling() {
-		return true
-	}
-	bare := false
+// burst is the agent's own calls in a pod, as far as reads wait for their end.
+type burst struct {
+	// goesOn reports whether the burst is not over: a call is under way, or the agent has made a
+	// sandbox, and not yet a container in it. The work before the first container takes a loaded
+	// node longer than the pauses between other calls.
+	goesOn bool
+
+	// others is when the first report came that none of the calls explains; never if none has.
+	others instant
+}
+
+// ownBurst returns the agent's own calls in the pod.
+func (p *pod) ownBurst() burst {
+	b := burst{others: never}
+	sandbox := false
+	container := false
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
+		own := p.expected.get(e.id, CauseAck)
 		switch {
-		case e.cause != CauseAck:
-		case e.kind == Container:
-			return false
-		case e.phase == PhaseRunning:
-			bare = true
+		case e.cause == CauseAck:
+			container = container || e.kind == Container
+			sandbox = sandbox || e.kind == Sandbox && e.phase == PhaseRunning
+		case !e.stored && (own == nil || own.phase < e.phase):
+			b.others = min(b.others, e.at)
 		}
 	}
-	return bare
+	b.goesOn = p.calling() || sandbox && !container
+	return b
 }
 
 // mayHave notes that until a moment IDs may have been made without being shown by a read.
@@ -258,7 +268,7 @@ func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
 		} else if p != nil {
 			c.calls.begin(p, &a.call)
 			if p.held(now) { // one more of the burst
-				p.holdFor(&c.cfg, p.goesOn(), now)
+				p.holdFor(&c.cfg, p.ownBurst(), now)
 			}
 		}
 		if p != nil {
@@ -296,5 +306,5 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 			c.expect(p, c.find(p, 0, e.id), e, now)
 		}
 	}
-	p.holdFor(&c.cfg, p.goesOn(), now)
+	p.holdFor(&c.cfg, p.ownBurst(), now)
 }

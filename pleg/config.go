@@ -69,9 +69,10 @@ type Config[S any] struct {
 	TellsCalls bool
 	// CallSettle is how long after the agent's own calls in a pod one read shows what all of them
 	// have changed: calls come in bursts, and the runtime announces each. While a call of the
-	// burst is under way its changes, and claims of the pod, wait for the end of the call, but
-	// for no more than a quarter of RelistBase in all; so does a new sandbox for its first
-	// container. Waiters in GetNewerThan do not wait, and payloads of events are stored at once.
+	// burst is under way its changes wait for the end of the call, and a new sandbox waits for its
+	// first container, but for no more than twice RelistBase in all; claims that no call explains
+	// wait for a quarter of RelistBase. Waiters in GetNewerThan do not wait, and payloads of
+	// events are stored at once.
 	// At most RelistBase. Default a fiftieth of RelistBase, 20ms: polling would see the change
 	// some fifty times later.
 	CallSettle time.Duration
@@ -166,6 +167,9 @@ type limits struct {
 	// Config.CallSettle.
 	CallBurst time.Duration
 
+	// OthersWait is how long news of others waits for the agent's own calls.
+	OthersWait time.Duration
+
 	Grace      time.Duration
 	CallSettle time.Duration
 	RetryBase  time.Duration
@@ -199,7 +203,8 @@ func (c *Config[S]) limits() limits {
 		SweepAgain:     c.RelistBase,
 		ForceAgain:     c.RelistBase,
 		TeardownAgain:  max(c.RelistBase/10, 1),
-		CallBurst:      max(c.RelistBase/4, c.CallSettle),
+		CallBurst:      2 * c.RelistBase,
+		OthersWait:     max(c.RelistBase/4, c.CallSettle),
 		Grace:          c.Grace,
 		CallSettle:     c.CallSettle,
 		RetryBase:      c.RetryBase,

@@ -113,7 +113,10 @@ func (d *demand) needsContent(now instant) bool {
 // may answer comes first.
 func (p *pod) nextRead(cfg *limits, l *lists) instant {
 	at := never
-	if p.unmet() || p.failed() || cfg.Streams && p.teardown() {
+	switch {
+	case p.failed(): // what is wrong with the pod is not the agent's call
+		at = p.notBefore
+	case p.unmet(), cfg.Streams && p.teardown():
 		at = max(p.hold, p.notBefore)
 	}
 	if p.want != 0 {
@@ -149,15 +152,18 @@ func (p *pod) heard(now instant) {
 }
 
 // holdFor delays reads for the agent's own calls, which come in bursts, each announced by the
-// runtime: until a moment after the end of the last, and for CallBurst at the most. A read in the
-// middle would show what the next call changes, and would have a worker sync in vain (ADR 51).
-// GoesOn reports whether the burst is not over: see pod.goesOn.
-func (d *demand) holdFor(cfg *limits, goesOn bool, now instant) {
+// runtime: until a moment after the end of the last, and for CallBurst at the most; for OthersWait
+// if there is news of others. A read in the middle would show what the next call changes, and would
+// have a worker sync in vain (ADR 51).
+func (d *demand) holdFor(cfg *limits, b burst, now instant) {
 	if d.hold <= now {
 		d.burst = now
 	}
 	d.hold = d.burst.add(cfg.CallBurst)
-	if !goesOn {
+	if b.others != never {
+		d.hold = min(d.hold, b.others.add(cfg.OthersWait))
+	}
+	if !b.goesOn {
 		d.hold = min(d.hold, now.add(cfg.CallSettle))
 	}
 }

@@ -330,12 +330,17 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	return true, true
 }
 
-// disputed reports whether a look begun at the given time would refute a claim by the last shown
-// phases of the pod. Lists may show gone IDs for ever, so that only a status can refute a claim.
+// disputed reports whether a look begun at the given time would refute a claim, or what a call has
+// done, by the last shown phases of the pod. Lists may show gone IDs for ever, so that only a
+// status can refute either.
 func (v *evidence) disputed(r *records, p *pod, began instant) bool {
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
-		if e.cause != CauseClaim || began <= e.at.add(v.grace) {
+		decides := e.at // what begins later
+		if e.cause == CauseClaim {
+			decides = e.at.add(v.grace)
+		}
+		if e.failed || began <= decides {
 			continue
 		}
 		if x := r.find(p, 0, e.id); x != nil && x.phase < e.phase && x.shown != PhaseUnknown {

@@ -294,10 +294,14 @@ func (b *ledger) makes(c *ownCall, err error, now time.Time) {
 	}
 }
 
-// settled returns until when news of a pod may wait.
-func (b *ledger) settled(uid cache.UID) (until time.Time) {
-	if o := b.own[uid]; o != nil {
+// settled returns until when a promise may wait for the agent's calls in the pod: not for long if
+// none of them is about the ID.
+func (b *ledger) settled(x promise) (until time.Time) {
+	if o := b.own[x.pod]; o != nil {
 		until = o.until
+	}
+	if most := x.at.Add(b.pace.settings.othersWait()); !x.own && until.After(most) {
+		return most
 	}
 	return until
 }

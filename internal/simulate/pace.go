@@ -159,7 +159,10 @@ func (p *pace) heard(now time.Time) {
 func (s *settings) restful() time.Duration { return 2*s.grace + s.callBurst() + s.base }
 
 // callBurst is how long a burst of the agent's own calls may put off the reads of their changes.
-func (s *settings) callBurst() time.Duration { return max(s.base/4, s.callSettle) }
+func (s *settings) callBurst() time.Duration { return 2 * s.base }
+
+// othersWait is how long it may put off the reads of other changes.
+func (s *settings) othersWait() time.Duration { return max(s.base/4, s.callSettle) }
 
 // listBegins checks the reason for a list.
 func (b *ledger) listBegins(now time.Time) {

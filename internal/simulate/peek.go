@@ -146,7 +146,7 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 		if b.peekHangs(x.pod, now) {
 			continue // single statuses do not answer either; peekHurts follows with the end of the peek
 		}
-		from := latest(since, b.settled(x.pod), x.at, b.truth.moved(x.pod), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[x.pod].Add(3*b.pace.settings.grace))
+		from := latest(since, b.settled(x), x.at, b.truth.moved(x.pod), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[x.pod].Add(3*b.pace.settings.grace))
 		if d := now.Sub(from); d > peekSoon && phaseIn(b.shows(x.pod), id) < x.phase && len(b.shows(x.pod)) > 0 {
 			delete(b.prompt.promises, id)
 			o.fail(

@@ -19,6 +19,7 @@ type promise struct {
 	phase pleg.Phase
 	at    time.Time // when the claim was handed over
 	seen  bool      // the cache shows the phase
+	own   bool      // a call of the agent's own has been about the ID
 
 	// excused is the last time with an excuse for the unkept promise.
 	excused time.Time
@@ -124,6 +125,7 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 			pod:   pod,
 			phase: it.Phase,
 			at:    now,
+			own:   !b.touched[it.ID].IsZero(),
 			seen:  phaseIn(shown, it.ID) >= it.Phase && (known || phase == pleg.PhaseRemoved),
 		}
 	}
@@ -269,7 +271,7 @@ func (b *ledger) excuses(uid cache.UID) bool {
 func (b *ledger) owedSince(x promise) time.Time {
 	p := &b.prompt
 	return latest(
-		b.settled(x.pod),
+		b.settled(x),
 		x.at,
 		x.excused,
 		b.truth.moved(x.pod),
