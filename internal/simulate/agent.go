@@ -122,7 +122,7 @@ func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
 				return errWrongWay // also with an unknown state: the container may have ended
 			}
 			err := r.set(id, c.now.Phase, how)
-			if err != nil && r.phase(id) >= c.now.Phase {
+			if err != nil && r.made(id) && r.phase(id) >= c.now.Phase {
 				err = nil // already so
 			}
 			return err
@@ -145,6 +145,13 @@ func (t *toySide) plan(w *world, c *ownCall, what string, names []string) bool {
 // named is a pod by its name.
 func named(uid cache.UID) pleg.PodRef {
 	return pleg.PodRef{UID: uid, Name: string(uid), Namespace: "default"}
+}
+
+// made reports whether the runtime has ever had an ID: no agent knows another's name.
+func (r *toy) made(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id] != nil
 }
 
 // phase returns how far an ID has come; Removed if there is none.
