@@ -53,6 +53,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("install", flag.ContinueOnError)
 	tree := flags.String("kubernetes", "", "`DIR` of a Kubernetes source tree")
 	remove := flags.Bool("remove", false, "remove the PLEG from the tree")
+	generator := flags.Bool(
+		"generator",
+		false,
+		"install the generator alone, without lists from memory, their ledger and their gate",
+	)
 	series := flags.String(
 		"series",
 		"",
@@ -77,8 +82,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		)
 	case *tree == "":
 		return fmt.Errorf("%w: name the source tree of Kubernetes: -kubernetes DIR", errUsage)
-	case *remove && *series != "":
-		return fmt.Errorf("%w: -remove and -series exclude each other", errUsage)
+	case *remove && *series != "", *generator && (*remove || *series != ""):
+		return fmt.Errorf("%w: -generator, -remove and -series exclude each other", errUsage)
 	case *series != "":
 		return writeSeries(ctx, *tree, *series, out)
 	case *remove:
@@ -88,7 +93,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "the evented PLEG is removed from %s\n", *tree)
 		return err
 	}
-	if err := install(ctx, *tree); err != nil {
+	if err := install(ctx, *tree, !*generator); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(

@@ -122,7 +122,7 @@ func TestInstallUpgradeRemove(t *testing.T) {
 	for methods, file := range map[string]string{methods136: "version136.go", methods137: "version137.go"} {
 		tree := newTree(t, methods)
 		before := contents(t, tree)
-		check(t, install(t.Context(), tree))
+		check(t, install(t.Context(), tree, true))
 		installed := contents(t, tree)
 		patched := map[string]bool{
 			kubeletFile:                      true,
@@ -159,7 +159,7 @@ func TestInstallUpgradeRemove(t *testing.T) {
 		}
 		stale := filepath.Join(tree, into, "internal/pleg/stale.go")
 		check(t, os.WriteFile(stale, []byte("package pleg"), 0o644))
-		check(t, install(t.Context(), tree))
+		check(t, install(t.Context(), tree, true))
 		if diff := cmp.Diff(installed, contents(t, tree)); diff != "" {
 			t.Errorf("an upgrade to the same differs from the first installation: %s", diff)
 		}
@@ -189,7 +189,7 @@ func TestRefusesWithoutChangingTheTree(t *testing.T) {
 				test.change(tree)
 			}
 			before := contents(t, tree)
-			if err := install(t.Context(), tree); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := install(t.Context(), tree, true); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want an error that says %q", err, test.want)
 			}
 			if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
@@ -213,7 +213,7 @@ func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := newTree(t, methods137)
-			check(t, install(t.Context(), tree))
+			check(t, install(t.Context(), tree, true))
 			file := filepath.Join(tree, kubeletFile)
 			text, err := os.ReadFile(file)
 			check(t, err)
@@ -236,7 +236,7 @@ func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
 				check(t, os.WriteFile(file, []byte("package kubelet\n"), 0o644))
 			}
 			before := contents(t, tree)
-			if err := install(t.Context(), tree); err == nil {
+			if err := install(t.Context(), tree, true); err == nil {
 				t.Error("upgraded")
 			}
 			if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
@@ -250,7 +250,7 @@ func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
 // installed one.
 func TestSeries(t *testing.T) {
 	tree, installed, out := newTree(t, methods137), newTree(t, methods137), t.TempDir()
-	check(t, install(t.Context(), installed))
+	check(t, install(t.Context(), installed, true))
 	before := contents(t, tree)
 	var report bytes.Buffer
 	check(t, writeSeries(t.Context(), tree, out, &report))
@@ -277,6 +277,35 @@ func TestSeries(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, contents(t, tree)); diff != "" {
 		t.Errorf("the series differs from an installation: %s", diff)
+	}
+}
+
+// TestTheGeneratorAlone checks that nothing of lists from memory comes along, and that they can be
+// added and taken away.
+func TestTheGeneratorAlone(t *testing.T) {
+	tree := newTree(t, methods137)
+	before := contents(t, tree)
+	check(t, run(t.Context(), []string{"-kubernetes", tree, "-generator"}, &bytes.Buffer{}))
+	alone := contents(t, tree)
+	for name, text := range alone {
+		if strings.Contains(name, "ledger") || strings.Contains(text, "ServeLists") {
+			t.Errorf("%s is of lists from memory", name)
+		}
+	}
+	if alone[into+"/generator.go"] == "" {
+		t.Error("the generator is missing")
+	}
+	check(t, install(t.Context(), tree, true))
+	if all := contents(t, tree); !strings.Contains(all[kubeletFile], "ServeLists") || all[into+"/served.go"] == "" {
+		t.Error("lists from memory were not added")
+	}
+	check(t, install(t.Context(), tree, false))
+	if diff := cmp.Diff(alone, contents(t, tree)); diff != "" {
+		t.Errorf("lists from memory were not taken away: %s", diff)
+	}
+	check(t, uninstall(t.Context(), tree))
+	if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
+		t.Errorf("left behind: %s", diff)
 	}
 }
 

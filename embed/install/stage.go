@@ -93,6 +93,9 @@ func (s *stage) apply(ctx context.Context, patch []byte, flags ...string) error 
 // applyAll applies the patches among the files.
 func (s *stage) applyAll(ctx context.Context, files map[string]source) error {
 	for _, name := range patches {
+		if _, chosen := files[name]; !chosen {
+			continue
+		}
 		if err := s.apply(ctx, files[name].text); err != nil {
 			return fmt.Errorf("%s does not fit the tree, which stays as it is: %w", name, err)
 		}
@@ -105,7 +108,7 @@ func (s *stage) takeBack(ctx context.Context) error {
 	for _, name := range slices.Backward(patches) {
 		patch, err := os.ReadFile(filepath.Join(s.tree, into, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // of an older version
+			continue // of an older version, or of the generator alone
 		}
 		if err != nil {
 			return err
@@ -177,13 +180,17 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// install installs or upgrades.
-func install(ctx context.Context, tree string) error {
+// install installs or upgrades, with lists from memory or without.
+func install(ctx context.Context, tree string, lists bool) error {
 	files, s, err := prepare(tree)
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	if !lists {
+		delete(files, patches[1])
+		maps.DeleteFunc(files, func(_ string, f source) bool { return f.part == partLedger || f.part == partLists })
+	}
 	switch target := filepath.Join(tree, into); {
 	case exists(filepath.Join(target, patches[0])):
 		if err := s.takeBack(ctx); err != nil {

@@ -15,9 +15,8 @@
 // a read anyway.
 //
 // The feature gate EventDrivenPLEG, off by default, decides. Off, [Wrap] changes nothing and New
-// is not called: the kubelet is the stock one. Lists are answered from memory with the gate
-// EventDrivenPLEGServeLists on too. Upstream's own gate EventedPLEG must stay off, because it
-// makes the runtime manager take statuses from the runtime's unordered snapshots.
+// is not called: the kubelet is the stock one. Upstream's own gate EventedPLEG must stay off,
+// because it makes the runtime manager take statuses from the runtime's unordered snapshots.
 //
 // # Concurrency
 //

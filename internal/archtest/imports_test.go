@@ -128,8 +128,8 @@ var rules = map[string]rule{
 		why:   "it runs on every node",
 	},
 	"embed": {
-		ours:  []string{"pleg", "cache", "metrics", "embed/ledger"},
-		never: []string{"k8s.io/kubernetes"},
+		ours:  []string{"pleg", "cache", "embed/ledger"},
+		never: []string{"k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"},
 		why:   "it is what all kubelets share; what needs one version of Kubernetes is in the modules below",
 	},
 	"embed/ledger": {

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +33,7 @@ func value(ctx context.Context, args []string) error {
 		"fake,crio,containerd-2.4,containerd-2.4+10s",
 		"runtimes, separated by commas; +10s: with that stats_collect_period",
 	)
-	sizes := flags.String("pods", "30,60,110", "numbers of pods, separated by commas")
+	sizes := flags.String("pods", "", "numbers of pods, separated by commas; by default 30,60,110, and 250 on the fake")
 	rounds := flags.Int("rounds", 3, "runs of each kubelet, by turns")
 	settle := flags.Duration(
 		"settle",
@@ -51,7 +52,7 @@ func value(ctx context.Context, args []string) error {
 	}
 	var table []valueRow
 	for on := range strings.SplitSeq(*runtimesOf, ",") {
-		for size := range strings.SplitSeq(*sizes, ",") {
+		for size := range strings.SplitSeq(cmp.Or(*sizes, defaultSizes(on)), ",") {
 			if _, err := strconv.Atoi(size); err != nil {
 				return usagef("-pods: %q is no number", size)
 			}
@@ -79,6 +80,15 @@ func value(ctx context.Context, args []string) error {
 		}
 	}
 	return nil
+}
+
+// defaultSizes returns the numbers of pods for a runtime, with commas. A kubelet admits 110 pods by
+// default, and the fake runtime has no more to show than the cost of lists.
+func defaultSizes(runtime string) string {
+	if runtime == "fake" {
+		return "30,60,110,250"
+	}
+	return "30,60,110"
 }
 
 // valueRow is the runs of both kubelets on a runtime with a number of pods.
