@@ -300,6 +300,29 @@ func TestACallThatWasNotAnsweredWorksLater(t *testing.T) {
 	}
 }
 
+// TestACallThatPanickedMayHaveWorked: what it may have made is looked for.
+func TestACallThatPanickedMayHaveWorked(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	list := func() (calls int) {
+		before := k.toy.count("ListPodSandbox")
+		_, err := k.ListPodSandbox(As(t.Context(), ByHousekeeping), &runtimeapi.PodSandboxFilter{})
+		check(t, err)
+		return k.toy.count("ListPodSandbox") - before
+	}
+	if n := list(); n != 0 {
+		t.Errorf("before: %d lists, want one from memory", n)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = k.RunPodSandbox(t.Context(), &runtimeapi.PodSandboxConfig{}, "") // the toy has no such call
+	}()
+	k.relist()
+	if n := list(); n == 0 {
+		t.Error("after a full list: a list from memory, and the call may yet work")
+	}
+}
+
 // TestADoubtThatCannotBeAnsweredForwards: the read of an ID hangs, and the list does not wait for
 // ever.
 func TestADoubtThatCannotBeAnsweredForwards(t *testing.T) {

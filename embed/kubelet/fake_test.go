@@ -6,6 +6,7 @@
 package evented
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,6 +41,7 @@ type fakeRuntime struct {
 	inspectErrs map[types.UID]error
 	inspected   map[types.UID]int
 	hang        chan struct{} // a list waits until its close, or for its context
+	forgets     bool          // there is no status of what is not shown; set before the start
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -117,10 +119,30 @@ func (f *fakeRuntime) wait(ctx context.Context) error {
 	}
 }
 
+// states returns a function for the states that the runtime shows now. What it shows no more is as
+// listed, or has none if the runtime forgets.
+func (f *fakeRuntime) states(uid types.UID) func(*kubecontainer.Container) (kubecontainer.State, bool) {
+	f.Lock()
+	defer f.Unlock()
+	shown := make(map[string]kubecontainer.State)
+	for _, p := range f.AllPodList {
+		if p.Pod.ID == uid {
+			for _, c := range slices.Concat(p.Pod.Sandboxes, p.Pod.Containers) {
+				shown[c.ID.ID] = c.State
+			}
+		}
+	}
+	return func(c *kubecontainer.Container) (kubecontainer.State, bool) {
+		state, ok := shown[c.ID.ID]
+		return cmp.Or(state, c.State), ok || !f.forgets
+	}
+}
+
 func (f *fakeRuntime) GetPodStatus(
 	_ context.Context,
 	pod *kubecontainer.Pod,
 ) (*kubecontainer.PodStatus, error) {
+	now := f.states(pod.ID)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inspected[pod.ID]++
@@ -130,16 +152,22 @@ func (f *fakeRuntime) GetPodStatus(
 	s := &kubecontainer.PodStatus{ID: pod.ID, Name: pod.Name, Namespace: pod.Namespace, IPs: f.ips[pod.ID]}
 	for _, sb := range pod.Sandboxes {
 		state := runtimeapi.PodSandboxState_SANDBOX_NOTREADY
-		if sb.State == kubecontainer.ContainerStateRunning {
+		shows, ok := now(sb)
+		if !ok {
+			continue
+		}
+		if shows == kubecontainer.ContainerStateRunning {
 			state = runtimeapi.PodSandboxState_SANDBOX_READY
 		}
 		s.SandboxStatuses = append(s.SandboxStatuses, &runtimeapi.PodSandboxStatus{Id: sb.ID.ID, State: state})
 	}
 	for _, c := range pod.Containers {
-		s.ContainerStatuses = append(
-			s.ContainerStatuses,
-			&kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State},
-		)
+		if state, ok := now(c); ok {
+			s.ContainerStatuses = append(
+				s.ContainerStatuses,
+				&kubecontainer.Status{ID: c.ID, Name: c.Name, State: state},
+			)
+		}
 	}
 	return s, nil
 }
@@ -222,7 +250,10 @@ type node struct {
 }
 
 // newNode must be called in a bubble, and does not start the generator.
-func newNode(t *testing.T, events *fakeEvents) *node {
+func newNode(t *testing.T, events *fakeEvents) *node { return newNodeOf(t, events, events) }
+
+// newNodeOf is newNode with a client of the CRI beside its events.
+func newNodeOf(t *testing.T, events *fakeEvents, client embed.Events) *node {
 	t.Helper()
 	n := &node{
 		t:       t,
@@ -234,7 +265,7 @@ func newNode(t *testing.T, events *fakeEvents) *node {
 	var err error
 	n.pleg, err = New(Config{
 		Runtime:   n.runtime,
-		Events:    events,
+		Events:    client,
 		Cache:     n.cache,
 		Recorder:  n.told,
 		Removable: func(types.UID) bool { n.asked.Add(1); return n.removable.Load() },
