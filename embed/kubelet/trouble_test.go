@@ -136,8 +136,8 @@ func TestAWaiterIsServedOnceListsAnswer(t *testing.T) {
 	})
 }
 
-// TestManyWaitersAreServedByOneList: forty pod workers that wait at the same time cost one list, and
-// not forty reads, also right after a list.
+// TestManyWaitersAreServedByOneList: forty pod workers that wait at the same time cost one list,
+// and not forty reads, also right after a list.
 func TestManyWaitersAreServedByOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, newFakeEvents())
@@ -172,8 +172,8 @@ func TestManyWaitersAreServedByOneList(t *testing.T) {
 	})
 }
 
-// TestSilentRemovalsCostThePeriod: of a runtime that announces removals, one without an event counts
-// as missed and takes the relist period back.
+// TestSilentRemovalsCostThePeriod: of a runtime that announces removals, one without an event
+// counts as missed and takes the relist period back.
 func TestSilentRemovalsCostThePeriod(t *testing.T) {
 	registered(t)
 	synctest.Test(t, func(t *testing.T) {
