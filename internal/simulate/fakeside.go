@@ -199,7 +199,7 @@ func (f *fakeSide) restless() bool {
 	down := f.down || len(f.leftovers) > 0 || f.conn.breaks()
 	f.mu.Unlock()
 	return down || now.SlowList != well.SlowList || now.SlowStatus != well.SlowStatus ||
-		now.FailList+now.FailStatus+now.HangList+now.HangStatus+now.EmptyList+
+		now.FailList+now.CutList+now.FailStatus+now.HangList+now.HangStatus+now.EmptyList+
 			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
 }
 
