@@ -191,11 +191,13 @@ func (f *fakeSide) spoilt(id string, yes bool) (news bool) {
 }
 
 // vanish notes an apparent end or return of an ID without an event: a sandbox has lost its
-// metadata, or has them again.
+// metadata, or has them again. That is a lie about the ID: what is told of a returned ID comes
+// again.
 func (t *Truth) vanish(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l := t.lives[id]; l != nil {
 		l.hid++
+		t.lied[id] = true
 	}
 }

@@ -44,7 +44,7 @@ type Truth struct {
 	moves  map[cache.UID]time.Time // the last change of each pod
 	lied   map[string]bool         // IDs of which a read has lied
 	bad    map[string]bool         // IDs with an unreadable status; false: at the last read of the pod, true: now
-	early  map[string]bool         // IDs with a claim of their end before their creation
+	early  map[string]pleg.Phase   // claims of an end or a removal from before the creation
 	mended map[string]time.Time    // when the status of an ID could be read again
 	ghosts map[string]bool         // gone IDs in lists, now or before
 	fresh  map[cache.UID]bool      // pods read by the present generator
@@ -59,7 +59,7 @@ func NewTruth() *Truth {
 		moves:  make(map[cache.UID]time.Time),
 		lied:   make(map[string]bool),
 		bad:    make(map[string]bool),
-		early:  make(map[string]bool),
+		early:  make(map[string]pleg.Phase),
 		mended: make(map[string]time.Time),
 		ghosts: make(map[string]bool),
 		fresh:  make(map[cache.UID]bool),
@@ -108,7 +108,7 @@ func (t *Truth) Hide(id string, looks int) {
 	if l.away.IsZero() {
 		l.away = l.missed
 	}
-	ended := t.early[id] || l.told&(1<<pleg.PhaseExited|1<<pleg.PhaseRemoved) != 0
+	ended := t.early[id] != 0 || l.told&(1<<pleg.PhaseExited|1<<pleg.PhaseRemoved) != 0
 	for _, s := range l.steps {
 		ended = ended || s.phase == pleg.PhaseExited // recovered, perhaps not yet shown by reads
 	}
@@ -228,7 +228,7 @@ func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	defer t.mu.Unlock()
 	l := t.lives[id]
 	if l == nil && phase >= pleg.PhaseExited {
-		t.early[id] = true
+		t.early[id] = max(t.early[id], phase)
 	}
 	if l != nil && phase <= pleg.PhaseRemoved {
 		if phase != pleg.PhaseUnknown {
@@ -266,7 +266,8 @@ func (t *Truth) gone(id string) bool {
 	if l == nil || l.missed.IsZero() {
 		return false
 	}
-	return l.told&(1<<pleg.PhaseRemoved) != 0 || time.Since(l.away) > remembered
+	told := l.told&(1<<pleg.PhaseRemoved) != 0 || t.early[id] == pleg.PhaseRemoved
+	return told || time.Since(l.away) > remembered
 }
 
 // told reports whether a claim has told of a phase of an ID.
@@ -274,7 +275,7 @@ func (t *Truth) told(id string, phase pleg.Phase) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.lives[id]
-	return phase >= pleg.PhaseExited && t.early[id] || l != nil && l.told&(1<<phase) != 0
+	return phase >= pleg.PhaseExited && t.early[id] != 0 || l != nil && l.told&(1<<phase) != 0
 }
 
 // untold counts the starts and exits without a claim within the grace, among those while a stream
