@@ -81,7 +81,6 @@ func (l load) play(workers int, until time.Duration) (r played) {
 		}
 	}
 	r.ideal = total / time.Duration(l.processors)
-	ticked := time.Duration(-1)
 	for now < until {
 		for arrived < len(l.arrives) && l.arrives[arrived].at <= now {
 			lanes[0].push(waiter[int]{arrived, at(l.arrives[arrived].at)})
@@ -105,7 +104,6 @@ func (l load) play(workers int, until time.Duration) (r played) {
 				r.reads++
 			}
 		}
-		ticked = now
 		r.most = max(r.most, len(under))
 		// The next event.
 		next := until
@@ -116,7 +114,7 @@ func (l load) play(workers int, until time.Duration) (r played) {
 			next = min(next, x.at)
 		}
 		for i := range lanes {
-			if n := lanes[i].next(at(ticked)); n != never {
+			if n := lanes[i].next(at(now)); n != never {
 				next = min(next, time.Duration(n-firstInstant))
 			}
 		}
