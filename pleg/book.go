@@ -61,8 +61,8 @@ func (k *book[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 		return true
 	}
 	p.heard(now)
-	if b := p.ownBurst(); b.goesOn || p.held(now) {
-		p.holdFor(&k.cfg, b, now)
+	if p.calling() || p.held(now) {
+		p.holdFor(&k.cfg, p.ownBurst(), now)
 	}
 	return true
 }

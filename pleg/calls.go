@@ -52,8 +52,15 @@ type burst struct {
 	others instant
 }
 
+// burstMost is the number of reports of a pod beyond which they are not looked at one by one, for
+// each further one: no burst of calls has so many.
+const burstMost = 64
+
 // ownBurst returns the agent's own calls in the pod.
 func (p *pod) ownBurst() burst {
+	if p.expected.len() > burstMost {
+		return burst{goesOn: p.calling(), others: p.expected.all[0].at}
+	}
 	b := burst{others: never}
 	if p.differs() && p.diff.at > p.asOf { // else the list is older than what the cache shows
 		b.others = p.diff.at
