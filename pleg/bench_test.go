@@ -331,8 +331,8 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkClaimOfManyIDs claims as many IDs of a pod as the core takes in, by a single payload; also
-// while a call of the agent's own is under way, because each claim asks what waits for that.
+// BenchmarkClaimOfManyIDs claims as many IDs of a pod as the core takes in, by a single payload:
+// also while a call of the agent's own is under way, because each claim asks what waits for that.
 func BenchmarkClaimOfManyIDs(b *testing.B) {
 	for _, ids := range []int{100, 10_000, 100_000} {
 		for _, during := range []string{"rest", "call"} {
