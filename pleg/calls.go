@@ -47,8 +47,7 @@ type burst struct {
 	// node longer than the pauses between other calls.
 	goesOn bool
 
-	// others is when the first report came that none of the calls explains, or when a list began
-	// that shows the pod otherwise than the cache does; never if neither has.
+	// others is when the first report came that none of the calls explains; never if none has.
 	others instant
 }
 
@@ -62,9 +61,6 @@ func (p *pod) ownBurst() burst {
 		return burst{goesOn: p.calling(), others: p.expected.all[0].at}
 	}
 	b := burst{others: never}
-	if p.differs() && p.diff.at > p.asOf { // else the list is older than what the cache shows
-		b.others = p.diff.at
-	}
 	sandbox := false
 	container := false
 	for i := range p.expected.all {

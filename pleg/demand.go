@@ -110,14 +110,19 @@ func (d *demand) needsContent(now instant) bool {
 }
 
 // nextRead returns when the next read of the pod is due; never if none is. A list under way that
-// may answer comes first.
+// may answer comes first. What a list has shown waits for the agent's calls no longer than news of
+// others does.
 func (p *pod) nextRead(cfg *limits, l *lists) instant {
+	hold := p.hold
+	if p.differs() && p.diff.at > p.asOf { // else the list is older than what the cache shows
+		hold = min(hold, p.diff.at.add(cfg.OthersWait))
+	}
 	at := never
 	switch {
 	case p.failed(): // what is wrong with the pod is not the agent's call
 		at = p.notBefore
 	case p.unmet(), cfg.Streams && p.teardown():
-		at = max(p.hold, p.notBefore)
+		at = max(hold, p.notBefore)
 	}
 	if p.want != 0 {
 		at = min(at, p.want.next())
@@ -126,7 +131,7 @@ func (p *pod) nextRead(cfg *limits, l *lists) instant {
 		at = min(at, p.content.next())
 	}
 	if p.due != 0 {
-		at = min(at, max(p.hold, p.due.next()))
+		at = min(at, max(hold, p.due.next()))
 	}
 	at = l.comesFirst(at, cfg.ListFirst)
 	if p.late != 0 && p.entry == statusEntry {
