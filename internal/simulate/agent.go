@@ -270,8 +270,8 @@ func (b *ledger) calling(c *ownCall, by int) {
 		// A further call of the burst, or the generator may hear of the call before the claim.
 		b.hold(o, now)
 	}
-	b.touched[c.now.ID] = time.Now()
-	b.pace.news = time.Now()
+	b.touched[c.now.ID] = now
+	b.pace.news = now
 }
 
 // settling notes that news of a pod may wait for a moment, because the agent is active in the pod.
@@ -302,12 +302,14 @@ func (b *ledger) makes(c *ownCall, err error, now time.Time) {
 }
 
 // settled returns until when a promise may wait for the agent's calls in the pod: not for long if
-// none of them is about the ID.
+// none of the burst has begun or ended about the ID.
 func (b *ledger) settled(x promise) (until time.Time) {
 	if o := b.own[x.pod]; o != nil {
 		until = o.until
 	}
-	if most := x.at.Add(b.pace.settings.othersWait()); !x.own && until.After(most) {
+	s := b.pace.settings
+	explained := b.touched[x.id].After(x.at.Add(-s.callBurst()))
+	if most := x.at.Add(s.othersWait()); !explained && until.After(most) {
 		return most
 	}
 	return until

@@ -15,11 +15,11 @@ import (
 // promise is the generator's debt for a true claim: the cache shows the phase, and Watch delivers
 // it.
 type promise struct {
+	id    string
 	pod   cache.UID
 	phase pleg.Phase
 	at    time.Time // when the claim was handed over
 	seen  bool      // the cache shows the phase
-	own   bool      // a call of the agent's own has been about the ID
 
 	// excused is the last time with an excuse for the unkept promise.
 	excused time.Time
@@ -122,10 +122,10 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 			now = now.Add(2*b.pace.settings.grace + b.pace.settings.base)
 		}
 		b.prompt.promises[it.ID] = promise{
+			id:    it.ID,
 			pod:   pod,
 			phase: it.Phase,
 			at:    now,
-			own:   !b.touched[it.ID].IsZero(),
 			seen:  phaseIn(shown, it.ID) >= it.Phase && (known || phase == pleg.PhaseRemoved),
 		}
 	}
