@@ -4,6 +4,9 @@
 package archtest
 
 import (
+	"bytes"
+	"io/fs"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -32,5 +35,35 @@ func TestEveryTargetOfTestsIsAStage(t *testing.T) {
 	}
 	if len(targets) < 10 {
 		t.Errorf("%d targets of tests found: is the test in its place?", len(targets))
+	}
+}
+
+// TestNoPipeIsLeftEarly wants no reader in a pipe of a script with pipefail that goes at its first
+// match: what still writes into the pipe dies of SIGPIPE then, now and then, and the whole counts
+// as failed, or under a ! as right. A here-string of $(...) has no such race.
+func TestNoPipeIsLeftEarly(t *testing.T) {
+	early := regexp.MustCompile(`(?m)^\s*[^#\s].*[^|]\|\s*(grep -[a-zA-Z]*[qm]|head\b).*$`)
+	scripts := 0
+	for _, folder := range []string{".ci", "test", "tools", "deploy"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() || filepath.Ext(path) == ".go" {
+				return err
+			}
+			text := read(t, path)
+			if !bytes.HasPrefix(text, []byte("#!")) || !bytes.Contains(text, []byte("pipefail")) {
+				return nil
+			}
+			scripts++
+			for _, line := range early.FindAll(text, -1) {
+				t.Errorf("%s: %s", path, line)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if scripts < 10 {
+		t.Errorf("%d scripts with pipefail found: is the test in its place?", scripts)
 	}
 }
