@@ -43,6 +43,8 @@ type run[S any] struct {
 	retryAt time.Time
 	// inFile identifies the unsent reports in the ledger.
 	inFile unsentKey
+	// keepAt is when the earliest report outside the ledger is a tick old; zero: there is none.
+	keepAt time.Time
 	// tickedAt is the time of the last tick.
 	tickedAt time.Time
 	// wakes is when the loop runs again at the latest; zero: no time is planned.
@@ -136,7 +138,11 @@ func (w *run[S]) loop() {
 			w.wrote(time.Now(), err)
 		case <-timer:
 		}
-		w.tick(time.Now())
+		now = time.Now()
+		w.tick(now)
+		if !w.keepAt.IsZero() && !now.Before(w.keepAt) {
+			w.keep(now)
+		}
 	}
 }
 
@@ -162,6 +168,9 @@ func (w *run[S]) timer(now time.Time) <-chan time.Time {
 	}
 	if !w.writing {
 		plan(w.retryAt)
+	}
+	if !w.keepAt.IsZero() {
+		plan(later(now, w.keepAt))
 	}
 	if w.core.syncedAt.IsZero() || w.waiting()+w.inFile.length > 0 {
 		plan(later(now, w.tickedAt.Add(tick)))
@@ -274,12 +283,17 @@ func (w *run[S]) record(now time.Time) *record {
 	return r
 }
 
-// unsent returns the reports for the ledger to keep.
+// unsent returns the reports for the ledger to keep, and plans for when the next one is to be kept.
 func (w *run[S]) unsent(now time.Time) (all []End, key unsentKey) {
 	if w.sink == nil {
 		return nil, key
 	}
-	return w.sink.unsent(now.Add(-tick))
+	all, key, next := w.sink.unsent(now.Add(-tick))
+	w.keepAt = time.Time{}
+	if !next.IsZero() {
+		w.keepAt = next.Add(tick)
+	}
+	return all, key
 }
 
 // waiting returns the number of reports not known to be taken by the API server.
@@ -314,6 +328,11 @@ func (w *run[S]) tick(now time.Time) {
 	if w.sink != nil {
 		w.sink.bound(w.config.Unsent())
 	}
+	w.keep(now)
+}
+
+// keep has the ledger written if it does not hold the reports that it is to keep.
+func (w *run[S]) keep(now time.Time) {
 	if _, key := w.unsent(now); w.inFile != key {
 		w.retryAt = now
 	}
@@ -360,6 +379,9 @@ func (w *run[S]) deliver(now time.Time, e *End) {
 func (w *run[S]) hand(e *End, again bool) {
 	if w.sink != nil {
 		w.sink.add(e, again)
+		if !again && w.keepAt.IsZero() {
+			w.keepAt = time.Now().Add(tick)
+		}
 	}
 	about := &corev1.ObjectReference{
 		Kind:       "Pod",

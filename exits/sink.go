@@ -174,19 +174,22 @@ type unsentKey struct {
 	sum    uint64
 }
 
-// unsent returns the reports handed over before a time, or by an earlier process, for the next
-// process to make again.
-func (s *Sink) unsent(before time.Time) (all []End, key unsentKey) {
+// unsent returns the reports handed over until a time, or by an earlier process, for the next
+// process to make again, and when the first of the others was handed over; zero: there is none.
+func (s *Sink) unsent(until time.Time) (all []End, key unsentKey, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.reports {
-		if r.again || r.at.Before(before) {
+		switch {
+		case r.again || !r.at.After(until):
 			all = append(all, r.end)
 			key.length++
 			key.sum += r.number
+		case next.IsZero():
+			next = r.at
 		}
 	}
-	return all, key
+	return all, key, next
 }
 
 // waiting returns the number of reports not known to be taken.

@@ -79,7 +79,7 @@ func TestALoopAndAKill(t *testing.T) {
 			check(t, w.runtime.Exit(id, 1))
 		}
 		time.Sleep(3 * time.Second)
-		_, recent := a.kill()
+		_, recent, _ := a.kill()
 		unsent := a.broadcaster.Stats().Dropped[events.DropShutdown]
 		if recent != 0 || unsent == 0 {
 			t.Fatalf("%d ends unsent, %d of the last second: no count waits", unsent, recent)
@@ -90,6 +90,33 @@ func TestALoopAndAKill(t *testing.T) {
 		if got := known(w)["ns"]; got != ends {
 			t.Errorf("%d ends at the server, want %d", got, ends)
 		}
+	})
+}
+
+// TestAnUnsentReportIsKeptAfterASecond: whenever a report is made, a second later the ledger holds
+// it, so that a kill loses no more than the documentation says.
+func TestAnUnsentReportIsKeptAfterASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeruntime.Config{Seed: 46})
+		w.away.Store(true)
+		a := w.start(nil)
+		pod := must(w.runtime.AddPod(fakeruntime.PodSpec{Name: "p", Namespace: "ns"}))(t)
+		for n := range 12 {
+			id := must(w.runtime.AddContainer(pod, fakeruntime.ContainerSpec{Name: "app"}))(t)
+			check(t, w.runtime.Start(id))
+			time.Sleep(time.Duration(n+1) * 1270 * time.Millisecond)
+			check(t, w.runtime.Exit(id, 1))
+			for a.reporter.Stats().Outcomes[Reported] <= uint64(n) {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(tick)
+			synctest.Wait()
+			kept := must(loadLedger(w.ledger, time.Now()))(t).Unsent
+			if !slices.ContainsFunc(kept, func(e End) bool { return e.ID == id }) {
+				t.Errorf("end %d is not kept a second after its report: %d are", n, len(kept))
+			}
+		}
+		a.stop()
 	})
 }
 
@@ -249,7 +276,7 @@ func TestSinkIsBounded(t *testing.T) {
 			case 3:
 				sink.bound(3)
 			}
-			all, key := sink.unsent(time.Now().Add(1 - tick))
+			all, key, _ := sink.unsent(time.Now().Add(-tick))
 			if len(all) != want || keys[key] {
 				t.Errorf("step %d: %d reports, want %d; the key is new: %v", step, len(all), want, !keys[key])
 			}

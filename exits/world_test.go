@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -106,7 +107,9 @@ type agent struct {
 	generator   *pleg.Generator[cri.PodStatus]
 	broadcaster *events.Broadcaster
 	reporter    *Reporter[cri.PodStatus]
-	reports     []report // owned by the reporter's goroutine while it runs
+	sink        *Sink
+	reports     []report                  // owned by the reporter's goroutine while it runs
+	tookAt      atomic.Pointer[time.Time] // when the API server last took an Event about a pod
 	dead        atomic.Bool
 	cancel      context.CancelFunc
 	running     sync.WaitGroup
@@ -131,14 +134,25 @@ func (s *sink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, 
 	if err := s.gate(e); err != nil {
 		return nil, err
 	}
-	return s.Sink.Create(ctx, e)
+	return s.took(e)(s.Sink.Create(ctx, e))
 }
 
 func (s *sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
 	if err := s.gate(e); err != nil {
 		return nil, err
 	}
-	return s.Sink.Patch(ctx, e, data)
+	return s.took(e)(s.Sink.Patch(ctx, e, data))
+}
+
+// took notes the time of an answer.
+func (s *sink) took(e *eventsv1.Event) func(*eventsv1.Event, error) (*eventsv1.Event, error) {
+	return func(stored *eventsv1.Event, err error) (*eventsv1.Event, error) {
+		if err == nil && e.Regarding.Kind == "Pod" {
+			now := time.Now()
+			s.a.tookAt.Store(&now)
+		}
+		return stored, err
+	}
 }
 
 var _ clientevents.EventSink = (*sink)(nil)
@@ -155,15 +169,15 @@ func (w *world) start(change func(*Config[cri.PodStatus])) *agent {
 	a.generator = must(pleg.New(pleg.Config[cri.PodStatus]{
 		Source: a.client, Stream: a.client, Cache: statuses, Merge: cri.KeepIPs, Seed: 1,
 	}))(t)
-	noting := NewSink(&sink{w.server.Sink(), a})
-	a.broadcaster = must(events.New(events.Options{Sink: noting, Instance: "node", Burst: -1, MaxPerObject: -1}))(t)
+	a.sink = NewSink(&sink{w.server.Sink(), a})
+	a.broadcaster = must(events.New(events.Options{Sink: a.sink, Instance: "node", Burst: -1, MaxPerObject: -1}))(t)
 	config := Config[cri.PodStatus]{
 		Generator:     a.generator,
 		Statuses:      statuses,
 		View:          FromCRI,
 		Exit:          a.client.Exit,
 		Recorder:      a.broadcaster.NewSeriesRecorder(nil, "pleg-agent"),
-		Sink:          noting,
+		Sink:          a.sink,
 		Unsent:        func() int64 { return a.broadcaster.Stats().Unsent },
 		Path:          w.ledger,
 		Choice:        Choice{Kinds: Kinds()},
@@ -214,10 +228,13 @@ func (a *agent) reporterEnded() bool {
 }
 
 // kill ends an agent as kill -9 does: nothing that it does from now on has an effect. It returns
-// the reports, and the number of those of its last second that the server had not been sent.
-func (a *agent) kill() (reports []report, unsent int64) {
+// the reports, the number of those of its last second that the server had not been sent, and the
+// number of those that the server took in the last second and that the ledger still holds.
+func (a *agent) kill() (reports []report, unsent, again int64) {
 	killed := time.Now()
-	waiting := a.broadcaster.Stats().Unsent
+	a.sink.mu.Lock()
+	waiting := slices.Clone(a.sink.reports)
+	a.sink.mu.Unlock()
 	content, err := os.ReadFile(a.w.ledger)
 	a.dead.Store(true)
 	a.cancel()
@@ -225,17 +242,25 @@ func (a *agent) kill() (reports []report, unsent int64) {
 	cancel()
 	_ = a.broadcaster.ShutdownWithContext(ctx)
 	a.running.Wait()
-	for _, r := range a.reports {
-		if killed.Sub(r.at) <= tick {
+	for _, r := range waiting {
+		if !r.again && killed.Sub(r.at) < tick {
 			unsent++
 		}
 	}
-	unsent = min(unsent, waiting)
 	check(a.w.t, a.client.Close())
-	if err == nil {
-		check(a.w.t, os.WriteFile(a.w.ledger, content, 0o600))
-	} else {
+	if err != nil {
 		_ = os.Remove(a.w.ledger)
+		return a.reports, unsent, 0
 	}
-	return a.reports, unsent
+	check(a.w.t, os.WriteFile(a.w.ledger, content, 0o600))
+	for _, e := range must(loadLedger(a.w.ledger, killed))(a.w.t).Unsent {
+		if !slices.ContainsFunc(waiting, func(r handed) bool { return r.end.ID == e.ID }) {
+			again++
+		}
+	}
+	took := a.tookAt.Load()
+	if again > 0 && (took == nil || killed.Sub(*took) > tick) {
+		a.w.t.Errorf("the ledger holds %d reports that the server took more than a second ago, by %v", again, took)
+	}
+	return a.reports, unsent, again
 }
