@@ -29,6 +29,9 @@ const (
 	// containers are asked for one by one: some runtimes lock each container for the answer about a
 	// sandbox.
 	stuckAfter = time.Second
+	// standstill is how late a look at the calls is at least if the process was stopped, or had no CPU:
+	// an answer may wait in the socket then.
+	standstill = leastPatience / 2
 	// longestCall bounds a call given up by a read without a deadline.
 	longestCall = 2 * time.Minute
 )
@@ -67,6 +70,8 @@ type gathering struct {
 	// none was.
 	longest time.Duration
 	lastEnd time.Time
+	// awake is when the process last ran again after a standstill; zero: there was none.
+	awake time.Time
 }
 
 // callState is the progress of a call.
@@ -112,20 +117,37 @@ func (g *gathering) wait(stuck time.Duration) bool {
 		if g.underWay == 0 {
 			return true
 		}
-		timer.Reset(max(1, time.Until(g.nextLook(begun, stuck))))
+		look := g.nextLook(begun, stuck)
+		timer.Reset(max(1, time.Until(look)))
 		select {
 		case o := <-g.ended:
+			g.stoodStill(look, time.Now())
 			g.end(o)
 		case <-timer.C:
-			if stuck > 0 && g.lastEnd.IsZero() {
+			now := time.Now()
+			switch {
+			case g.stoodStill(look, now):
+			case !g.lastEnd.IsZero():
+				g.giveUpLate(now)
+			case stuck > 0 && !now.Before(latest(begun, g.awake).Add(stuck)):
 				return false
 			}
-			g.giveUpLate(time.Now())
 		case <-g.ctx.Done():
 			g.abort()
 			return true
 		}
 	}
+}
+
+// stoodStill notes, of a look at the calls, whether it comes so late that the process did not run.
+// That time is not held against the runtime: the calls are waited for from now on, and how long
+// they took is not known.
+func (g *gathering) stoodStill(planned, now time.Time) bool {
+	if now.Sub(planned) < standstill {
+		return false
+	}
+	g.awake = now
+	return true
 }
 
 // begin makes the next call. An item whose call of an earlier read has not ended yet is not asked
@@ -187,7 +209,9 @@ func (g *gathering) end(o outcome) {
 		return // a list, which may be quick where statuses are slow, says nothing of them
 	}
 	g.lastEnd = time.Now()
-	g.longest = max(g.longest, g.lastEnd.Sub(state.begun))
+	if !state.begun.Before(g.awake) {
+		g.longest = max(g.longest, g.lastEnd.Sub(state.begun))
+	}
 }
 
 // lateAt returns when a call under way is given up; the zero time while none was answered.
@@ -195,20 +219,17 @@ func (g *gathering) lateAt(i int) time.Time {
 	if g.lastEnd.IsZero() {
 		return time.Time{}
 	}
-	from := g.state[i].begun
-	if g.lastEnd.After(from) {
-		from = g.lastEnd
-	}
 	patience := max(leastPatience, patienceFactor*g.longest, g.client.late.patience(g.calls[i].id))
-	return from.Add(patience)
+	return latest(g.state[i].begun, g.lastEnd, g.awake).Add(patience)
 }
 
-// nextLook returns when wait has to look at the calls without the end of one.
+// nextLook returns when wait has to look at the calls without the end of one: once in a while in
+// any case, to notice a standstill.
 func (g *gathering) nextLook(begun time.Time, stuck time.Duration) time.Time {
-	look := time.Now().Add(time.Hour)
+	look := time.Now().Add(stuckAfter)
 	if g.lastEnd.IsZero() {
-		if stuck > 0 {
-			look = begun.Add(stuck)
+		if at := latest(begun, g.awake).Add(stuck); stuck > 0 && at.Before(look) {
+			return at
 		}
 		return look
 	}
@@ -328,4 +349,14 @@ func (l *lateItems) end(call *lateCall, answered bool) {
 		}
 		l.took[call.id] = took
 	}
+}
+
+// latest returns the latest of the times.
+func latest(first time.Time, others ...time.Time) time.Time {
+	for _, t := range others {
+		if t.After(first) {
+			first = t
+		}
+	}
+	return first
 }

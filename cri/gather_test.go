@@ -343,3 +343,78 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// TestAStandstillIsNotHeldAgainstItems: a look at the calls that comes late, because the process
+// was stopped or had no CPU, gives up nothing: answers may wait in the socket. What is not answered
+// then is given up a while later.
+func TestAStandstillIsNotHeldAgainstItems(t *testing.T) {
+	for _, tc := range []struct {
+		late  time.Duration
+		stood bool
+	}{
+		{0, false},
+		{standstill - 1, false},
+		{standstill, true},
+		{time.Minute, true},
+	} {
+		t.Run(tc.late.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := serve(t, newSlowRuntime().stub, Config{})
+				g := c.newGathering(t.Context(), 1)
+				g.add(itemCall{id: "c1"})
+				begun := time.Now()
+				g.state[0] = callState{begun: begun, late: &lateCall{id: "c1", begun: begun}}
+				g.next, g.underWay = 1, 1
+				g.lastEnd = begun.Add(time.Millisecond)
+
+				look := g.nextLook(begun, 0)
+				if want := g.lastEnd.Add(leastPatience); !look.Equal(want) {
+					t.Fatalf("looks after %v, want %v", look.Sub(begun), want.Sub(begun))
+				}
+				now := look.Add(tc.late)
+				if g.stoodStill(look, now) != tc.stood {
+					t.Fatalf("a look %v too late is a standstill: %v", tc.late, !tc.stood)
+				}
+				g.giveUpLate(now)
+				if g.state[0].over == tc.stood {
+					t.Errorf("given up: %v", g.state[0].over)
+				}
+				g.giveUpLate(now.Add(leastPatience))
+				if !g.state[0].over {
+					t.Error("never given up")
+				}
+			})
+		})
+	}
+}
+
+// TestACallInAStandstillIsNoMeasure: how long a call took that the process did not see end is
+// not known. Taken for a measure of the runtime, it would have a read wait for minutes for an item
+// that hangs.
+func TestACallInAStandstillIsNoMeasure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serve(t, newSlowRuntime().stub, Config{})
+		g := c.newGathering(t.Context(), 2)
+		before := time.Now()
+		g.add(itemCall{id: "c1"})
+		g.add(itemCall{id: "c2"})
+		g.state[0] = callState{begun: before}
+		time.Sleep(time.Minute)
+		if !g.stoodStill(before.Add(stuckAfter), time.Now()) {
+			t.Fatal("a minute is no standstill")
+		}
+		g.state[1] = callState{begun: time.Now()}
+		g.underWay = 2
+		took := 3 * time.Millisecond
+		time.Sleep(took)
+		accept := func() {}
+		g.end(outcome{call: 0, accept: accept})
+		if g.longest != 0 || g.lastEnd.IsZero() {
+			t.Errorf("a call from before the standstill took %v", g.longest)
+		}
+		g.end(outcome{call: 1, accept: accept})
+		if g.longest != took {
+			t.Errorf("a call since took %v, want %v", g.longest, took)
+		}
+	})
+}
