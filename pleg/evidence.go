@@ -92,6 +92,11 @@ func (l *expectations) unmetBeside(unread *idSet, began instant) bool {
 	})
 }
 
+// unmetSince reports whether something was told after a moment that calls for a read.
+func (l *expectations) unmetSince(began instant) bool {
+	return slices.ContainsFunc(l.all, func(e expectation) bool { return !e.stored && e.at > began })
+}
+
 // get returns the expectation of an ID from events (CauseClaim) or from own calls (CauseAck), or
 // nil.
 func (l *expectations) get(id string, cause Cause) *expectation {

@@ -119,7 +119,11 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	switch {
 	case r.err != nil && (len(shows) == 0 || overtaken && c.matches(p, shows)):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
-		p.delayFailed(&c.cfg, r.began, f.took, now)
+		if p.expected.unmetSince(r.began) { // news is read as soon as of any other pod
+			p.backOff(&c.cfg, r.began, now)
+		} else {
+			p.delayFailed(&c.cfg, r.began, f.took, now)
+		}
 		c.fail(p, &r.look, c.lists.asOf(p))
 	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
