@@ -148,7 +148,7 @@ func (b *ledger) Record(r pleg.Report) {
 	if !first || b.unnoticed >= listSlow/2 {
 		return
 	}
-	late := b.listing == 0 && time.Since(b.listEnd) > unnoticed && b.listTook <= listSlow // else it did hang
+	late := b.listing == 0 && time.Since(b.listEnd) > unnoticed && b.listTook+b.unnoticed <= listSlow // else it did hang
 	switch {
 	case r.Reason == pleg.ReasonRelistSlow && b.listTook+b.unnoticed <= listSlow:
 		b.fail("accused", "a list that took %v is called slow: %s", b.listTook, r.Note)
