@@ -95,6 +95,21 @@ func (k *book[S]) takeEarly(p *pod, id string, now instant) (news bool) {
 	return news
 }
 
+// takeListed takes the early reports of the IDs in a list, and reports whether there were any. What
+// the list alone shows is left to a read that shows it: it was news when it was listed first.
+func (k *book[S]) takeListed(p *pod, items []Item, now instant) (news bool) {
+	if len(k.evidence.early) == 0 {
+		return false
+	}
+	ghosts := setOf(p.ghosts)
+	for i := range items {
+		if !ghosts.has(items[i].ID) {
+			news = k.takeEarly(p, items[i].ID, now) || news
+		}
+	}
+	return news
+}
+
 // discard counts claims without room. A list replaces them, but no sooner than a base period
 // after the last list: any number of claims may be discarded.
 func (k *book[S]) discard(n int, now instant) {

@@ -77,8 +77,9 @@ func (l *expectations) unmet() bool {
 	return slices.ContainsFunc(l.all, func(e expectation) bool { return !e.stored })
 }
 
-// takenFromPayload notes that a payload with all expected phases is stored: no read is due.
-func (l *expectations) takenFromPayload() {
+// needNoRead notes that a stored status has all expected phases, as a payload that dominates has,
+// or a status without what the agent has removed: no read is due.
+func (l *expectations) needNoRead() {
 	for i := range l.all {
 		l.all[i].stored = true
 	}

@@ -43,7 +43,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		if r.gone() {
 			c.resolve(settlement{pod: p, began: now})
 		} else {
-			p.expected.takenFromPayload()
+			p.expected.needNoRead()
 			p.unsettles(&c.cfg, p.ended())
 		}
 		c.review(p, now)

@@ -410,24 +410,9 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	return pending
 }
 
-// listedEarly takes the early reports of the IDs in a list, and reports whether there were any. What
-// the list alone shows is left to a read that shows it: it was news when it was listed first.
-func (c *core[S]) listedEarly(p *pod, items []Item, now instant) (news bool) {
-	if len(c.evidence.early) == 0 {
-		return false
-	}
-	ghosts := setOf(p.ghosts)
-	for i := range items {
-		if !ghosts.has(items[i].ID) {
-			news = c.takeEarly(p, items[i].ID, now) || news
-		}
-	}
-	return news
-}
-
 // visit compares a pod with a list, and reports whether nothing is left to do for the pod.
 func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
-	news := c.listedEarly(p, items, now)
+	news := c.takeListed(p, items, now)
 	unknown := p.foreign && len(p.items) == 0 // what its entry shows agrees with no list
 	same := !unknown && c.matches(p, items)
 	c.lists.compare(p, items, began, same)
