@@ -76,6 +76,7 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 		promises: make(map[string]promise),
 		lost:     make(map[string]pleg.Phase),
 		ahead:    make(map[cache.UID]time.Time),
+		waited:   make(map[cache.UID]time.Time),
 		troubled: now,
 	}
 	b.held = store.UIDs

@@ -31,6 +31,7 @@ type prompt struct {
 	lost     map[string]pleg.Phase   // the furthest phase claimed of an ID before or during the loss of its state
 	troubled time.Time               // when a read last failed, was slow, or found every worker busy
 	ahead    map[cache.UID]time.Time // when a claim of a pod was last ahead of the truth
+	waited   map[cache.UID]time.Time // when a read of a pod last was slow beside an unreadable item
 }
 
 // soon is how long after a claim a pod of n IDs must be shown. The time covers: a read under way;
@@ -74,6 +75,9 @@ func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err erro
 		b.lately = max(now.Sub(begun), b.lately-b.lately/8)
 	}
 	if b.truth.spoilt(uid) && (err == nil || n > 0) {
+		if now.Sub(begun) > b.pace.settings.quick(n) {
+			b.prompt.waited[uid] = now
+		}
 		begun = begun.Add(b.cutOff(uid))
 		err = nil
 	}
@@ -267,10 +271,17 @@ func (b *ledger) excuses(uid cache.UID) bool {
 	return x.open && (x.failed || !b.truth.spoilt(uid))
 }
 
-// owedSince returns the time since which no excuse for an unkept promise stands.
+// owedSince returns the time since which no excuse for an unkept promise stands. A slow read beside
+// an unreadable item is within the time of such a pod; once its items are readable again, the time
+// is shorter, and the read was slow.
 func (b *ledger) owedSince(x promise) time.Time {
 	p := &b.prompt
+	var waited time.Time
+	if !b.truth.spoilt(x.pod) {
+		waited = p.waited[x.pod]
+	}
 	return latest(
+		waited,
 		b.settled(x),
 		x.at,
 		x.excused,
