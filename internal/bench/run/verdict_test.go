@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -80,6 +81,9 @@ func serveFake(socket, profile, path string, settings []string) error {
 type liar struct {
 	wrong string
 	inner child.Calls
+
+	mu   sync.Mutex                // owns the fields below
+	kept map[string]bench.Delivery // starts, by ID, that come after the ends of their containers
 }
 
 func serveWorker(wrong string) error {
@@ -94,7 +98,11 @@ func serveWorker(wrong string) error {
 		_ = out.Close()
 		served <- err
 	}()
-	l := &liar{wrong: wrong, inner: child.NewCalls(answers, calls)}
+	l := &liar{
+		wrong: wrong,
+		inner: child.NewCalls(answers, calls),
+		kept:  make(map[string]bench.Delivery),
+	}
 	err := child.Serve(os.Stdin, os.Stdout, &server{l})
 	return errors.Join(err, l.inner.Close(), <-served)
 }
@@ -128,30 +136,40 @@ func (s *server) Report(b bool, a *worker.Report) error {
 func (s *server) Snapshot(b bool, a *worker.Snapshot) error {
 	err := pass(s.liar, "Snapshot", b, a)
 	s.spoil(&a.News)
-	if s.wrong == "wrong-code" && len(a.Pods) > 0 {
-		items := a.Pods[0].Items
-		items[len(items)-1].ExitCode += 7
+	if s.wrong == "wrong-code" {
+		for _, p := range a.Pods {
+			if n := len(p.Items); n > 0 {
+				p.Items[n-1].ExitCode += 7
+			}
+		}
 	}
 	return err
 }
 
-// spoil does wrong what Watch has delivered.
+// spoil does wrong what Watch has delivered, whatever of a life comes with which news: on a busy
+// machine a start and its end seldom come together.
 func (l *liar) spoil(n *worker.News) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	list := n.Deliveries
 	switch l.wrong {
 	case "twice":
-		if len(list) > 0 {
-			n.Deliveries = append(list, list[len(list)-1])
+		for _, d := range list {
+			if d.ID != "" {
+				n.Deliveries = append(n.Deliveries, d)
+			}
 		}
 	case "disordered": // an end before its start
-		for i, d := range list {
-			start := slices.IndexFunc(
-				list[:i],
-				func(e bench.Delivery) bool { return e.ID == d.ID && e.Type == pleg.ContainerStarted },
-			)
-			if d.Type == pleg.ContainerDied && start >= 0 {
-				list[i], list[start] = list[start], list[i]
-				return
+		n.Deliveries = nil
+		for _, d := range list {
+			if d.Type == pleg.ContainerStarted {
+				l.kept[d.ID] = d
+				continue
+			}
+			n.Deliveries = append(n.Deliveries, d)
+			if start, ok := l.kept[d.ID]; ok {
+				n.Deliveries = append(n.Deliveries, start)
+				delete(l.kept, d.ID)
 			}
 		}
 	case "no-ends": // nor their removals
@@ -168,10 +186,6 @@ type trial struct {
 	wrong           string // the worker's
 }
 
-// jobLife is how long a container lives that ends by itself. A worker that is slower than that,
-// as on a machine with much else to do, may never see a container.
-const jobLife = 300 * time.Millisecond
-
 // options are a run of seconds.
 func (tr trial) options(t *testing.T) (o Options, history func() []bench.Change) {
 	path := filepath.Join(t.TempDir(), "history")
@@ -182,7 +196,7 @@ func (tr trial) options(t *testing.T) (o Options, history func() []bench.Change)
 		Rate:         60,
 		Duration:     3 * time.Second,
 		Seed:         8,
-		JobLife:      jobLife,
+		JobLife:      300 * time.Millisecond,
 		RelistBase:   250 * time.Millisecond,
 		ProbeRate:    20,
 		Profile:      cmp.Or(tr.profile, "containerd-2"),
@@ -214,6 +228,26 @@ func untold(changes []bench.Change) (all, lives int) {
 	return all, lives
 }
 
+// brief counts the changes, creations apart, of the containers and sandboxes that were there for
+// less than a time. A worker that was behind for so long, as on a machine with much else to do, may
+// never have seen them.
+func brief(changes []bench.Change, than time.Duration) (n int) {
+	came := make(map[string]int64)
+	told := make(map[string]int)
+	for _, c := range changes {
+		if _, ok := came[c.ID]; !ok {
+			came[c.ID] = c.At
+		}
+		if c.State >= pleg.PhaseRunning {
+			told[c.ID]++
+		}
+		if c.State == pleg.PhaseRemoved && time.Duration(c.At-came[c.ID]) < than {
+			n += told[c.ID]
+		}
+	}
+	return n
+}
+
 // TestRunVerdicts holds the verdict of a run against the history of a runtime with a fault, and
 // against what a worker does wrong.
 func TestRunVerdicts(t *testing.T) {
@@ -221,7 +255,6 @@ func TestRunVerdicts(t *testing.T) {
 		trial
 		fails string // what the verdict says, empty for PASS
 		lossy bool   // reads find starts and exits without an event
-		late  bool   // events come when their container has gone
 	}{
 		{trial: trial{}},
 		{trial: trial{profile: "crio"}},
@@ -229,7 +262,7 @@ func TestRunVerdicts(t *testing.T) {
 		{trial: trial{faults: "drop-stopped=0.5"}}, // the removal tells of the end
 		{trial: trial{faults: "duplicate=0.3 swap-start-stop=0.3 swap-stop-delete=0.3"}},
 		{trial: trial{faults: "stale=0.3"}},
-		{trial: trial{faults: "delay=0.3 delay-by=500ms"}, late: true},
+		{trial: trial{faults: "delay=0.3 delay-by=500ms"}},
 		{trial: trial{faults: "cut=0.02"}},
 		{trial: trial{faults: "late-code=0.3"}},
 		{trial: trial{faults: "unimplemented=1"}},
@@ -243,7 +276,8 @@ func TestRunVerdicts(t *testing.T) {
 			o, history := test.options(t)
 			const fewest = 60
 			r := testkit.Must(Run(t.Context(), o))(t)
-			for r.Load.Changes < fewest && o.Duration < 20*time.Second { // too short on a busy machine
+			// Too short on a busy machine, whose reads are seldom.
+			for o.Duration < 20*time.Second && (r.Load.Changes < fewest || test.lossy && r.Events.Missed == 0) {
 				o.Duration *= 2
 				r = testkit.Must(Run(t.Context(), o))(t)
 			}
@@ -257,7 +291,10 @@ func TestRunVerdicts(t *testing.T) {
 					r.Consistency.Differences,
 				)
 			}
-			lost, lives := untold(history())
+			changes := history()
+			lost, lives := untold(changes)
+			behind := 2 * r.Latency.Max // those that were not seen may have been somewhat later than all others
+			unseeable := brief(changes, time.Duration(behind*float64(time.Second)))
 			e := r.Events
 			polls := r.PLEG.State == "Unsupported"
 			switch {
@@ -266,13 +303,15 @@ func TestRunVerdicts(t *testing.T) {
 				if e.Missed > lives || e.Undelivered > 0 {
 					t.Errorf("missed %d of %d, %d undelivered", e.Missed, lives, e.Undelivered)
 				}
-			case e.Missed > lives || e.Unseen > lost && !test.late && r.Latency.Max < jobLife.Seconds():
+			case e.Missed > lives || e.Unseen > lost+unseeable:
 				t.Errorf(
-					"missed %d, unseen %d; the history has %d changes without an event, %d of them starts and exits",
+					"missed %d, unseen %d; the history has %d changes without an event, %d of them starts and exits, and %d of what was there for less than %.3f s",
 					e.Missed,
 					e.Unseen,
 					lost,
 					lives,
+					unseeable,
+					behind,
 				)
 			case test.lossy && (lives < 5 || e.Missed == 0):
 				t.Errorf("missed %d of %d", e.Missed, lives)
@@ -342,7 +381,7 @@ func TestStressVerdicts(t *testing.T) {
 			}
 			slow := test.end == bench.EndRuntime && r.End == bench.EndKnee &&
 				r.Late+r.LateOnWatch > 0 // of a machine without CPU
-			if test.end != "" && r.End != test.end && !slow {
+			if test.end != "" && r.End != test.end && !slow && r.End != bench.EndStood {
 				t.Errorf("%s, want %s: %+v", r.End, test.end, r.Steps)
 			}
 			said := r.Document().Verdict
@@ -351,7 +390,9 @@ func TestStressVerdicts(t *testing.T) {
 				strings.HasPrefix(said, "FAIL") != (test.fails != "") {
 				t.Errorf("%s; want %q", said, test.fails)
 			}
-			if lost, _ := untold(history()); test.end != bench.EndNoEvents && (lost > 0 || r.Missed > 0 || r.Events == 0) {
+			// A start that was given up, as the machine is busy, is told by no event.
+			whole := r.GivenUp == 0 && len(r.FirstErrors) == 0
+			if lost, _ := untold(history()); test.end != bench.EndNoEvents && (whole && lost+r.Missed > 0 || r.Events == 0) {
 				t.Errorf("%d events received, %d changes without one, %d missed", r.Events, lost, r.Missed)
 			}
 		})
