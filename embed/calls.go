@@ -4,9 +4,9 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"sync"
 
 	internalapi "k8s.io/cri-api/pkg/apis"
@@ -19,22 +19,33 @@ import (
 // Calling receives the kubelet's own calls: see [pleg.Generator.Calling].
 type Calling func(pleg.OwnCall) (returned func(err error, now ...pleg.Item))
 
+// change is a call that changes the runtime.
+type change struct {
+	// now is what the call makes or names, as it is after a call that does not fail. It has no ID
+	// if the call makes it, and no phase if the call changes none. Kind and phase tell the calls
+	// apart.
+	now     pleg.Item
+	pod     pleg.PodRef // of what is made
+	sandbox string      // of a container that is made
+}
+
 // Calls is a kubelet's CRI client that tells a generator of the kubelet's calls that change the
 // runtime. It answers nothing itself. A Calls is safe for concurrent use and starts nothing.
 type Calls struct {
 	internalapi.RuntimeService
 
-	mu      sync.Mutex        // owns the fields below; never held during a call
-	calling Calling           // nil without a receiver
-	made    map[string]string // the sandbox of each item made and not removed by an own call
-}
+	// inner hears of a call after the generator, and of the answer before it.
+	inner func(change) (answered func(made string, err error))
 
-// maxMade bounds what Calls remembers. What is forgotten costs a list of a pod.
-const maxMade = 10_000
+	mu      sync.Mutex // owns the fields below; never held during a call
+	calling Calling    // nil without a receiver
+	made    madeItems
+}
 
 // NewCalls wraps a CRI client.
 func NewCalls(client internalapi.RuntimeService) *Calls {
-	return &Calls{RuntimeService: client, made: make(map[string]string)}
+	nobody := func(change) func(string, error) { return func(string, error) {} }
+	return &Calls{RuntimeService: client, inner: nobody}
 }
 
 // TellCalls sets the receiver of the kubelet's calls that change the runtime, so that the generator
@@ -45,68 +56,111 @@ func (c *Calls) TellCalls(calling Calling) {
 	c.calling = calling
 }
 
-// SandboxOf returns the sandbox of a container or sandbox that an own call has made; empty if there
-// is none such.
+// SandboxOf returns the sandbox of a container or sandbox that an own call has made, up to an own
+// call that has removed the item or its sandbox; empty if there is none such.
 func (c *Calls) SandboxOf(id string) (sandbox string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.made[id]
+	return c.made.of[id]
 }
 
 // announce reports the start of an own call, and returns the function that reports its end.
-func (c *Calls) announce(call pleg.OwnCall) (returned func(err error, now ...pleg.Item)) {
+func (c *Calls) announce(call change) (returned func(err error, now ...pleg.Item)) {
 	c.mu.Lock()
 	calling := c.calling
 	c.mu.Unlock()
 	if calling == nil {
 		return func(error, ...pleg.Item) {}
 	}
-	return calling(call)
+	return calling(pleg.OwnCall{Pod: call.pod, ID: call.now.ID})
 }
 
 // errNoAnswer is the reported error of a call that ended in a panic.
 var errNoAnswer = errors.New("embed: the call has not been answered")
 
-// change makes a call that changes the runtime, and tells of it before and after. send makes the
-// call and returns its effect.
-func (c *Calls) change(call pleg.OwnCall, send func() (pleg.Item, error)) {
+// do makes a call, and tells of it before and after. send makes the call and returns the ID of
+// what it has made.
+func (c *Calls) do(call change, send func() (made string, err error)) (made string, err error) {
 	returned := c.announce(call)
-	err := errNoAnswer
-	now := pleg.Item{}
+	answered := c.inner(call)
+	err = errNoAnswer
 	defer func() {
+		answered(made, err)
 		if err != nil {
 			returned(err)
 			return
 		}
-		returned(nil, now)
+		c.note(call, made)
+		if call.now.Phase == pleg.PhaseUnknown {
+			returned(nil)
+			return
+		}
+		call.now.ID = cmp.Or(call.now.ID, made)
+		returned(nil, call.now)
 	}()
-	now, err = send()
+	made, err = send()
+	return made, err
 }
 
-// changeByID is change for calls that name their subject and have no result.
-func (c *Calls) changeByID(now pleg.Item, send func() error) (err error) {
-	c.change(pleg.OwnCall{ID: now.ID}, func() (pleg.Item, error) {
-		err = send()
-		return now, err
-	})
+// doByID is do for calls that name their subject and make nothing.
+func (c *Calls) doByID(now pleg.Item, send func() error) error {
+	_, err := c.do(change{now: now}, func() (string, error) { return "", send() })
 	return err
 }
 
-// keep remembers the sandbox of an item that a call has made.
-func (c *Calls) keep(id, sandbox string) {
+// note remembers the sandbox of what an answered call has made, or forgets what it has removed. An
+// ID is never used again, so that what is remembered is never wrong: it goes to give up its memory,
+// and not before the answer. Reads beside a removal, which its event may cause, and those after one
+// that failed ask for the ID, where an unknown one would have its pod listed. A removal that failed
+// and works nevertheless leaves the ID behind, up to one of its sandbox or to maxMade.
+func (c *Calls) note(call change, made string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.made) >= maxMade {
-		clear(c.made)
+	switch {
+	case call.now.Phase == pleg.PhaseRemoved:
+		c.made.drop(call.now.ID)
+	case made != "":
+		c.made.keep(made, cmp.Or(call.sandbox, made))
 	}
-	c.made[id] = sandbox
 }
 
-// drop forgets a removed item, and with a sandbox what was made in it.
-func (c *Calls) drop(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.made, func(of, sandbox string) bool { return of == id || sandbox == id })
+// madeItems are the sandboxes of items. The zero value has none.
+type madeItems struct {
+	of  map[string]string              // by item; a sandbox is in itself
+	all map[string]map[string]struct{} // items by sandbox; never empty
+}
+
+// maxMade bounds the items of madeItems. What is forgotten costs a list of a pod.
+const maxMade = 10_000
+
+// keep remembers the sandbox of an item.
+func (s *madeItems) keep(id, sandbox string) {
+	if s.of == nil || len(s.of) >= maxMade {
+		s.of = make(map[string]string)
+		s.all = make(map[string]map[string]struct{})
+	}
+	s.of[id] = sandbox
+	if s.all[sandbox] == nil {
+		s.all[sandbox] = make(map[string]struct{})
+	}
+	s.all[sandbox][id] = struct{}{}
+}
+
+// drop forgets an item, and with a sandbox what is in it. Its cost is that of what it forgets.
+func (s *madeItems) drop(id string) {
+	for inside := range s.all[id] {
+		delete(s.of, inside)
+	}
+	delete(s.all, id)
+	sandbox, known := s.of[id]
+	if !known {
+		return
+	}
+	delete(s.of, id)
+	delete(s.all[sandbox], id)
+	if len(s.all[sandbox]) == 0 {
+		delete(s.all, sandbox)
+	}
 }
 
 // podOf returns the pod in a sandbox's configuration.
@@ -121,13 +175,10 @@ func (c *Calls) RunPodSandbox(
 	config *runtimeapi.PodSandboxConfig,
 	handler string,
 ) (id string, err error) {
-	c.change(pleg.OwnCall{Pod: podOf(config)}, func() (pleg.Item, error) {
-		if id, err = c.RuntimeService.RunPodSandbox(ctx, config, handler); err == nil {
-			c.keep(id, id)
-		}
-		return pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, err
-	})
-	return id, err
+	return c.do(
+		change{now: pleg.Item{Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, pod: podOf(config)},
+		func() (string, error) { return c.RuntimeService.RunPodSandbox(ctx, config, handler) },
+	)
 }
 
 // CreateContainer makes a container.
@@ -137,44 +188,45 @@ func (c *Calls) CreateContainer(
 	config *runtimeapi.ContainerConfig,
 	sandboxConfig *runtimeapi.PodSandboxConfig,
 ) (id string, err error) {
-	c.change(pleg.OwnCall{Pod: podOf(sandboxConfig)}, func() (pleg.Item, error) {
-		if id, err = c.RuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig); err == nil {
-			c.keep(id, sandbox)
-		}
-		return pleg.Item{ID: id, Phase: pleg.PhaseCreated, Name: config.GetMetadata().GetName()}, err
-	})
-	return id, err
+	return c.do(
+		change{
+			now:     pleg.Item{Phase: pleg.PhaseCreated, Name: config.GetMetadata().GetName()},
+			pod:     podOf(sandboxConfig),
+			sandbox: sandbox,
+		},
+		func() (string, error) {
+			return c.RuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig)
+		},
+	)
 }
 
 // StartContainer starts a container.
 func (c *Calls) StartContainer(ctx context.Context, id string) error {
-	return c.changeByID(pleg.Item{ID: id, Phase: pleg.PhaseRunning},
+	return c.doByID(pleg.Item{ID: id, Phase: pleg.PhaseRunning},
 		func() error { return c.RuntimeService.StartContainer(ctx, id) })
 }
 
 // StopContainer stops a container.
 func (c *Calls) StopContainer(ctx context.Context, id string, timeout int64) error {
-	return c.changeByID(pleg.Item{ID: id, Phase: pleg.PhaseExited},
+	return c.doByID(pleg.Item{ID: id, Phase: pleg.PhaseExited},
 		func() error { return c.RuntimeService.StopContainer(ctx, id, timeout) })
 }
 
 // RemoveContainer removes a container.
 func (c *Calls) RemoveContainer(ctx context.Context, id string) error {
-	c.drop(id)
-	return c.changeByID(pleg.Item{ID: id, Phase: pleg.PhaseRemoved},
+	return c.doByID(pleg.Item{ID: id, Phase: pleg.PhaseRemoved},
 		func() error { return c.RuntimeService.RemoveContainer(ctx, id) })
 }
 
 // StopPodSandbox stops a sandbox and its containers.
 func (c *Calls) StopPodSandbox(ctx context.Context, id string) error {
-	return c.changeByID(pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseExited},
+	return c.doByID(pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseExited},
 		func() error { return c.RuntimeService.StopPodSandbox(ctx, id) })
 }
 
 // RemovePodSandbox removes a sandbox and its containers.
 func (c *Calls) RemovePodSandbox(ctx context.Context, id string) error {
-	c.drop(id)
-	return c.changeByID(pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved},
+	return c.doByID(pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRemoved},
 		func() error { return c.RuntimeService.RemovePodSandbox(ctx, id) })
 }
 
@@ -185,10 +237,7 @@ func (c *Calls) UpdateContainerResources(
 	ctx context.Context,
 	id string,
 	resources *runtimeapi.ContainerResources,
-) (err error) {
-	returned := c.announce(pleg.OwnCall{ID: id})
-	err = errNoAnswer
-	defer func() { returned(err) }()
-	err = c.RuntimeService.UpdateContainerResources(ctx, id, resources)
-	return err
+) error {
+	return c.doByID(pleg.Item{ID: id},
+		func() error { return c.RuntimeService.UpdateContainerResources(ctx, id, resources) })
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -73,9 +74,11 @@ func ownCallsAreTold(t *testing.T, r *toy, s *Calls) {
 	want("shop/web u", errNoAnswer.Error())
 }
 
-// TestSandboxOf checks that the sandbox of what an own call has made is known until the removal.
+// TestSandboxOf checks that the sandbox of what an own call has made is known up to an answer that
+// says that the item or its sandbox is gone.
 func TestSandboxOf(t *testing.T) {
-	c := NewCalls(newToy())
+	r := newToy()
+	c := NewCalls(r)
 	make := func(sandbox string) string {
 		id, err := c.CreateContainer(t.Context(), sandbox, nil, nil)
 		check(t, err)
@@ -91,14 +94,57 @@ func TestSandboxOf(t *testing.T) {
 		}
 	}
 	want("s", "s", "other")
+	c.TellCalls(func(pleg.OwnCall) func(error, ...pleg.Item) {
+		want("s", "s", "other") // a read beside the call may want to know
+		return func(error, ...pleg.Item) {}
+	})
+	r.failNext = errors.New("given up")
+	if c.RemoveContainer(t.Context(), first) == nil {
+		t.Error("the removal should have failed")
+	}
+	want("s", "s", "other")
 	check(t, c.RemoveContainer(t.Context(), first))
+	c.TellCalls(nil)
 	want("", "s", "other")
 	check(t, c.RemovePodSandbox(t.Context(), "s"))
 	want("", "", "other")
-	for range maxMade {
+	check(t, c.RemoveContainer(t.Context(), other))
+	check(t, c.RemoveContainer(t.Context(), "a stranger's"))
+	if len(c.made.of) != 0 || len(c.made.all) != 0 {
+		t.Errorf("%v is remembered of what is gone", c.made)
+	}
+	for range maxMade + 1 {
 		make("s")
 	}
-	if len(c.made) > maxMade {
-		t.Errorf("%d sandboxes are remembered, want %d at most", len(c.made), maxMade)
+	if n := len(c.made.of); n == 0 || n > maxMade {
+		t.Errorf("%d sandboxes are remembered, want %d at most", n, maxMade)
+	}
+}
+
+// BenchmarkMade makes and removes a pod of two containers beside others, and reports how much more
+// that costs than beside ten others: the cost is that of the pod.
+func BenchmarkMade(b *testing.B) {
+	others := []int{10, 1000, maxMade - 10}
+	nodes := make([]madeItems, len(others))
+	for i, n := range others {
+		for j := range n {
+			nodes[i].keep(fmt.Sprint("item", j), fmt.Sprint("sandbox", j/3))
+		}
+	}
+	took := make([]time.Duration, len(others))
+	for b.Loop() {
+		for i := range nodes {
+			begun := time.Now()
+			for _, id := range []string{"s", "c1", "c2"} {
+				nodes[i].keep(id, "s")
+			}
+			for _, id := range []string{"c1", "c2", "s"} {
+				nodes[i].drop(id)
+			}
+			took[i] += time.Since(begun)
+		}
+	}
+	for i, n := range others {
+		b.ReportMetric(float64(took[i])/float64(took[0]), fmt.Sprintf("x-beside-%d", n))
 	}
 }

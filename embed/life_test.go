@@ -51,18 +51,6 @@ var (
 		remove: 15 * time.Millisecond,
 		event:  time.Millisecond,
 	}
-	// busy is the same under a kubelet that starts many pods at once.
-	busy = latencies{
-		list:    3 * time.Millisecond,
-		status:  time.Millisecond,
-		run:     180 * time.Millisecond,
-		create:  25 * time.Millisecond,
-		start:   40 * time.Millisecond,
-		stop:    30 * time.Millisecond,
-		remove:  15 * time.Millisecond,
-		event:   time.Millisecond,
-		between: 30 * time.Millisecond,
-	}
 	// saturated is containerd with as many starts under way as the processors can bear.
 	saturated = latencies{
 		list:   60 * time.Millisecond,
@@ -75,6 +63,12 @@ var (
 		event:  20 * time.Millisecond,
 	}
 )
+
+// working is the same under a kubelet that starts many pods at once.
+func (l latencies) working() latencies {
+	l.between = 30 * time.Millisecond
+	return l
+}
 
 // modelItem is a sandbox or a container on the model runtime.
 type modelItem struct {
@@ -739,7 +733,7 @@ func TestCostOfALife(t *testing.T) {
 			cost{reads: 4.3, podLists: 1.5, lists: 3, statuses: 11.5},
 		},
 		{
-			"a busy kubelet", busy, 100, 200 * time.Millisecond, 3 * time.Second,
+			"a busy kubelet", quick.working(), 100, 200 * time.Millisecond, 3 * time.Second,
 			cost{reads: 4.3, podLists: 1.5, lists: 3, statuses: 11.5},
 		},
 		{

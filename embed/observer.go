@@ -14,41 +14,50 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// observer is the runtime's client as a [Service] sees it: calls, answers and events reach the
-// ledger. It stands below the service's [Calls], so the ledger knows of an answer before the
-// generator is told.
+// observer is the runtime's client as a [Service] sees it: answers and events reach the ledger.
 type observer struct {
 	internalapi.RuntimeService
 
 	service *Service
 }
 
-// change makes a call that changes the runtime; the answer is a fact for the ledger. send makes the
-// call and returns the ID of what it has made.
-func (o *observer) change(op ledger.Op, about ledger.Subject, send func() (made string, err error)) {
+// effect is what tells an own call from others.
+type effect struct {
+	kind  pleg.Kind
+	phase pleg.Phase
+}
+
+// ops are the calls of which the ledger hears: all but the one that no list shows.
+var ops = map[effect]ledger.Op{
+	{pleg.Sandbox, pleg.PhaseRunning}:   ledger.RunPodSandbox,
+	{pleg.Sandbox, pleg.PhaseExited}:    ledger.StopPodSandbox,
+	{pleg.Sandbox, pleg.PhaseRemoved}:   ledger.RemovePodSandbox,
+	{pleg.Container, pleg.PhaseCreated}: ledger.CreateContainer,
+	{pleg.Container, pleg.PhaseRunning}: ledger.StartContainer,
+	{pleg.Container, pleg.PhaseExited}:  ledger.StopContainer,
+	{pleg.Container, pleg.PhaseRemoved}: ledger.RemoveContainer,
+}
+
+// hear tells the ledger of a call and of its answer, which is a fact for the ledger. The ledger
+// knows of the answer before the generator is told.
+func (s *Service) hear(call change) (answered func(made string, err error)) {
+	op, heard := ops[effect{call.now.Kind, call.now.Phase}]
+	if !heard {
+		return func(string, error) {}
+	}
+	about := ledger.Subject{ID: call.now.ID, Pod: string(call.pod.UID), Sandbox: call.sandbox}
 	var c ledger.Call
-	o.service.update(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, about) })
-	err := errNoAnswer
-	made := ""
-	defer func() {
+	s.update(func(l *ledger.Ledger, _ time.Time) { c = l.Start(op, about) })
+	return func(made string, err error) {
 		answer := ledger.Answer{Failed: err != nil, Unanswered: unanswered(err)}
 		if err == nil {
 			answer.Made = made
 		}
-		o.service.update(func(l *ledger.Ledger, at time.Time) { l.End(c, answer, at) })
-	}()
-	made, err = send()
-}
-
-// changeByID is change for calls that name their subject and make nothing.
-func (o *observer) changeByID(op ledger.Op, id string, send func() error) (err error) {
-	o.change(op, ledger.Subject{ID: id}, func() (string, error) {
-		err = send()
-		return "", err
-	})
-	return err
+		s.update(func(l *ledger.Ledger, at time.Time) { l.End(c, answer, at) })
+	}
 }
 
 // unanswered reports whether a call ended without an answer of the runtime: given up, or with the
@@ -60,65 +69,6 @@ func unanswered(err error) bool {
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, errNoAnswer)
-}
-
-// RunPodSandbox makes a sandbox.
-func (o *observer) RunPodSandbox(
-	ctx context.Context,
-	config *runtimeapi.PodSandboxConfig,
-	handler string,
-) (id string, err error) {
-	about := ledger.Subject{Pod: config.GetMetadata().GetUid()}
-	o.change(ledger.RunPodSandbox, about, func() (string, error) {
-		id, err = o.RuntimeService.RunPodSandbox(ctx, config, handler)
-		return id, err
-	})
-	return id, err
-}
-
-// CreateContainer makes a container.
-func (o *observer) CreateContainer(
-	ctx context.Context,
-	sandbox string,
-	config *runtimeapi.ContainerConfig,
-	sandboxConfig *runtimeapi.PodSandboxConfig,
-) (id string, err error) {
-	about := ledger.Subject{Pod: sandboxConfig.GetMetadata().GetUid(), Sandbox: sandbox}
-	o.change(ledger.CreateContainer, about, func() (string, error) {
-		id, err = o.RuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig)
-		return id, err
-	})
-	return id, err
-}
-
-// StartContainer starts a container.
-func (o *observer) StartContainer(ctx context.Context, id string) error {
-	return o.changeByID(ledger.StartContainer, id,
-		func() error { return o.RuntimeService.StartContainer(ctx, id) })
-}
-
-// StopContainer stops a container.
-func (o *observer) StopContainer(ctx context.Context, id string, timeout int64) error {
-	return o.changeByID(ledger.StopContainer, id,
-		func() error { return o.RuntimeService.StopContainer(ctx, id, timeout) })
-}
-
-// RemoveContainer removes a container.
-func (o *observer) RemoveContainer(ctx context.Context, id string) error {
-	return o.changeByID(ledger.RemoveContainer, id,
-		func() error { return o.RuntimeService.RemoveContainer(ctx, id) })
-}
-
-// StopPodSandbox stops a sandbox and its containers.
-func (o *observer) StopPodSandbox(ctx context.Context, id string) error {
-	return o.changeByID(ledger.StopPodSandbox, id,
-		func() error { return o.RuntimeService.StopPodSandbox(ctx, id) })
-}
-
-// RemovePodSandbox removes a sandbox and its containers.
-func (o *observer) RemovePodSandbox(ctx context.Context, id string) error {
-	return o.changeByID(ledger.RemovePodSandbox, id,
-		func() error { return o.RuntimeService.RemovePodSandbox(ctx, id) })
 }
 
 // ContainerStatus reads a container's status from the runtime.

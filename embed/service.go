@@ -51,6 +51,7 @@ type Service struct {
 func NewService(client internalapi.RuntimeService) *Service {
 	s := &Service{ledger: ledger.New(0)}
 	s.Calls = NewCalls(&observer{RuntimeService: client, service: s})
+	s.inner = s.hear
 	return s
 }
 

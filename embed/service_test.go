@@ -19,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // kubelet is a service on a toy, its stream open, everything listed, with its counts.
@@ -444,4 +445,52 @@ func TestManyAtOnce(t *testing.T) {
 func TestOwnCallsAreToldBesideALedger(t *testing.T) {
 	r := newToy()
 	ownCallsAreTold(t, r, NewService(r).Calls)
+}
+
+// TestTheLedgerHearsFirst checks that who is told of an answer finds it in the ledger.
+func TestTheLedgerHearsFirst(t *testing.T) {
+	s := NewService(newToy())
+	knew := ""
+	s.TellCalls(func(pleg.OwnCall) func(error, ...pleg.Item) {
+		return func(_ error, now ...pleg.Item) { knew = s.SandboxOf(now[0].ID) }
+	})
+	_, err := s.CreateContainer(t.Context(), "s", nil, nil)
+	check(t, err)
+	if knew != "s" {
+		t.Errorf("the ledger has the sandbox %q, want s", knew)
+	}
+}
+
+// TestTheLedgerHearsOfEachCall wants each of the ledger's calls to be one of [Calls], and no other.
+func TestTheLedgerHearsOfEachCall(t *testing.T) {
+	heard := make(map[effect]bool)
+	s := NewService(newToy())
+	s.inner = func(call change) func(string, error) {
+		heard[effect{call.now.Kind, call.now.Phase}] = true
+		return func(string, error) {}
+	}
+	for _, call := range []func(){
+		func() { _, _ = s.RunPodSandbox(t.Context(), nil, "") },
+		func() { _, _ = s.CreateContainer(t.Context(), "s", nil, nil) },
+		func() { _ = s.StartContainer(t.Context(), "c") },
+		func() { _ = s.StopContainer(t.Context(), "c", 0) },
+		func() { _ = s.RemoveContainer(t.Context(), "c") },
+		func() { _ = s.StopPodSandbox(t.Context(), "s") },
+		func() { _ = s.RemovePodSandbox(t.Context(), "s") },
+	} {
+		func() {
+			defer func() { _ = recover() }() // the toy lacks some of them
+			call()
+		}()
+	}
+	for e := range ops {
+		if !heard[e] {
+			t.Errorf("no call has the effect %v", e)
+		}
+	}
+	for e := range heard {
+		if _, known := ops[e]; !known {
+			t.Errorf("the ledger does not hear of the effect %v", e)
+		}
+	}
 }

@@ -26,7 +26,7 @@ type toy struct {
 
 	onStart  func() // in StartContainer, after the work
 	onList   func(context.Context) error
-	failNext error
+	failNext error // of CreateContainer and RemoveContainer, after the work
 }
 
 func newToy() *toy {
@@ -95,9 +95,14 @@ func (r *toy) CreateContainer(
 	r.made++
 	id := fmt.Sprint("c", r.made)
 	r.containers[id] = runtimeapi.ContainerState_CONTAINER_CREATED
+	return id, r.failure()
+}
+
+// failure returns the error of a call that works nevertheless; r.mu is held.
+func (r *toy) failure() error {
 	err := r.failNext
 	r.failNext = nil
-	return id, err
+	return err
 }
 
 func (r *toy) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
@@ -121,7 +126,7 @@ func (r *toy) RemoveContainer(_ context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.containers, id)
-	return nil
+	return r.failure()
 }
 
 func (r *toy) RemovePodSandbox(context.Context, string) error { return nil }
