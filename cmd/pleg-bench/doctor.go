@@ -75,6 +75,10 @@ namespaces: in a pod with hostPID.`,
 			if metrics != "" {
 				addresses = []string{metrics}
 			}
+			var host doctor.Host = &doctor.Machine{Socket: socket, Kubelet: healthz}
+			if s.through != nil {
+				host = s.through(host)
+			}
 			began := time.Now()
 			found := doctor.Examine(cmd.Context(), doctor.Options{
 				Endpoint: "unix://" + socket,
@@ -86,7 +90,7 @@ namespaces: in a pod with hostPID.`,
 				Own:        supervisor.Why,
 				Within:     within,
 				NoEvents:   noEvents,
-				Host:       &doctor.Machine{Socket: socket, Kubelet: healthz},
+				Host:       host,
 				Metrics:    doctor.ListRates(addresses...),
 			})
 			if check {

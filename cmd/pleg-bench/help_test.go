@@ -16,7 +16,9 @@ import (
 )
 
 // quiet are streams without a reader.
-func quiet() streams { return streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)} }
+func quiet() streams {
+	return streams{in: strings.NewReader(""), out: new(bytes.Buffer), err: new(bytes.Buffer)}
+}
 
 // ours returns the command line's commands, those of the library and hidden ones left out.
 func ours(t *testing.T) []*cobra.Command {

@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	root := newRoot(streams{os.Stdin, os.Stdout, os.Stderr})
+	root := newRoot(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	os.Exit(cli.Execute(root, os.Args[1:], hint))
 }
 

@@ -22,12 +22,15 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/doctor"
 )
 
 // streams are those of the process.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+	// through gives a test its view of the machine; nil for the machine as it is.
+	through func(doctor.Host) doctor.Host
 }
 
 // newRoot returns the command line. The default command is run.
