@@ -301,6 +301,20 @@ func TestACallThatWasNotAnsweredWorksLater(t *testing.T) {
 	}
 }
 
+// TestNewLimitsAreNothingToTheLedger: no list shows them, so that lists come from memory as before.
+func TestNewLimitsAreNothingToTheLedger(t *testing.T) {
+	k := newKubelet(t)
+	defer k.close()
+	check(t, k.UpdateContainerResources(t.Context(), "r", &runtimeapi.ContainerResources{}))
+	k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	before := k.toy.count("ListPodSandbox")
+	_, err := k.ListPodSandbox(As(t.Context(), ByHousekeeping), &runtimeapi.PodSandboxFilter{})
+	check(t, err)
+	if n := k.toy.count("ListPodSandbox") - before; n != 0 {
+		t.Errorf("%d lists of sandboxes, want one from memory", n)
+	}
+}
+
 // TestACallThatPanickedMayHaveWorked: what it may have made is looked for.
 func TestACallThatPanickedMayHaveWorked(t *testing.T) {
 	k := newKubelet(t)

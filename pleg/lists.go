@@ -427,8 +427,8 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	if f := c.reads.inflight[p]; f != nil {
 		f.lap(doubtful)
 	}
-	if doubtful && p.readEnd > began {
-		p.undoubt(p.ghosts) // a read that has ended since may have looked later, and has shown the ID
+	if doubtful && max(p.readEnd, c.peeks.looked(p.uid)) > began {
+		p.undoubt(p.ghosts) // a read or peek that has ended since may have looked later, and has shown the ID
 	}
 	gone := (!overlaps || same) && !doubtful && !slices.ContainsFunc(items, Item.valid)
 	look := settlement{pod: p, began: began, reading: c.reads.since(p)}
