@@ -66,6 +66,9 @@ const (
 	// tick is the pause between two looks at Unsent and at HasSynced. A report unsent for so long is
 	// kept in the ledger.
 	tick = time.Second
+	// keptEarly is how much earlier a report is kept together with an older one: in a storm while the
+	// API server is away, the ledger is looked at ten times a second.
+	keptEarly = tick / 10
 	// ledgerRetry is the pause before a failed write of the ledger is made again.
 	ledgerRetry = 5 * time.Second
 	// earlierFor is how long after the first sync an ID in the ledger waits for the runtime to show it:
@@ -273,7 +276,7 @@ func (w *run[S]) startWrite(now time.Time) {
 	w.children.Go(func() { w.written <- saveLedger(w.config.Path, record) })
 }
 
-// record returns the content of the ledger. Reports handed over less than a tick ago count as sent.
+// record returns the content of the ledger. Reports handed over a moment ago count as sent.
 func (w *run[S]) record(now time.Time) *record {
 	r := &record{Version: ledgerVersion, Since: w.since}
 	r.Unsent, w.inFile = w.unsent(now)
@@ -288,7 +291,7 @@ func (w *run[S]) unsent(now time.Time) (all []End, key unsentKey) {
 	if w.sink == nil {
 		return nil, key
 	}
-	all, key, next := w.sink.unsent(now.Add(-tick))
+	all, key, next := w.sink.unsent(now.Add(keptEarly - tick))
 	w.keepAt = time.Time{}
 	if !next.IsZero() {
 		w.keepAt = next.Add(tick)
