@@ -34,6 +34,9 @@ type Result struct {
 	Runtime RuntimeResult `json:"runtime"`
 	// Load is the load on the runtime.
 	Load LoadResult `json:"load"`
+	// StoodSeconds is for how long pleg-bench did not run while the load ran: it was stopped, or had no
+	// CPU. The latencies hold that time, too.
+	StoodSeconds float64 `json:"stood_seconds"`
 	// Results of the generator under test.
 	ComparisonResult
 	// Outage is there with --restart-runtime-at only.

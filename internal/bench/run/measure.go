@@ -39,6 +39,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	}
 	runtime, cpuBefore := r.runtimeCPU(ctx)
 	begin := bench.Now()
+	span := r.meter.Begin()
 	r.enter(phaseLoad)
 	r.mu.Lock()
 	r.loadBegan = time.Now()
@@ -62,6 +63,11 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+
+	_, stood := span.Took()
+	for _, s := range r.sides { // usually all stand, or the one that has no CPU
+		stood = max(stood, s.end.Progress.Stood-s.begin.Progress.Stood)
 	}
 
 	consistency, err := r.converge(r.asked)
@@ -106,6 +112,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 			CallSeconds: callSeconds(after.Calls, begin, end),
 		},
 	}
+	result.StoodSeconds = stood.Seconds()
 	result.Load.AchievedRate = float64(result.Load.Changes) / time.Duration(end-begin).Seconds()
 	if result.Load.Errors == nil {
 		result.Load.Errors = map[string]int{}
