@@ -105,7 +105,8 @@ func (r *lived) GetContainerEvents(
 
 // TestALifeByOwnCalls plays a pod that the kubelet makes, stops and removes by calls of its own, on
 // runtimes whose events come before the answers, after them, twice, or not at all. Each change is
-// told once, within milliseconds, and no event counts as missed: the answers are known.
+// told once, within milliseconds, and no event counts as missed: the answers are known. A sandbox
+// without a container waits for one, for twice the relist period at most.
 func TestALifeByOwnCalls(t *testing.T) {
 	now := func(r *lived, e *runtimeapi.ContainerEventResponse) { r.feed <- e }
 	later := func(r *lived, e *runtimeapi.ContainerEventResponse) {
@@ -134,7 +135,14 @@ func TestALifeByOwnCalls(t *testing.T) {
 					call func() error
 					want []string
 				}{
-					{func() error { _, err := client.RunPodSandbox(ctx, uid, ""); return err }, []string{"p s Started"}},
+					{
+						func() error {
+							_, err := client.RunPodSandbox(ctx, uid, "")
+							time.Sleep(2 * time.Second)
+							return err
+						},
+						[]string{"p s Started"},
+					},
 					{func() error { _, err := client.CreateContainer(ctx, "s", nil, uid); return err }, nil},
 					{func() error { return client.StartContainer(ctx, "c") }, []string{"p c Started"}},
 					{func() error { return client.StopContainer(ctx, "c", 0) }, []string{"p c Died"}},
