@@ -64,6 +64,7 @@ type ledger struct {
 	touched    map[string]time.Time        // the last begin or end of an own call about each ID
 	debts      []debt                      // silent changes that cost trust
 	removed    map[cache.UID]time.Time     // when a call of the agent's own has last removed an ID of the pod
+	goneAsOf   map[cache.UID]time.Time     // as of when a pod was last gone by such calls alone
 	unnamed    map[string]bool             // IDs with news of unknown place, until a read or a list shows them
 	shows      func(cache.UID) []pleg.Item // by the cache
 	fails      func(cache.UID) bool        // whether an error stands in the cache
@@ -90,6 +91,7 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 		podEnd:   make(map[cache.UID]time.Time),
 		podFail:  make(map[cache.UID]time.Time),
 		removed:  make(map[cache.UID]time.Time),
+		goneAsOf: make(map[cache.UID]time.Time),
 		unnamed:  make(map[string]bool),
 		asked:    make(map[cache.UID]time.Time),
 		touched:  make(map[string]time.Time),

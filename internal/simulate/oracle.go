@@ -285,7 +285,7 @@ func (o *oracle) when(t time.Time) string {
 
 // lookFresh checks that only reads have made the pod fresh, and that an error comes from a read. A
 // pod of which the agent has removed all is gone as of any later time without a read: nothing comes
-// back.
+// back. A peek that shows what is made next keeps that time.
 func (o *oracle) lookFresh(uid cache.UID, at time.Time, held bool, err error) {
 	if o.ledger == nil || at.IsZero() {
 		return
@@ -297,9 +297,14 @@ func (o *oracle) lookFresh(uid cache.UID, at time.Time, held bool, err error) {
 		latest = o.ledger.listOK
 	}
 	removed := o.ledger.removed[uid]
+	gone := !held && !removed.IsZero() && !at.Before(removed) // whether nothing was left then, Truth.Check knows
+	if gone {
+		o.ledger.goneAsOf[uid] = at
+	}
+	gone = gone || at.Equal(o.ledger.goneAsOf[uid])
 	o.ledger.mu.Unlock()
-	if !held && !removed.IsZero() && !at.Before(removed) {
-		return // whether nothing was left then, Truth.Check knows
+	if gone {
+		return
 	}
 	if at.After(latest) {
 		o.fail(
