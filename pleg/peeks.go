@@ -410,6 +410,9 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		c.storePeek(p, x, r, now)
 	}
 	x.asked = idSet{}
+	if verdict == peekAgain && c.lists.finished > r.began {
+		p.undoubt(nil) // a list that has ended since may have looked later, and has shown the ID
+	}
 	if verdict == peekAgain || p.unmet() {
 		c.peeks.again(x, r.began, &c.cfg, now)
 	}
