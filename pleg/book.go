@@ -169,6 +169,10 @@ type lastLook struct {
 	// since is the begin of the look.
 	since instant
 
+	// knew is the begin of the last look that knew the states of all items: lists, which are looks
+	// while the reads of a pod fail, may not.
+	knew instant
+
 	// stream is when the present stream was connected; zero while it is down.
 	stream instant
 }
@@ -262,6 +266,9 @@ func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) 
 		phase:  x.phase,
 		since:  last.since,
 		stream: last.stream,
+	}
+	if m.turned && m.before != x.phase { // it may have come so far before its state was lost to lists
+		d.since = min(d.since, last.knew)
 	}
 	switch {
 	case m.back && m.before == phaseNone:

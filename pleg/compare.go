@@ -86,6 +86,22 @@ func (r *records) doubt(p *pod, shows []Item, ghosts []string) (first bool) {
 	return r.doubtMade(p, shows) || first
 }
 
+// lacking returns the IDs of the pod that a report does not show.
+func (r *records) lacking(p *pod, shows []Item) (ids []string) {
+	r.marks++
+	for i, it := range shows {
+		if x := r.find(p, i, it.ID); x != nil && it.valid() {
+			x.mark = r.marks
+		}
+	}
+	for _, x := range p.items {
+		if x.mark != r.marks {
+			ids = append(ids, x.id)
+		}
+	}
+	return ids
+}
+
 // doubtMade is doubt for the IDs that the agent has just made and no read has shown.
 func (r *records) doubtMade(p *pod, shows []Item) (first bool) {
 	var shown idSet

@@ -50,6 +50,20 @@ func without(items, others []Item) (rest []string) {
 	return rest
 }
 
+// both returns the IDs that are in both lists, nil if there are none.
+func both(some, others []string) (ids []string) {
+	if len(some) == 0 || len(others) == 0 {
+		return nil
+	}
+	has := setOf(others)
+	for _, id := range some {
+		if has.has(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // has reports whether the set has an ID.
 func (s *idSet) has(id string) bool {
 	if s == nil {

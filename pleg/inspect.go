@@ -100,6 +100,11 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	switch {
 	case f.listed != nil && r.status != nil:
 		p.ghosts = without(f.listed, shows)
+		p.lacked = p.ghosts
+	case f.listed == nil && r.status != nil: // by ID: a list in between may have shown what is lacking
+		lacks := c.lacking(p, shows)
+		p.ghosts = both(lacks, p.lacked)
+		p.lacked = lacks
 	case f.listed != nil && r.err == nil:
 		p.ghosts = nil // the listing shows what the statuses have shown
 	case r.status == nil && p.ghosts != nil: // a list alone does not bring back what statuses have not shown

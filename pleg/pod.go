@@ -50,8 +50,11 @@ type pod struct {
 
 	// ghosts are the IDs shown by a list without a status in the last read; nil if there are none.
 	// If a runtime lists gone IDs for ever, the second such read is believed, whatever lists show
-	// meanwhile.
+	// meanwhile. Of reads by ID, which follow no list of the pod, it is the third.
 	ghosts []string
+
+	// lacked are the IDs without a status in the last read: ghosts-to-be.
+	lacked []string
 
 	// diff is the difference of the last list from the cache; nil while they agree. Only lists
 	// writes diff.

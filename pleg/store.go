@@ -17,6 +17,10 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 		c.peeks.brought(p.uid, now)
 	}
 	last := lastLook{since: c.lists.lastRead(p), stream: c.stream.upSince()}
+	last.knew = last.since
+	if p.failed() {
+		last.knew = p.good
+	}
 	if r.began != 0 && last.since > r.began {
 		last.since = 0 // a list begun later had agreed: when the change came is not known
 	}
