@@ -148,9 +148,10 @@ func (b *ledger) Record(r pleg.Report) {
 	if !first || b.unnoticed >= listSlow/2 {
 		return
 	}
-	late := b.listing == 0 && time.Since(b.listEnd) > unnoticed && b.listTook+b.unnoticed <= listSlow // else it did hang
+	quick := b.listTook+b.unnoticed <= listSlow
+	late := b.listing == 0 && time.Since(b.listEnd) > unnoticed && quick // else it did hang
 	switch {
-	case r.Reason == pleg.ReasonRelistSlow && b.listTook+b.unnoticed <= listSlow:
+	case r.Reason == pleg.ReasonRelistSlow && quick:
 		b.fail("accused", "a list that took %v is called slow: %s", b.listTook, r.Note)
 	case r.Reason == pleg.ReasonRelistHangs && late:
 		b.fail("accused", "a list that ended %v ago is said to hang: %s", time.Since(b.listEnd), r.Note)
