@@ -18,16 +18,20 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
-var seeds = flag.Int("seeds", 12, "random histories")
+var (
+	seeds     = flag.Int("seeds", 12, "random histories")
+	firstSeed = flag.Uint64("from", 0, "seed of the first random history")
+)
 
 // TestEachEndIsReportedOnce plays random histories of a node: containers start, end and are
 // removed, the runtime restarts, the API server goes away, the agent is stopped and killed and
 // starts again. Each end that an agent could know of is reported once, with its final code, and
 // never twice.
 func TestEachEndIsReportedOnce(t *testing.T) {
-	for seed := range *seeds {
+	for n := range uint64(*seeds) {
+		seed := *firstSeed + n
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { playRandom(t, uint64(seed)) })
+			synctest.Test(t, func(t *testing.T) { playRandom(t, seed) })
 		})
 	}
 }
@@ -102,6 +106,7 @@ func playRandom(t *testing.T, seed uint64) {
 	h.judge()
 	if t.Failed() {
 		t.Log(strings.Join(h.log, "\n"))
+		t.Logf("once more: go test ./exits -run '^TestEachEndIsReportedOnce$' -args -seeds=1 -from=%d", seed)
 	}
 }
 

@@ -13,7 +13,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-var seeds = flag.Int("seeds", 3000, "random histories to search")
+var (
+	seeds     = flag.Int("seeds", 3000, "random histories to search")
+	firstSeed = flag.Uint64("from", 0, "seed of the first random history")
+)
 
 // TestSearch looks for a random history with a wrong served list. The oracle, at each list:
 //
@@ -26,7 +29,8 @@ var seeds = flag.Int("seeds", 3000, "random histories to search")
 //   - and once everything is at rest, lists are served and show exactly what there is.
 func TestSearch(t *testing.T) {
 	served, refused, ids := make([]int, len(situations)), 0, 0
-	for seed := range uint64(*seeds) {
+	for n := range uint64(*seeds) {
+		seed := *firstSeed + n
 		w := newWorld(seed)
 		for range 400 {
 			w.turn(true)
@@ -37,7 +41,7 @@ func TestSearch(t *testing.T) {
 			served[i] += n
 		}
 		if w.wrong != "" {
-			t.Fatalf(": seed %d: %s", seed, w.wrong)
+			t.Fatalf("%s\nonce more: -run '^TestSearch$' -args -seeds=1 -from=%d", w.wrong, seed)
 		}
 	}
 	t.Logf("%d histories: %d lists refused, %d reads of one ID", *seeds, refused, ids)

@@ -5,6 +5,7 @@ package cachemodel
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +16,11 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+)
+
+var (
+	seeds     = flag.Int("seeds", 1500, "random histories of each test")
+	firstSeed = flag.Uint64("from", 0, "seed of the first random history")
 )
 
 // call is a caller's question to the cache, answer its outcome.
@@ -62,10 +68,12 @@ var linear = porcupine.Model{
 }
 
 // TestLinearizable runs four callers on a cache at the same time, some of them waiting in
-// GetNewerThan, and checks that the model accepts some order of their observations.
+// GetNewerThan, and checks that the model accepts some order of their observations. A seed draws
+// the calls; their order is the machine's.
 func TestLinearizable(t *testing.T) {
-	const histories, callers, calls = 400, 4, 8
-	for seed := range uint64(histories) {
+	const callers, calls = 4, 8
+	for n := range uint64(*seeds) {
+		seed := *firstSeed + n
 		c := cache.New(func(cache.UID) *word { return &word{} })
 		var mu sync.Mutex
 		var ops []porcupine.Operation
@@ -116,12 +124,17 @@ func TestLinearizable(t *testing.T) {
 		readers.Wait()
 		slices.SortFunc(ops, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 		if result := porcupine.CheckOperationsTimeout(linear, ops, time.Minute); result != porcupine.Ok {
-			t.Fatalf("seed %d: %v: no order of these calls makes sense: %+v", seed, result, ops)
+			t.Fatalf("%v: no order of these calls makes sense: %+v\n%s", result, ops, onceMore("TestLinearizable", seed))
 		}
 		if n := c.Waiting(); n != 0 {
-			t.Fatalf("seed %d: %d waiters are left", seed, n)
+			t.Fatalf("%d waiters are left\n%s", n, onceMore("TestLinearizable", seed))
 		}
 	}
+}
+
+// onceMore is the command that plays a seed alone.
+func onceMore(test string, seed uint64) string {
+	return fmt.Sprintf("once more: go test ./internal/cachemodel -run '^%s$' -args -seeds=1 -from=%d", test, seed)
 }
 
 // perform makes a call.

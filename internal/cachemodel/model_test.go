@@ -186,8 +186,8 @@ func (x *pair) differs() string {
 // FuzzCacheAgainstModel applies the fuzzed operations, three bytes each, to the cache and to the
 // model. The seeds are random sequences with mostly growing times.
 func FuzzCacheAgainstModel(f *testing.F) {
-	rng := rand.New(rand.NewPCG(1, 3))
-	for range 1500 {
+	for n := range uint64(*seeds) {
+		rng := rand.New(rand.NewPCG(*firstSeed+n, 3))
 		var ops []byte
 		for now := 1; now < 240; now += rng.IntN(3) {
 			if op := byte(rng.IntN(6)); op < 5 || rng.IntN(4) == 0 {
@@ -201,7 +201,12 @@ func FuzzCacheAgainstModel(f *testing.F) {
 		for i := 0; i+2 < len(ops) && i < 900; i += 3 {
 			op, p, at := int(ops[i])%6, int(ops[i+1])%2, 1+int(ops[i+2])
 			if what := x.apply(op, p, i+1, at); what != "" {
-				t.Fatalf("operation %d, kind %d of pod %d at %d: %s", i/3, op, p, at, what)
+				t.Errorf("operation %d, kind %d of pod %d at %d: %s", i/3, op, p, at, what)
+				var n uint64
+				if _, err := fmt.Sscanf(t.Name(), "FuzzCacheAgainstModel/seed#%d", &n); err == nil {
+					t.Log(onceMore("FuzzCacheAgainstModel", *firstSeed+n))
+				}
+				return
 			}
 		}
 	})
