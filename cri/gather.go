@@ -60,9 +60,10 @@ type gathering struct {
 	calls  []itemCall
 	// state holds the progress of each call.
 	state []callState
-	// next is the first call not begun; underWay counts those begun, not ended, and not given up, and
-	// witnesses the calls that do not count against callsPerRead.
-	next, underWay, witnesses int
+	// next is the first call not begun; underWay counts those begun, not ended, and not given up.
+	next, underWay int
+	// beside is how many calls may be under way beyond callsPerRead, because none is answered.
+	beside int
 	// ended receives the outcome of each call begun. It has room for all of them, so that a call given
 	// up never waits for a reader.
 	ended chan outcome
@@ -94,13 +95,15 @@ func (g *gathering) add(call itemCall) {
 	g.state = append(g.state, callState{})
 }
 
-// addWitness adds a call that is made before all that are not begun, beside however many are.
+// addWitness adds a call that is made before all that are not begun.
 func (g *gathering) addWitness(call itemCall) {
 	call.witness = true
 	g.calls = slices.Insert(g.calls, g.next, call)
 	g.state = slices.Insert(g.state, g.next, callState{})
-	g.witnesses++
 }
+
+// begunAll reports whether no call waits for its turn.
+func (g *gathering) begunAll() bool { return g.next == len(g.calls) }
 
 // wait makes the calls added and returns when each has ended or was given up: once a call of the
 // read has been answered, each other is waited for only as long as it may reasonably take. Wait
@@ -111,7 +114,7 @@ func (g *gathering) wait(stuck time.Duration) bool {
 	defer timer.Stop()
 	begun := time.Now()
 	for {
-		for g.next < len(g.calls) && g.underWay < callsPerRead+g.witnesses {
+		for g.next < len(g.calls) && g.underWay < callsPerRead+g.beside {
 			g.begin()
 		}
 		if g.underWay == 0 {

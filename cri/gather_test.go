@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -221,6 +222,101 @@ func TestHungItemAlone(t *testing.T) {
 	}
 }
 
+// TestHungBesideHung: most items of a pod hang, those that were read before among them. However
+// many they are, the read finds one that answers, in a time that grows with the logarithm of their
+// number, and asks for each once.
+func TestHungBesideHung(t *testing.T) {
+	for _, hung := range []int{1, 3, 5, 12, 40} {
+		for _, update := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d hang, update %t", hung, update), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var before []string
+					for i := range hung {
+						before = append(before, fmt.Sprint("hung", i))
+					}
+					before = slices.Insert(before, hung/2, "well")
+					r := newSlowRuntime(append(before, "new")...)
+					c := serve(t, r.stub, Config{})
+					defer close(r.release)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+					defer cancel()
+					var prev *PodStatus
+					if update {
+						in, err := c.Inspect(ctx, slowPod(before...))
+						if err != nil {
+							t.Fatal(err)
+						}
+						prev = in.Status
+					}
+					asked := r.asked("hung0")
+					for _, id := range append(before, "new", "s") {
+						r.hangs[id] = id != "well"
+					}
+					begun := time.Now()
+					in, err := c.Update(ctx, slowPod(append(before, "new")...), prev)
+					limit := time.Duration(2+bits.Len(uint(hung))) * (stuckAfter + leastPatience)
+					if took := time.Since(begun); took > limit {
+						t.Errorf("the read took %v, want %v at the most", took, limit)
+					}
+					want := 1 // an update takes over what it has
+					if !update {
+						want = hung + 2
+					}
+					if err == nil || len(in.Unread) != want || !slices.Contains(in.Unread, "new") {
+						t.Errorf("unread %v, %v; want %d", in.Unread, err, want)
+					}
+					if n := r.asked("hung0") - asked; n > 1 {
+						t.Errorf("an item that hangs was asked for %d times", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestWhichItemsTellThatTheRuntimeAnswers: beside what is new and hangs, a read asks for a sandbox
+// and a container that it has read before, and for none that it has asked for in vain.
+func TestWhichItemsTellThatTheRuntimeAnswers(t *testing.T) {
+	for _, well := range []string{"s", "c5"} {
+		t.Run(well, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				containers := []string{"c1", "c2", "c3", "c4", "c5"}
+				r := newSlowRuntime(append(containers, "new", "newer")...)
+				c := serve(t, r.stub, Config{})
+				defer close(r.release)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				before, err := c.Inspect(ctx, slowPod(containers...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, id := range append(containers, "new", "newer", "s") {
+					r.hangs[id] = id != well
+				}
+				update := func(added ...string) time.Duration {
+					pod := slowPod(append(containers, added...)...)
+					slices.Reverse(pod.Items) // the sandbox comes last
+					begun := time.Now()
+					in, err := c.Update(ctx, pod, before.Status)
+					slices.Sort(in.Unread)
+					if err == nil || !slices.Equal(in.Unread, added) {
+						t.Errorf("unread %v, %v; want %v", in.Unread, err, added)
+					}
+					return time.Since(begun)
+				}
+				soon := stuckAfter + 2*leastPatience
+				first := update("new")
+				if well == "s" && first > soon {
+					t.Errorf("the first read took %v", first)
+				}
+				if took := update("new", "newer"); took > soon {
+					t.Errorf("the second read took %v", took)
+				}
+			})
+		})
+	}
+}
+
 // TestManyHungItems: sixteen hung containers cost a healthy pod nothing, and their own pod little.
 func TestManyHungItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -325,14 +421,17 @@ func TestHungSandbox(t *testing.T) {
 // TestReadEndsWithItsContext: the calls of a read of which nothing is answered end with the read.
 func TestReadEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		containers := []string{"c1", "c2", "c3", "c4", "c5", "c6"} // more than are asked for at once
+		var containers []string // more than have had their turn by then
+		for i := range 40 {
+			containers = append(containers, fmt.Sprint("c", i))
+		}
 		r := newSlowRuntime(containers...)
 		for _, id := range append(containers, "s") {
 			r.hangs[id] = true
 		}
 		c := serve(t, r.stub, Config{})
 		defer close(r.release)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		in, err := c.Inspect(ctx, slowPod(containers...))
 		if err == nil || in.Status != nil {

@@ -170,7 +170,7 @@ func (in *inspection) run(ctx context.Context) {
 	in.sandboxStatuses = make([][]byte, len(in.sandboxes))
 	in.bundled = make([][][]byte, len(in.sandboxes))
 	in.containerStatuses = make([][]byte, len(in.containers))
-	calls := in.client.newGathering(ctx, len(in.sandboxes)+len(in.containers)+2)
+	calls := in.client.newGathering(ctx, len(in.pod.Items)+1)
 	for i := range in.sandboxes {
 		calls.add(in.sandboxCall(i))
 	}
@@ -184,7 +184,7 @@ func (in *inspection) run(ctx context.Context) {
 		calls.add(in.membershipCall()) // a ContainerStatus does not name its sandbox
 	}
 	if atOnce {
-		in.waitBesides(calls)
+		in.waitBesides(calls, true)
 		in.finish(calls)
 		return
 	}
@@ -198,54 +198,62 @@ func (in *inspection) run(ctx context.Context) {
 			calls.add(in.containerCall(i))
 		}
 	}
-	if answered {
-		in.waitBesides(calls)
-	} else {
-		in.addWitness(calls)
-		calls.wait(0)
-	}
+	in.waitBesides(calls, answered)
 	in.finish(calls)
 }
 
-// waitBesides waits for the calls of an update, and for a witness beside them if none is answered
-// for a while.
-func (in *inspection) waitBesides(calls *gathering) {
-	if in.unchanged().ID == "" {
-		calls.wait(0)
-		return
+// waitBesides waits for the calls of a read. While none is answered, more and more is asked for
+// beside them: an answer tells that the runtime is not slow with everything, and that what does not
+// answer hangs. Answered reports whether calls made before were.
+func (in *inspection) waitBesides(calls *gathering, answered bool) {
+	if answered {
+		answered = calls.wait(stuckAfter)
 	}
-	if !calls.wait(stuckAfter) {
-		in.addWitness(calls)
-		calls.wait(0)
-	}
-}
-
-// addWitness has an item that has not changed asked for beside the calls of an update, if there
-// is one: its answer tells whether the runtime is slow, or hangs with what is new alone, which
-// must not keep the ends of the others from the reader.
-func (in *inspection) addWitness(calls *gathering) {
-	same := in.unchanged()
-	if same.ID == "" {
-		return
-	}
-	ask := containerStatus
-	if same.Kind == pleg.Sandbox {
-		ask = podSandboxStatus
-	}
-	calls.addWitness(itemCall{id: same.ID, do: func(ctx context.Context) (func(), error) {
-		_, _, err := in.status(ctx, ask, same.ID)
-		return func() {}, err
-	}})
-}
-
-// unchanged returns an item whose status is taken over, a container if there is one: some runtimes
-// lock each container for the answer about a sandbox.
-func (in *inspection) unchanged() (found pleg.Item) {
-	for _, item := range in.pod.Items {
-		isRead := slices.Contains(in.sandboxes, item.ID) || slices.Contains(in.containers, item.ID)
-		if !isRead && (found.ID == "" || item.Kind == pleg.Container) {
-			found = item
+	for n := 2; !answered; n *= 2 {
+		in.addWitnesses(calls, n)
+		if calls.begunAll() {
+			calls.wait(0)
+			return
 		}
+		calls.beside += n
+		answered = calls.wait(stuckAfter)
+	}
+}
+
+// addWitnesses has items that have not changed asked for beside the calls of an update, n at most:
+// their answers tell whether the runtime is slow, or hangs with what is new alone, which must not
+// keep the ends of the others from the reader. Each may hang as well, and is asked for once.
+func (in *inspection) addWitnesses(calls *gathering, n int) {
+	for _, same := range in.unchanged(calls) {
+		if n == 0 {
+			return
+		}
+		n--
+		ask := containerStatus
+		if same.Kind == pleg.Sandbox {
+			ask = podSandboxStatus
+		}
+		calls.addWitness(itemCall{id: same.ID, do: func(ctx context.Context) (func(), error) {
+			_, _, err := in.status(ctx, ask, same.ID)
+			return func() {}, err
+		}})
+	}
+}
+
+// unchanged returns the items whose status is taken over, and that may answer: none that was asked
+// for in vain. The first two are of either kind, if there are both: a sandbox answers where all
+// containers hang, and some runtimes lock each container for the answer about a sandbox.
+func (in *inspection) unchanged(calls *gathering) (found []pleg.Item) {
+	for _, item := range in.pod.Items {
+		isAsked := slices.ContainsFunc(calls.calls, func(call itemCall) bool { return call.id == item.ID })
+		_, isLate := in.client.late.waitingSince(item.ID)
+		if !isAsked && !isLate {
+			found = append(found, item)
+		}
+	}
+	other := slices.IndexFunc(found, func(item pleg.Item) bool { return item.Kind != found[0].Kind })
+	if other > 1 {
+		found[1], found[other] = found[other], found[1]
 	}
 	return found
 }
