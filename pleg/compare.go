@@ -10,6 +10,11 @@ import (
 // valid reports whether an item of a read can stand in a record.
 func (a Item) valid() bool { return a.ID != "" && a.Phase <= PhaseExited }
 
+// showsID reports whether an ID is among the items.
+func showsID(items []Item, id string) bool {
+	return slices.ContainsFunc(items, func(it Item) bool { return it.ID == id })
+}
+
 // sameItems reports whether two reports show the same IDs in the same phases.
 func sameItems(a, b []Item) bool {
 	if len(a) != len(b) {
@@ -66,12 +71,7 @@ func (r *records) doubt(p *pod, shows []Item, ghosts []string) (first bool) {
 		first = !p.missed // whatever the entry shows may be running
 		p.missed = true
 	}
-	r.marks++
-	for i, it := range shows {
-		if x := r.find(p, i, it.ID); x != nil && it.valid() {
-			x.mark = r.marks
-		}
-	}
+	r.mark(p, shows)
 	for _, x := range p.items {
 		if !x.lives() {
 			continue
@@ -86,14 +86,19 @@ func (r *records) doubt(p *pod, shows []Item, ghosts []string) (first bool) {
 	return r.doubtMade(p, shows) || first
 }
 
-// lacking returns the IDs of the pod that a report does not show.
-func (r *records) lacking(p *pod, shows []Item) (ids []string) {
+// mark marks the items of the pod that a report shows, and no others.
+func (r *records) mark(p *pod, shows []Item) {
 	r.marks++
 	for i, it := range shows {
 		if x := r.find(p, i, it.ID); x != nil && it.valid() {
 			x.mark = r.marks
 		}
 	}
+}
+
+// lacking returns the IDs of the pod that a report does not show.
+func (r *records) lacking(p *pod, shows []Item) (ids []string) {
+	r.mark(p, shows)
 	for _, x := range p.items {
 		if x.mark != r.marks {
 			ids = append(ids, x.id)
