@@ -429,6 +429,9 @@ func (w *world) takesBack(id string) {
 	w.truth.refresh()
 	pod, _ := w.truth.phaseOf(id)
 	w.oracle.mood(time.Now(), pod)
+	if w.ledger != nil {
+		w.ledger.takenBack(id)
+	}
 	w.upset(time.Now().Add(w.oracle.doubtful()))
 }
 

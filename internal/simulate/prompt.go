@@ -135,6 +135,16 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	}
 }
 
+// takenBack drops the promise about an end that the runtime takes back: the next end of the sandbox
+// makes a promise of its own. No look need come between the two ends.
+func (b *ledger) takenBack(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.prompt.promises[id].phase > pleg.PhaseRunning {
+		delete(b.prompt.promises, id)
+	}
+}
+
 // promisedAt reports whether a promise about a pod was made at this very instant.
 func (b *ledger) promisedAt(pod cache.UID, now time.Time) bool {
 	for _, x := range b.prompt.promises {

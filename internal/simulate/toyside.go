@@ -203,6 +203,9 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	case "recover":
 		pod, _ := w.truth.phaseOf(id)
 		w.oracle.mood(time.Now(), pod)
+		if w.ledger != nil {
+			w.ledger.takenBack(id)
+		}
 		r.upset(
 			time.Now().Add(w.settings.grace + 50*time.Millisecond),
 		) // an event of its end may just have been sent
