@@ -10,9 +10,9 @@ import (
 // valid reports whether an item of a read can stand in a record.
 func (a Item) valid() bool { return a.ID != "" && a.Phase <= PhaseExited }
 
-// indexOf returns the index of an ID among the items, -1 if it is not among them.
-func indexOf(items []Item, id string) int {
-	return slices.IndexFunc(items, func(it Item) bool { return it.ID == id })
+// showsID reports whether an ID is among the items.
+func showsID(items []Item, id string) bool {
+	return slices.ContainsFunc(items, func(it Item) bool { return it.ID == id })
 }
 
 // sameItems reports whether two reports show the same IDs in the same phases.
@@ -163,8 +163,8 @@ func (r *records) dominates(p *pod, payload []Item) bool {
 }
 
 // named returns the items of a pod, and the IDs that events and calls have named and that may still
-// be there, without some. An ID that no read has shown has the name that the last list has shown.
-func (r *records) named(p *pod, without map[string]bool, listed []Item) []Item {
+// be there, without some.
+func (r *records) named(p *pod, without map[string]bool) []Item {
 	items := p.shownItems()
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
@@ -175,11 +175,7 @@ func (r *records) named(p *pod, without map[string]bool, listed []Item) []Item {
 		if e.cause == CauseAck && event != nil && event.phase < PhaseRemoved {
 			continue // named by both
 		}
-		it := e.item()
-		if i := indexOf(listed, e.id); it.Name == "" && i >= 0 {
-			it.Name = listed[i].Name
-		}
-		items = append(items, it)
+		items = append(items, e.item())
 	}
 	return items
 }

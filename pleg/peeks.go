@@ -325,7 +325,7 @@ func (x *peeking) judge(known *records, p *pod, r *look, listed []Item, asOf ins
 	}
 	before := len(x.left)
 	for _, id := range r.unread.ids {
-		if known.find(p, 0, id) == nil && indexOf(listed, id) < 0 {
+		if known.find(p, 0, id) == nil && !showsID(listed, id) {
 			if x.left == nil {
 				x.left = make(map[string]bool)
 			}
@@ -388,7 +388,7 @@ func (c *core[S]) tickPeeks(now instant) {
 			x.at = never
 			listed, _ := c.lists.last(p)
 			x.takeIn(listed)
-			if asked := c.named(p, x.left, listed); len(asked) > 0 && !p.foreign {
+			if asked := c.named(p, x.left); len(asked) > 0 && !p.foreign {
 				k.begin(x, asked, now)
 				c.out.peek(p, asked, now)
 			}
