@@ -10,11 +10,6 @@ import (
 // valid reports whether an item of a read can stand in a record.
 func (a Item) valid() bool { return a.ID != "" && a.Phase <= PhaseExited }
 
-// showsID reports whether an ID is among the items.
-func showsID(items []Item, id string) bool {
-	return slices.ContainsFunc(items, func(it Item) bool { return it.ID == id })
-}
-
 // sameItems reports whether two reports show the same IDs in the same phases.
 func sameItems(a, b []Item) bool {
 	if len(a) != len(b) {

@@ -71,9 +71,8 @@ type peeking struct {
 	// begun earlier may have looked earlier.
 	stored instant
 
-	// left are IDs named by events whose status could not be read, and that the last list has not
-	// shown: they are left out until there is other news of the pod, or a list shows them. Beside an
-	// ID that nothing has shown, the others could not be stored.
+	// left are IDs named by events whose status could not be read: they are left out until there is
+	// other news of the pod. Beside an ID that no list has shown, the others could not be stored.
 	left map[string]bool
 
 	// retry delays the peeks of a pod that does not show the reported phases.
@@ -305,17 +304,9 @@ const (
 	peekStands                     // it becomes the state of the pod
 )
 
-// takeIn has the next peek ask for the IDs that were left out, and that the last list has shown.
-func (x *peeking) takeIn(listed []Item) {
-	for _, it := range listed {
-		delete(x.left, it.ID)
-	}
-}
-
-// judge decides the use of a peek with a status of a pod, whose entry is as of the given time.
-// Listed are the items in the last list. A peek that shows less than is known came too early, or
-// too late: no peek takes anything back.
-func (x *peeking) judge(known *records, p *pod, r *look, listed []Item, asOf instant) peekVerdict {
+// judge decides the use of a peek with a status of a pod, whose entry is as of the given time. A
+// peek that shows less than is known came too early, or too late: no peek takes anything back.
+func (x *peeking) judge(known *records, p *pod, r *look, asOf instant) peekVerdict {
 	confirmed := !p.failed() && r.began < asOf // by a look that began later
 	if p.foreign || confirmed {
 		return peekDropped
@@ -325,7 +316,7 @@ func (x *peeking) judge(known *records, p *pod, r *look, listed []Item, asOf ins
 	}
 	before := len(x.left)
 	for _, id := range r.unread.ids {
-		if known.find(p, 0, id) == nil && !showsID(listed, id) {
+		if known.find(p, 0, id) == nil {
 			if x.left == nil {
 				x.left = make(map[string]bool)
 			}
@@ -386,8 +377,6 @@ func (c *core[S]) tickPeeks(now instant) {
 			x.told = 0 // lists answer: if they cease to before they have shown it, it is looked at anew
 		case x.at <= now:
 			x.at = never
-			listed, _ := c.lists.last(p)
-			x.takeIn(listed)
 			if asked := c.named(p, x.left); len(asked) > 0 && !p.foreign {
 				k.begin(x, asked, now)
 				c.out.peek(p, asked, now)
@@ -415,8 +404,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) }), nil)
 	verdict := peekDropped
 	if r.status != nil {
-		listed, _ := c.lists.last(p)
-		verdict = x.judge(&c.records, p, &r.look, listed, c.lists.asOf(p))
+		verdict = x.judge(&c.records, p, &r.look, c.lists.asOf(p))
 	}
 	if verdict == peekStands {
 		c.storePeek(p, x, r, now)
