@@ -171,6 +171,12 @@ func TestUnreadableItems(t *testing.T) {
 					}
 					if first != codes.OK {
 						bad++
+						check(t, w.rt.Remove(c))
+						_, err := w.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c})
+						if code := status.Code(err); code != codes.NotFound {
+							t.Errorf("once the container is gone: %v", code)
+						}
+						must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
 					}
 				}
 				if bad == 0 || bad == 10 {

@@ -50,11 +50,13 @@ func (rt *Runtime) unreadable(id string) bool {
 	return rt.roll(rollFailItem, rt.faults.FailItem, id) || rt.roll(rollHangItem, rt.faults.HangItem, id)
 }
 
-// suffer lets the status of an unreadable container fail or hang.
+// suffer lets the status of an unreadable container fail or hang. A container that is gone is not
+// found.
 func (rt *Runtime) suffer(ctx context.Context, id string) error {
 	rt.lock()
-	fails := rt.roll(rollFailItem, rt.faults.FailItem, id)
-	hangs := rt.roll(rollHangItem, rt.faults.HangItem, id)
+	_, gone := rt.containerByID(id)
+	fails := gone == nil && rt.roll(rollFailItem, rt.faults.FailItem, id)
+	hangs := gone == nil && rt.roll(rollHangItem, rt.faults.HangItem, id)
 	code := cmp.Or(codes.Code(rt.faults.FailCode), codes.Unknown)
 	life := rt.incarnation
 	rt.mu.Unlock()
