@@ -292,7 +292,7 @@ func (c *core[S]) deadline() instant {
 		c.lists.hangsAt(c.cfg.RelistSlow),
 		c.reads.deadline(c.ticked),
 		c.rota.due(c.cfg.Reread),
-		c.peeks.deadline(c.stream.up(), c.lists.awaited(), c.reads.first(), c.ticked),
+		c.peeks.deadline(c.lists.awaited(), c.reads.first(), c.ticked),
 	)
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())

@@ -31,7 +31,8 @@ type peeks struct {
 	// down reports whether lists did not answer at the last tick.
 	down bool
 
-	// polled is when all pods were last given a peek, because no stream tells what changes.
+	// polled is when all pods were last given a peek, or lists ceased to answer while a stream
+	// reports changes.
 	polled instant
 
 	// lasted is how long the longest of the recent lists of everything lasted.
@@ -88,7 +89,9 @@ const (
 	// recent one.
 	peekFactor = 4
 
-	// peekPoll is the time between two peeks of a pod while no stream reports changes.
+	// peekPoll is the time between two peeks of a pod of which nothing is told. What hangs lists may
+	// hang the events too: containerd 1.7 sends none of any container while one shim hangs
+	// (containerd/containerd#9770).
 	peekPoll = 10 * time.Second
 )
 
@@ -189,9 +192,9 @@ func (k *peeks) failAt(list instant, reads *limiter) instant {
 	return at
 }
 
-// deadline returns when there is something to do next. Up reports whether the stream tells what
-// changes, list is since when a list has been awaited; after is the time of the last look.
-func (k *peeks) deadline(up bool, list instant, reads *limiter, after instant) instant {
+// deadline returns when there is something to do next. List is since when a list has been awaited;
+// after is the time of the last look.
+func (k *peeks) deadline(list instant, reads *limiter, after instant) instant {
 	if k.of == nil {
 		return never
 	}
@@ -199,10 +202,7 @@ func (k *peeks) deadline(up bool, list instant, reads *limiter, after instant) i
 	if !k.down {
 		return min(at, k.failAt(list, reads))
 	}
-	if !up {
-		at = min(at, k.polled.add(peekPoll))
-	}
-	return at
+	return min(at, k.polled.add(peekPoll))
 }
 
 // blind reports whether lists of everything, or the last list of the pod, did not answer.
@@ -234,7 +234,8 @@ func (k *peeks) consider(p *pod, now instant) {
 	}
 }
 
-// poll gives each pod a peek, if the peeks are due, spread over the time to the next peeks.
+// poll gives each pod a peek, if the peeks are due, spread over the time to the next peeks. An open
+// stream is no promise that anything is told.
 func (k *peeks) poll(all map[cache.UID]*pod, now instant) {
 	if now < k.polled.add(peekPoll) {
 		return
@@ -365,8 +366,11 @@ func (c *core[S]) tickPeeks(now instant) {
 		for _, p := range inOrder(c.reads.dirty) {
 			k.consider(p, now)
 		}
+		if c.stream.up() {
+			k.polled = now // slow lists are no reason to look at every pod
+		}
 	}
-	if k.down && !c.stream.up() {
+	if k.down {
 		k.poll(c.pods, now)
 	}
 	for x := k.next(now); x != nil; x = k.next(now) {
@@ -458,10 +462,11 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 // withoutLists says, for a report, what is known of the runtime while lists do not answer. Up
 // reports whether a stream reports changes.
 func withoutLists(up bool) string {
+	known := fmt.Sprintf("until one is, known containers are read one by one, each every %v, and new ones are not seen", peekPoll)
 	if up {
-		return "until one is, containers that events name are read one by one, and nothing else is seen"
+		return known + " unless events name them"
 	}
-	return fmt.Sprintf("until one is, known containers are read one by one, each every %v, and new ones are not seen", peekPoll)
+	return known
 }
 
 // last returns when the latest report came that calls for a read; zero if none does.

@@ -167,6 +167,9 @@ func (b *boundary[S]) end(
 		b.fail("greedy", "the read of pod %s is given up", uid)
 	}
 	b.podTrouble(uid, begun, time.Now(), len(items), err)
+	if statuses {
+		b.emptied(uid, begun, len(items), err)
+	}
 	if err == nil && !peek { // the list of the pod and the statuses after it are one read
 		b.peekPace.slowest = max(b.peekPace.slowest, time.Since(b.podPace(uid).started))
 	}

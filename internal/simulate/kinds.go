@@ -34,6 +34,7 @@ var kinds = []kind{
 	{name: "lacks", on: true, share: 0.5, weave: (*weaver).lacks},
 	{name: "ages", on: true, share: 0.15, weave: (*weaver).ages}, // of the second tier, likewise
 	{name: "pauses", on: true, share: 0.1, weave: (*weaver).pauses},
+	{name: "deaf", on: true, share: 0.1, weave: (*weaver).deaf},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -284,6 +285,24 @@ func (v *weaver) hung(h History) History {
 			"reads list " + how,
 			"reads pod " + how,
 			"advance " + v.word("100ms", "2s", "10s"),
+		}
+	})
+}
+
+// deaf has nothing told of what ends or goes while lists hang for long.
+func (v *weaver) deaf(h History) History {
+	return v.each(h, func(line string) []string {
+		id := v.id()
+		if id == "" || strings.HasPrefix(line, "within ") || !v.chance(0.1) {
+			return []string{line} // a command within a turn may stand between calm and settle
+		}
+		return []string{
+			line,
+			"reads list hang",
+			"reads pod hang",
+			"advance " + v.word("10ms", "3s", "15s"),
+			"runtime " + v.word("exit ", "exit ", "remove ") + id + " drop",
+			"advance " + v.word("5s", "25s", "45s"),
 		}
 	})
 }

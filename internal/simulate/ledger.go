@@ -63,7 +63,7 @@ type ledger struct {
 	own        map[cache.UID]*agentAt
 	touched    map[string]time.Time        // the last begin or end of an own call about each ID
 	debts      []debt                      // silent changes that cost trust
-	removed    map[cache.UID]time.Time     // when a call of the agent's own has last removed an ID of the pod
+	removed    map[cache.UID]time.Time     // when an own call or a read by IDs last showed that an ID of the pod is gone
 	goneAsOf   map[cache.UID]time.Time     // as of when a pod was last gone by such calls alone
 	unnamed    map[string]bool             // IDs with news of unknown place, until a read or a list shows them
 	shows      func(cache.UID) []pleg.Item // by the cache

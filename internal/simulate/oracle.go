@@ -284,8 +284,9 @@ func (o *oracle) when(t time.Time) string {
 }
 
 // lookFresh checks that only reads have made the pod fresh, and that an error comes from a read. A
-// pod of which the agent has removed all is gone as of any later time without a read: nothing comes
-// back. A peek that shows what is made next keeps that time.
+// pod of which the agent has removed all, or a peek has shown that nothing is left, is gone as of
+// any later time without a read: nothing comes back. A peek that shows what is made next keeps that
+// time.
 func (o *oracle) lookFresh(uid cache.UID, at time.Time, held bool, err error) {
 	if o.ledger == nil || at.IsZero() {
 		return

@@ -89,6 +89,7 @@ func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)
 		b.podFail[uid] = begun // the readable items stand beside the error
 	}
 	b.peekHurts(begun, now, len(pod.Items), err)
+	b.emptied(uid, begun, len(i.Pod.Items), err)
 	x := b.podPace(uid)
 	if err == nil && (vanishes(b.shows(uid), i.Pod.Items) || vanishes(x.reply, i.Pod.Items)) {
 		b.overtaken(x, now) // a running ID that vanishes causes one more look
@@ -103,6 +104,14 @@ func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)
 func (b *ledger) peekHurts(begun, now time.Time, n int, err error) {
 	if err != nil || now.Sub(begun) > b.pace.settings.quick(n) {
 		b.peekPace.hurt = now
+	}
+}
+
+// emptied notes that a read by IDs, which may be a peek, has shown none of them. Where the agent
+// tells of its calls, nobody else makes anything.
+func (b *ledger) emptied(uid cache.UID, begun time.Time, n int, err error) {
+	if b.pace.on && b.pace.settings.tells && err == nil && n == 0 {
+		b.removed[uid] = begun
 	}
 }
 
@@ -135,6 +144,7 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	}
 	// The generator awaits the list anew after a standstill.
 	since := latest(b.listBegun, b.resumed).Add(b.patience())
+	o.lookDeaf(b, now)
 	for id, x := range b.prompt.promises {
 		if !b.truth.isFresh(x.pod) {
 			continue // the generator knows no IDs of an earlier generator's entry
@@ -163,6 +173,37 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	}
 }
 
+// lookDeaf checks that known containers are looked at once in a while as long as lists hang and
+// single statuses do not, whatever the stream tells: what hangs lists may hang the events too.
+func (o *oracle) lookDeaf(b *ledger, now time.Time) {
+	since := latest(b.listBegun, b.resumed).Add(b.patience())
+	for _, uid := range b.truth.UIDs() {
+		_, moody := o.moods[uid]
+		x := b.podPace(uid)
+		if moody || !b.truth.isFresh(uid) || b.truth.spoilt(uid) || x.open && !x.failed || b.peekHangs(uid, now) {
+			continue
+		}
+		from := latest(since, b.truth.moved(uid), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[uid].Add(3*b.pace.settings.grace))
+		if now.Sub(from) <= peekRounds {
+			continue
+		}
+		for _, it := range b.shows(uid) {
+			if _, phase := b.truth.phaseOf(it.ID); it.Phase < phase {
+				o.fail(
+					"deaf",
+					"pod %s: lists hang since %v, and %v later the cache shows %s %v, which is %v",
+					uid,
+					now.Sub(b.listBegun),
+					now.Sub(from),
+					it.ID,
+					it.Phase,
+					phase,
+				)
+			}
+		}
+	}
+}
+
 // peekHangs reports whether a peek of a pod, or a read that may be a peek, has been under way for
 // longer than a quick peek.
 func (b *ledger) peekHangs(uid cache.UID, now time.Time) bool {
@@ -178,6 +219,10 @@ const peekRetry = 10 * time.Second
 
 // peekSoon is how long after a claim a known pod is shown while lists do not answer.
 const peekSoon = 3 * time.Second
+
+// peekRounds is how long a change may go unseen while lists do not answer and nothing is told: a
+// generator waits before the first round, and looks twice for an ID that vanishes.
+const peekRounds = 2*10*time.Second + peekSoon
 
 // hangs reports whether the list under way does not answer: its age is far beyond any successful
 // list or read.

@@ -68,6 +68,9 @@ type Traits struct {
 	// container. Otherwise each container has a keeper, and after its death the runtime still shows
 	// the old state.
 	KeeperTells bool
+	// KeeperHangsLists: while a keeper does not answer a change of its container's resources, every
+	// list hangs (containerd/containerd#9770).
+	KeeperHangsLists bool
 	// EndsTogether: after the death of a keeper the ends of its sandbox and container are shown within
 	// milliseconds, in either order. Otherwise the sandbox's comes a second and more before.
 	EndsTogether bool
@@ -126,6 +129,7 @@ var containerd2 = Traits{
 	StalledSubscriber: Blocks,
 	Keeper:            "containerd-shim",
 	KeeperTells:       true,
+	KeeperHangsLists:  true,
 	StopNowCodes:      []int32{137},
 	RemovalRaces:      true,
 	LateStops:         true,

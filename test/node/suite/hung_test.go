@@ -6,7 +6,12 @@
 package suite
 
 import (
+	"context"
+	"errors"
+	"syscall"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -51,5 +56,55 @@ func hungLists(t *T) {
 	if hung == 0 {
 		t.Errorf("no list was held")
 	}
+	a.Converge()
+	if t.Traits.KeeperHangsLists {
+		hungShim(t, a)
+	}
+}
+
+// hungShim stops a container's shim, and has the container's resources changed: the runtime waits
+// for the shim with the lock of the container's status held, and every list waits for the lock. An
+// end and a start in another pod are told all the same. Once the shim goes on, all is as before.
+func hungShim(t *T, a *Agent) {
+	victim, hung := a.runs("victim")
+	pod, _ := a.runs("beside")
+	id, pid := t.Mortal(pod, "ends", 4)
+	a.WaitEvent(pleg.PhaseRunning, id)
+	a.Converge()
+	keeper := t.keeperOf(victim.SandboxID)
+	t.Check(syscall.Kill(keeper, syscall.SIGSTOP))
+	goOn := func() { _ = syscall.Kill(keeper, syscall.SIGCONT) }
+	t.Cleanup(goOn)
+	updated := make(chan error, 1)
+	go func() {
+		_, err := t.UpdateContainerResources(t.ctx, &runtimeapi.UpdateContainerResourcesRequest{
+			ContainerId: hung,
+			Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 256 << 20},
+		})
+		updated <- err
+	}()
+	t.Eventually("the lists of the runtime hang", func() error {
+		ctx, cancel := context.WithTimeout(t.ctx, time.Second)
+		defer cancel()
+		if _, err := t.ListContainers(ctx, &runtimeapi.ListContainersRequest{}); err == nil {
+			return errors.New("a list was answered")
+		}
+		return nil
+	})
+	t.End(id, pid)
+	ended := time.Unix(0, t.Exited(id).GetFinishedAt())
+	died := a.WaitEvent(pleg.PhaseExited, id)
+	t.Figure("a shim hangs: end in another pod→event", "%dms", since(ended, died.At).Milliseconds())
+	began := time.Now()
+	another := t.Container(pod, "starts", "sleep", "1h")
+	a.WaitEvent(pleg.PhaseRunning, another)
+	t.Figure("a shim hangs: start in another pod→event", "%dms", time.Since(began).Milliseconds())
+	select {
+	case err := <-updated:
+		t.Errorf("the change of the hung container was answered (%v): nothing hung", err)
+	default:
+	}
+	goOn()
+	t.Check(<-updated)
 	a.Converge()
 }
