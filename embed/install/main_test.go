@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -333,6 +334,31 @@ func TestLinesInTheDocument(t *testing.T) {
 			if max(written, n)-min(written, n) > n/10 {
 				t.Errorf("%s has %d lines, and docs/embed.md says %d in %q", name, n, written, rows[i])
 			}
+		}
+	}
+}
+
+// TestPlacesInTheDocument wants each call that the patches add to the kubelet in the table of
+// docs/embed.md.
+func TestPlacesInTheDocument(t *testing.T) {
+	page, err := os.ReadFile("../../docs/embed.md")
+	check(t, err)
+	_, table, _ := strings.Cut(string(page), "| place in `kubelet.go` |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, name := range []string{"kubelet.patch", "lists.patch"} {
+		patch, err := os.ReadFile("../kubelet/" + name)
+		check(t, err)
+		calls := regexp.MustCompile(`(?m)^\+.*\bevented\.[A-Z]\w+\(.*$`).FindAllString(string(patch), -1)
+		for _, line := range calls {
+			for _, call := range regexp.MustCompile(`\bevented\.[A-Z]\w+\(`).FindAllString(line, -1) {
+				row := regexp.MustCompile("(?m)^\\| `" + name + "`: .*`" + strings.TrimSuffix(call, "(") + "`")
+				if !row.MatchString(table) {
+					t.Errorf("the table has no row of %s with %s", name, call)
+				}
+			}
+		}
+		if len(calls) < 3 {
+			t.Errorf("%s adds %d calls: is the test in its place?", name, len(calls))
 		}
 	}
 }
