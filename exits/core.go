@@ -28,8 +28,9 @@ type core struct {
 	// syncedAt is when the cache was first known to hold the whole runtime; zero before.
 	syncedAt time.Time
 	// earlier are the IDs of the ends reported by earlier processes, by their time, until the runtime
-	// shows them.
-	earlier map[string]time.Time
+	// shows them, or until forgetAt, which the first sync sets.
+	earlier  map[string]time.Time
+	forgetAt time.Time
 	// dropped are the IDs of told containers after their removal from the runtime: their events may be
 	// waiting in Watch.
 	dropped memory
@@ -229,8 +230,10 @@ func (c *core) absent(now time.Time, p *pod, id string, s *sighting, out *effect
 
 // stood takes a time in which the loop did not run: the process was stopped, or had no CPU. Nobody
 // could ask then, and the runtime may have stood still, too. So neither the settle time of an end
-// nor the time for its read has passed meanwhile.
+// nor the time for its read has passed meanwhile, nor the time for the runtime to show what was
+// reported earlier.
 func (c *core) stood(long time.Duration) {
+	c.forgetAt = c.forgetAt.Add(long) // of no meaning before the first sync
 	for _, p := range c.pods {
 		for _, x := range p.containers {
 			if x.stage == stageSettling {

@@ -72,8 +72,10 @@ const (
 	// ledgerRetry is the pause before a failed write of the ledger is made again.
 	ledgerRetry = 5 * time.Second
 	// earlierFor is how long after the first sync an ID in the ledger waits for the runtime to show it:
-	// a pod may be unreadable.
-	earlierFor = time.Hour
+	// a pod may be unreadable. A standstill does not count, and the loop runs every earlierBeat to
+	// notice one.
+	earlierFor  = time.Hour
+	earlierBeat = time.Minute
 	// standstill is how late the loop runs at least if the process was stopped, or had no CPU. It is
 	// more than a process at the limit of its share of CPUs waits at a time.
 	standstill = 200 * time.Millisecond
@@ -180,6 +182,9 @@ func (w *run[S]) timer(now time.Time) <-chan time.Time {
 	}
 	if w.core.settling > 0 {
 		plan(now.Add(tick)) // no work: the loop notices by it that it did not run
+	}
+	if len(w.core.earlier) > 0 {
+		plan(now.Add(earlierBeat)) // likewise
 	}
 	w.wakes = next
 	if next.IsZero() {
@@ -347,7 +352,8 @@ func (w *run[S]) sync(now time.Time) {
 	switch {
 	case w.core.syncedAt.IsZero() && w.config.Generator.HasSynced():
 		w.core.syncedAt = now
-	case !w.core.syncedAt.IsZero() && now.Sub(w.core.syncedAt) > earlierFor:
+		w.core.forgetAt = now.Add(earlierFor)
+	case !w.core.syncedAt.IsZero() && now.After(w.core.forgetAt):
 		clear(w.core.earlier)
 	}
 }

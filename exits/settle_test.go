@@ -205,3 +205,43 @@ func TestTheLoopRunsWhileAnEndSettles(t *testing.T) {
 		}
 	})
 }
+
+// TestStandstillForgetsNothingEarlier: what an earlier process reported is forgotten after an hour
+// in which this one ran, and not after a standstill of two: the end would be reported again.
+func TestStandstillForgetsNothingEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &slowReads{statuses: cache.New[Pod](nil)}
+		r := must(New(Config[Pod]{
+			Generator: g,
+			Statuses:  g.statuses,
+			View:      func(p *Pod) Pod { return *p },
+			Recorder:  &reasons{},
+		}))(t)
+		w := newRun(t.Context(), r)
+		defer w.cancel()
+		w.retryAt = time.Time{}
+		w.core.earlier = map[string]time.Time{"c": time.Now()}
+		turn := func() {
+			w.woke(time.Now())
+			w.tick(time.Now())
+		}
+		turn()
+		if w.core.syncedAt.IsZero() {
+			t.Fatal("the cache is not synced")
+		}
+		w.timer(time.Now())
+		time.Sleep(2 * time.Hour) // and nothing runs
+		turn()
+		if len(w.core.earlier) == 0 {
+			t.Error("forgotten after a standstill")
+		}
+		from := time.Now()
+		for len(w.core.earlier) > 0 && w.timer(time.Now()) != nil {
+			time.Sleep(time.Until(w.wakes))
+			turn()
+		}
+		if ran := time.Since(from); len(w.core.earlier) > 0 || ran < earlierFor-2*earlierBeat || ran > earlierFor+2*earlierBeat {
+			t.Errorf("%v after %v more, want to be forgotten after %v", w.core.earlier, ran, earlierFor)
+		}
+	})
+}

@@ -6,7 +6,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,37 +13,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/evented-pleg/evented-pleg/internal/standstill"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 )
-
-// stop is a time in which the examining process does not run. The runtime goes on.
-type stop struct{ from, to time.Time }
-
-// wait returns at once, or at the end of the stop.
-func (s stop) wait() {
-	now := time.Now()
-	if !now.Before(s.from) && now.Before(s.to) {
-		time.Sleep(s.to.Sub(now))
-	}
-}
-
-// stoppedConn is a connection of a process that does not run for a time: what comes then lies in
-// the socket.
-type stoppedConn struct {
-	net.Conn
-	stop stop
-}
-
-func (c stoppedConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.stop.wait()
-	return n, err
-}
-
-func (c stoppedConn) Write(b []byte) (int, error) {
-	c.stop.wait()
-	return c.Conn.Write(b)
-}
 
 // slowly has each call take a while, so that there is something to be stopped in.
 func slowly(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -85,29 +55,11 @@ func TestStandstill(t *testing.T) {
 // examineStopped examines a runtime by a process that does not run for a time of the
 // examination.
 func examineStopped(t *testing.T, runtime sickness, at, long time.Duration) Report {
-	var s stop
 	runtime.stopped = long
 	runtime.options = func(o *Options) {
-		began := time.Now()
-		s = stop{began.Add(at), began.Add(at + long)}
-		dial := o.Dial
-		o.Dial = func(ctx context.Context) (net.Conn, error) {
-			s.wait()
-			conn, err := dial(ctx)
-			return stoppedConn{conn, s}, err
-		}
-		o.Meter = new(standstill.Meter)
-		o.Meter.Beat(began)
-		ended := make(chan struct{})
-		t.Cleanup(func() { <-ended })
-		go func() {
-			defer close(ended)
-			for t.Context().Err() == nil {
-				time.Sleep(standstill.Every)
-				s.wait()
-				o.Meter.Beat(time.Now())
-			}
-		}()
+		stop := onfake.StopAfter(at, long)
+		o.Dial = stop.Through(o.Dial)
+		o.Meter = stop.Meter(t)
 	}
 	return examine(t, runtime)
 }

@@ -11,11 +11,13 @@
 // times a second, and takes the gap between two beats for a standstill, if the gap is long. A
 // [Span] divides the time since its begin into the time in which the process ran, and the rest.
 // It counts the gap under way, too: after a standstill any goroutine may be the first to run. A
-// timer of [Meter.WithTimeout] counts the time in which the process ran alone.
+// timer of [Meter.WithTimeout] counts the time in which the process ran alone; [WithTimeout] is for
+// those who wait for one thing and have no meter.
 //
 // # Concurrency
 //
-// A Meter is safe for concurrent use. New starts nothing; Run beats until its context ends.
+// A Meter is safe for concurrent use. Run beats until its context ends. WithTimeout starts a
+// goroutine that ends with the context.
 //
 // # Errors
 //
@@ -163,6 +165,19 @@ func (m *Meter) WithTimeout(ctx context.Context, long time.Duration) (context.Co
 	t.timer = time.AfterFunc(max(1, long), t.look)
 	return ctx, t.cancel
 }
+
+// WithTimeout is [Meter.WithTimeout] with a meter of its own, which beats until the context ends.
+func WithTimeout(ctx context.Context, long time.Duration) (context.Context, context.CancelFunc) {
+	m := new(Meter)
+	m.Beat(time.Now()) // a standstill before Run has begun counts, too
+	ctx, cancel := m.WithTimeout(ctx, long)
+	go m.Run(ctx) // ends with the context
+	return ctx, cancel
+}
+
+// Expired reports whether a context of WithTimeout, or one made from it, ended because the time was
+// up.
+func Expired(ctx context.Context) bool { return context.Cause(ctx) == context.DeadlineExceeded }
 
 // timeout ends a context.
 type timeout struct {

@@ -28,6 +28,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // Child is a process that answers calls on its standard input and output.
@@ -88,12 +90,15 @@ func (c *Child) Kill() {
 	_ = c.stdout.Close()
 }
 
-// Stop asks the child to end, kills the child after the grace, and returns how the child ended.
+// Stop asks the child to end, kills the child after the grace, and returns how the child ended. A
+// time in which this process does not run is no part of the grace.
 func (c *Child) Stop(grace time.Duration) error {
+	over, cancel := standstill.WithTimeout(context.Background(), grace)
+	defer cancel()
 	_ = c.Close()
 	select {
 	case <-c.Done():
-	case <-time.After(grace):
+	case <-over.Done():
 		c.Kill()
 		return fmt.Errorf("%s did not end within %v and was killed", c.name, grace)
 	}

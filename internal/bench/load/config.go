@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -78,6 +79,9 @@ type Config struct {
 	UnderWay int
 	// CallTimeout bounds each call. Default 30 s.
 	CallTimeout time.Duration
+	// Meter knows when this process does not run: such a time is no part of CallTimeout. Nil: the
+	// process always runs.
+	Meter *standstill.Meter
 	// OnFact takes every fact, from several goroutines. Nil discards them.
 	OnFact func(Fact)
 	// OnChange takes every change with the runtime's time of the change, from several goroutines. It

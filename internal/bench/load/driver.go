@@ -42,6 +42,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -422,7 +423,7 @@ func (d *Driver) job(ctx context.Context, p *pod, life time.Duration) error {
 // awaitExit asks with growing pauses until a container has ended.
 func (d *Driver) awaitExit(ctx context.Context, id string) error {
 	pause := 2 * time.Millisecond
-	for begun := time.Now(); ; {
+	for span := d.config.Meter.Begin(); ; {
 		var state runtimeapi.ContainerState
 		err := d.ask(ctx, func(ctx context.Context) error {
 			answer, err := d.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
@@ -435,7 +436,7 @@ func (d *Driver) awaitExit(ctx context.Context, id string) error {
 		if gone(err) || ctx.Err() != nil {
 			return err
 		}
-		if time.Since(begun) > d.config.CallTimeout {
+		if over(span, d.config.CallTimeout) {
 			return fmt.Errorf("it has not ended after %v: %w", d.config.CallTimeout, err)
 		}
 		if err := bench.Sleep(ctx, pause); err != nil {
@@ -480,7 +481,7 @@ func invoke[Q, A any](
 	call func(context.Context, Q, ...grpc.CallOption) (A, error),
 	request Q,
 ) (answer A, err error) {
-	for begun := time.Now(); ; {
+	for span := d.config.Meter.Begin(); ; {
 		start := time.Now()
 		err = d.ask(ctx, func(ctx context.Context) error {
 			start = time.Now()
@@ -507,7 +508,7 @@ func invoke[Q, A any](
 				s.FirstErrors[method] = says
 			}
 		})
-		if status.Code(err) != codes.Unavailable || time.Since(begun) > d.config.CallTimeout ||
+		if status.Code(err) != codes.Unavailable || over(span, d.config.CallTimeout) ||
 			bench.Sleep(ctx, retryUnavailable) != nil {
 			d.config.Logger.V(1).Info("call failed", "method", method, "err", err)
 			return answer, err
@@ -526,7 +527,18 @@ func (d *Driver) ask(ctx context.Context, f func(context.Context) error) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.config.CallTimeout)
+	// The runtime knows no deadline: this process may stand still.
+	ctx, cancel := d.config.Meter.WithTimeout(ctx, d.config.CallTimeout)
 	defer cancel()
-	return f(ctx)
+	err := f(ctx)
+	if status.Code(err) == codes.Canceled && standstill.Expired(ctx) {
+		return status.Errorf(codes.DeadlineExceeded, "no answer within %v", d.config.CallTimeout)
+	}
+	return err
+}
+
+// over reports whether this process has run for longer than a time since the begin of a span.
+func over(span standstill.Span, long time.Duration) bool {
+	ran, _ := span.Took()
+	return ran > long
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // startTimeout is how long a child may take to begin.
@@ -54,11 +55,7 @@ func startFake(ctx context.Context, o Options, failed func(error)) (f *fake, err
 	if f.process, err = child.Start("the fake runtime", o.FakeArgs(f.socket), o.Stderr); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(
-		ctx,
-		startTimeout,
-		fmt.Errorf("the fake runtime was not ready after %v", startTimeout),
-	)
+	ctx, cancel := standstill.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	f.Calls = f.process.Calls
 	if _, err := f.Report(ctx, 0); err != nil {
@@ -66,6 +63,9 @@ func startFake(ctx context.Context, o Options, failed func(error)) (f *fake, err
 			return nil, errors.Join(errors.New("the fake runtime did not start"), f.process.Stop(time.Second))
 		}
 		f.process.Kill()
+		if standstill.Expired(ctx) {
+			err = fmt.Errorf("the fake runtime was not ready after %v", startTimeout)
+		}
 		return nil, err
 	}
 	go func() { // ends with the process

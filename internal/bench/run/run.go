@@ -207,6 +207,7 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		Logger:     o.Logger,
 		JobsOnly:   r.jobsOnly,
 		Parallel:   o.Parallel,
+		Meter:      &r.meter,
 	}
 	if !r.jobsOnly {
 		config.UnderWay = runUnderWay
@@ -273,7 +274,7 @@ func (r *runner) closeRuntime() error {
 func (r *runner) cleanup(ctx context.Context) error {
 	r.enter("removing what was made")
 	r.tellStatus(ctx)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
+	ctx, cancel := r.meter.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
 	defer cancel()
 	if err := r.driver.Cleanup(ctx); err != nil {
 		err = errors.Join(err, r.logs.Abandon()) // the next run sees that this process has ended

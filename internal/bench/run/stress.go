@@ -166,17 +166,20 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	r.driver.SetRate(0)
 	r.driver.Finish()
 	r.enter("waiting for containers that are under way")
+	drained, cancel := r.meter.WithTimeout(ctx, drainFor)
+	defer cancel()
 	select {
 	case <-finished:
-	case <-time.After(drainFor):
+	case <-drained.Done():
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		result.GivenUp = r.driver.Stats().UnderWay
 		stop()
 		<-finished
 		if err := r.rest(r.asked); err != nil && r.asked.Err() == nil {
 			return nil, err
 		}
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
 	}
 
 	consistency, err := r.converge(r.asked)

@@ -15,6 +15,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // lookFor bounds the first list of a run.
@@ -43,16 +44,19 @@ func (r *Refused) Error() string {
 // process.
 func (r *runner) survey(ctx context.Context) error {
 	r.enter("looking at what the runtime holds")
-	lookCtx, cancel := context.WithTimeout(ctx, lookFor)
+	lookCtx, cancel := r.meter.WithTimeout(ctx, lookFor)
 	defer cancel()
 	found, err := load.Look(lookCtx, r.conn)
+	if err != nil && standstill.Expired(lookCtx) {
+		return fmt.Errorf("the runtime's first list did not end within %v: %w", lookFor, err)
+	}
 	if err != nil {
 		return err
 	}
 	if len(found.Strangers) > 0 && !r.options.BesideKubelet {
 		return &Refused{Endpoint: r.options.Endpoint, Strangers: found.Strangers}
 	}
-	ctx, cancelRemoval := context.WithTimeout(ctx, cleanupFor)
+	ctx, cancelRemoval := r.meter.WithTimeout(ctx, cleanupFor)
 	defer cancelRemoval()
 	for _, left := range found.Runs {
 		if left.Owner != load.OwnerEnded {

@@ -134,12 +134,14 @@ func (t *tap) list(begun time.Time, since pleg.Revision, l pleg.Listing, client 
 	t.judge.Look(look)
 }
 
-// listedSince reports whether a list begun after a time has succeeded.
+// listedSince reports whether a list begun at a time or later has succeeded.
 func (t *tap) listedSince(at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.evidence.listed.After(at)
+	return t.evidence.listedSince(at)
 }
+
+func (e *evidence) listedSince(at time.Time) bool { return !e.listed.Before(at) }
 
 // forget drops the unread entries of a gone pod.
 func (e *evidence) forget(uid cache.UID) {
@@ -210,7 +212,7 @@ func (t *tap) facts(f *stream.Facts, closed time.Time, connected bool) {
 	}
 	f.InvalidText = e.invalid
 	f.Left = t.own
-	if connected || closed.IsZero() || e.listed.After(closed) {
+	if connected || closed.IsZero() || e.listedSince(closed) {
 		return
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -41,6 +42,7 @@ type outcome struct {
 	stdout, stderr string
 	summary        *watch.Summary
 	err            error
+	took           time.Duration
 }
 
 // scene is a watch of a fake runtime in virtual time, while pods come and go.
@@ -52,6 +54,8 @@ type scene struct {
 	options         watch.Options
 	idle            bool                          // nothing happens during the watch
 	proxy           *dropper                      // between the watch and the runtime
+	stopAt, stopFor time.Duration                 // this watch does not run then, unless stopFor is 0
+	heard           bool                          // but hears the runtime
 	during          func(rt *fakeruntime.Runtime) // called beside the watch
 	// after is called at the end of the watch, with its begin.
 	after func(rt *fakeruntime.Runtime, begun time.Time)
@@ -102,16 +106,27 @@ func (s scene) play(t *testing.T) (o outcome) {
 		var stdout, stderr bytes.Buffer
 		if s.proxy != nil {
 			dial = s.proxy.between(t, dial)
-			s.proxy.from = time.Now().Add(time.Second)
 		}
 		begun := time.Now()
 		options := s.options
+		if s.stopFor > 0 {
+			stop := onfake.StopAfter(s.stopAt, s.stopFor)
+			options.Meter = stop.Meter(t)
+			if straight := dial; !s.heard {
+				dial = stop.Through(func(ctx context.Context) (net.Conn, error) {
+					conn, err := straight(ctx)
+					time.Sleep(time.Millisecond) // to be connected when the stop begins
+					return conn, err
+				})
+			}
+		}
 		options.Endpoint, options.Dialer, options.Err = "fake", dial, &stderr
 		if options.Out == nil {
 			options.Out = &stdout
 		}
 		options.Mode, options.Duration = cmp.Or(options.Mode, worker.Evented), cmp.Or(options.Duration, 20*time.Second)
 		o.summary, o.err = watch.Run(ctx, options)
+		o.took = time.Since(begun)
 		o.stdout, o.stderr = stdout.String(), stderr.String()
 		if s.after != nil {
 			s.after(rt, begun)
@@ -341,6 +356,40 @@ func TestLateEvents(t *testing.T) {
 				want,
 				s.Stream.Delays[stream.AllKinds],
 			)
+		}
+	}
+}
+
+// TestStandstill: a watch that does not run for a time waits as much longer for the runtime's first
+// answer, for the first list, for the last one, and for events on their way.
+func TestStandstill(t *testing.T) {
+	const (
+		long   = 15 * time.Second
+		answer = 1300 * time.Millisecond // one that comes meanwhile is not waited for afterwards
+		looks  = 100 * time.Millisecond  // the watch looks so often
+	)
+	whole := scene{faults: "slow-list=" + answer.String(), options: watch.Options{Output: "json"}}
+	usual := whole.play(t).took
+	for _, s := range []struct {
+		name  string
+		at    time.Duration
+		heard bool // what the runtime sends comes all the same, or the end would wait for it
+	}{
+		{"at the first call", time.Millisecond, false},
+		{"in the first list", 100 * time.Millisecond, false},
+		{"in the last list", usual - 4700*time.Millisecond, false},
+		{"while events are on their way", usual - time.Second, true},
+	} {
+		stopped := whole
+		stopped.stopAt = s.at
+		stopped.stopFor = long
+		stopped.heard = s.heard
+		o := stopped.play(t)
+		if o.err != nil {
+			t.Errorf("stopped %s: %v", s.name, o.err)
+		}
+		if longer := o.took - usual; longer < long-answer-looks || longer > long+looks {
+			t.Errorf("stopped %s for %v: took %v, %v longer", s.name, long, o.took, longer)
 		}
 	}
 }

@@ -20,7 +20,8 @@
 // # Errors
 //
 // Run fails without a summary if the runtime cannot be reached at first, and with one if no list of
-// the runtime has succeeded until the end. Run waits for a runtime that goes away later.
+// the runtime has succeeded until the end. Run waits for a runtime that goes away later. A time in
+// which this process does not run is no part of the time that the runtime has for an answer.
 package watch
 
 import (
@@ -43,6 +44,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -74,6 +76,8 @@ type Options struct {
 	Quiet bool
 	// DoctorEvery is how often package doctor examines the runtime beside the watch; 0 is never.
 	DoctorEvery time.Duration
+	// Meter beats while this process runs; nil to have the watch beat one.
+	Meter *standstill.Meter
 	// MetricsAddr serves the generator's metrics and health; empty for none.
 	MetricsAddr string
 	// Output is text or json. With json everything goes to Out, an object a line.
@@ -98,6 +102,15 @@ const (
 
 // Run watches until ctx ends or the time is up, prints what happens, and returns the summary.
 func Run(ctx context.Context, o Options) (*Summary, error) {
+	if o.Meter == nil {
+		o.Meter = new(standstill.Meter)
+		o.Meter.Beat(time.Now())
+		beating, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var group sync.WaitGroup
+		group.Go(func() { o.Meter.Run(beating) })
+		defer group.Wait()
+		defer stop()
+	}
 	w, err := attach(ctx, o)
 	if err != nil {
 		return nil, err
@@ -201,11 +214,19 @@ type watched struct {
 
 // attach reaches the runtime.
 func attach(ctx context.Context, o Options) (w watched, err error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := o.Meter.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	w.tap = newTap(o.Raw)
 	w.info = new(atomic.Pointer[string])
-	w.client, err = cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint, Dialer: o.Dialer, OnEvent: w.tap.message})
+	for {
+		span := o.Meter.Begin()
+		w.client, err = cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint, Dialer: o.Dialer, OnEvent: w.tap.message})
+		_, stood := span.Took()
+		if err == nil || stood == 0 || ctx.Err() != nil {
+			break
+		}
+		// Once more: grpc gives up to connect by the clock, whether or not this process runs.
+	}
 	if err != nil {
 		return w, err
 	}
@@ -319,7 +340,7 @@ const settledWithin = 10 * time.Second
 // start prints what comes until the first list has ended and the stream has been opened or refused:
 // the duration of the watch counts from then.
 func (p *printer) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, settledWithin)
+	ctx, cancel := p.options.Meter.WithTimeout(ctx, settledWithin)
 	defer cancel()
 	for ctx.Err() == nil && !p.settled() {
 		brief, stop := context.WithTimeout(ctx, lookEvery)
@@ -362,7 +383,7 @@ func (p *printer) close(ctx context.Context, long time.Duration) error {
 	}
 	p.closed = time.Now()
 	p.generator.RequestRelist("")
-	listing, cancelListing := context.WithTimeout(ctx, listsWithin)
+	listing, cancelListing := p.options.Meter.WithTimeout(ctx, listsWithin)
 	defer cancelListing()
 	for listing.Err() == nil && !p.tap.listedSince(p.closed) {
 		brief, cancel := context.WithTimeout(listing, lookEvery)
@@ -372,7 +393,7 @@ func (p *printer) close(ctx context.Context, long time.Duration) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, long)
+	ctx, cancel := p.options.Meter.WithTimeout(ctx, long)
 	defer cancel()
 	return p.loop(ctx)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // newsEvery is how often news is asked for: each question costs the worker CPU that is not the
@@ -117,12 +118,14 @@ func (p *Process) Ended() <-chan struct{} { return p.ended }
 // Stop ends the worker, and returns the reason of a failure.
 func (p *Process) Stop() error {
 	err := p.child.Stop(10 * time.Second)
+	late, cancel := standstill.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	select {
 	case <-p.ended:
 		if !errors.Is(p.failed, child.ErrEnded) {
 			err = errors.Join(p.failed, err)
 		}
-	case <-time.After(time.Second): // its pipe is held open by something else
+	case <-late.Done(): // its pipe is held open by something else
 	}
 	return err
 }
