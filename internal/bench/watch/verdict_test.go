@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -53,8 +54,6 @@ type dropper struct {
 	rand      *rand.Rand
 	behind    *grpc.ClientConn
 	sandboxes map[string]bool
-	// from is when it begins to count and to lose.
-	from time.Time
 	// sent and lost count events by kind, such as "container STARTED".
 	sent, lost map[string]int
 }
@@ -127,9 +126,6 @@ func (d *dropper) loses(raw []byte) bool {
 		kind = "sandbox "
 	}
 	kind += strings.TrimSuffix(strings.TrimPrefix(e.GetContainerEventType().String(), "CONTAINER_"), "_EVENT")
-	if time.Now().Before(d.from) {
-		return false
-	}
 	d.sent[kind]++
 	if d.rand.Float64() >= d.share {
 		return false
@@ -141,17 +137,21 @@ func (d *dropper) loses(raw []byte) bool {
 // within reports whether a share is in an interval, with a thousandth for rounding.
 func within(share float64, s bench.Share) bool { return share > s.Low-1e-3 && share < s.High+1e-3 }
 
-// TestSharesOfLoss holds the verdict against a proxy that knows what it has lost: the true share of
-// each kind is in the interval of the verdict, on each runtime with events.
+var lossSeed = flag.Uint64("from", 7, "seed of the losses of TestSharesOfLoss")
+
+// TestSharesOfLoss holds the verdict against a proxy that knows what it has lost, on each runtime
+// with events. A change that counts as lost has lost its event, and one that counts as told has had
+// it. And the share is fair: what is proven does not depend on what is lost; see fair.
 func TestSharesOfLoss(t *testing.T) {
 	profiles := []string{"containerd-2", "containerd-2.0", "crio"}
 	if raceDetector {
 		profiles = profiles[:1]
 	}
-	for _, profile := range profiles {
-		for _, share := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
-			name := fmt.Sprintf("%s, %v", profile, share)
-			d := &dropper{share: share, rand: rand.New(rand.NewPCG(7, 7))}
+	for n, share := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
+		var all []counted
+		for m, profile := range profiles {
+			name := fmt.Sprintf("%s, %v, -args -from=%d", profile, share, *lossSeed)
+			d := &dropper{share: share, rand: rand.New(rand.NewPCG(*lossSeed, uint64(10*n+m)))}
 			s := scene{
 				profile: profile,
 				rate:    40,
@@ -162,18 +162,11 @@ func TestSharesOfLoss(t *testing.T) {
 			).summary
 			judged := 0
 			for kind, loss := range s.Stream.Loss {
-				truth := float64(d.lost[kind]) / float64(max(d.sent[kind], 1))
-				if !within(truth, loss) {
-					t.Errorf(
-						"%s: lost %d of %d %s (%.3f), said %v",
-						name,
-						d.lost[kind],
-						d.sent[kind],
-						kind,
-						truth,
-						loss,
-					)
+				c := counted{d.sent[kind], d.lost[kind], loss.Of, loss.Hits}
+				if wrong := c.wrong(); wrong != "" {
+					t.Errorf("%s: %s: %s", name, kind, wrong)
 				}
+				all = append(all, c)
 				judged += loss.Of
 			}
 			sent, lost := bench.Sum(d.sent), bench.Sum(d.lost)
@@ -186,6 +179,68 @@ func TestSharesOfLoss(t *testing.T) {
 			}
 			if s.Verdict.Worth != want {
 				t.Errorf("%s: lost %d of %d, %s: %s", name, lost, sent, s.Verdict.Worth, s.Verdict.Summary)
+			}
+		}
+		if off, bound := fair(all); math.Abs(off) > bound {
+			t.Errorf("a loss of %v, -args -from=%d: %.1f too many count as lost, want up to %.1f either way: %v", share, *lossSeed, off, bound, all)
+		}
+	}
+}
+
+// counted are the events of a kind: sent and lost by the proxy's count; proven, and lost of these,
+// by the verdict's.
+type counted struct{ sent, lost, of, hits int }
+
+// wrong says what no right verdict can count.
+func (c counted) wrong() string {
+	if c.hits > c.lost {
+		return fmt.Sprintf("%d count as lost, and %d were", c.hits, c.lost)
+	}
+	if told := c.of - c.hits; told > c.sent-c.lost {
+		return fmt.Sprintf("%d count as told, and %d were", told, c.sent-c.lost)
+	}
+	return ""
+}
+
+// fair returns how many too many count as lost, and how many may by chance.
+//
+// If it does not depend on its loss whether a change is proven, the proven ones of a kind are a
+// sample of its events without replacement, and the hits are distributed like a sum of independent
+// ones (Vatutin and Mikhailov). By Bernstein's inequality the sum of all kinds is off by more than
+// the bound with a chance of 1e-7, so that five shares fail by chance in one of two million runs.
+// The variance counts twice: two events that prove each other's changes make it 1 + the share of
+// loss as large.
+func fair(all []counted) (off, bound float64) {
+	variance := 0.
+	for _, c := range all {
+		lost := float64(c.lost) / float64(max(c.sent, 1))
+		off += float64(c.hits) - float64(c.of)*lost
+		unproven := float64(max(c.sent-c.of, 0)) / float64(max(c.sent-1, 1))
+		variance += float64(c.of) * lost * (1 - lost) * unproven
+	}
+	const chance = 1e-7
+	l := math.Log(2 / chance)
+	return off, l/3 + math.Sqrt(l*l/9+2*l*2*variance)
+}
+
+// TestFair: a share that is off by half of its interval is refused, and one that is off as chance
+// has it is not.
+func TestFair(t *testing.T) {
+	for _, c := range []counted{{360, 4, 345, 4}, {360, 20, 340, 19}, {360, 72, 330, 66}, {360, 180, 300, 150}} {
+		s := bench.NewShare(c.hits, c.of)
+		for by, want := range map[int]bool{
+			0: true, 1: true, -1: true,
+			int(math.Ceil((s.High - s.Share) * float64(c.of))): false,
+			int((s.Low - s.Share) * float64(c.of)):             false,
+		} {
+			shifted := c
+			shifted.hits += by
+			var all []counted
+			for range 12 { // four kinds of containers' events on three runtimes
+				all = append(all, shifted)
+			}
+			if off, bound := fair(all); (math.Abs(off) <= bound) != want {
+				t.Errorf("%+v, and %d more: %.1f, up to %.1f", c, by, off, bound)
 			}
 		}
 	}
