@@ -69,7 +69,7 @@ type Traits struct {
 	// the old state.
 	KeeperTells bool
 	// KeeperHangsLists: while a keeper does not answer a change of its container's resources, every
-	// list hangs (containerd/containerd#9770).
+	// list hangs (containerd/containerd#9770). From containerd 2 on it waits for a shim for 2 s.
 	KeeperHangsLists bool
 	// EndsTogether: after the death of a keeper the ends of its sandbox and container are shown within
 	// milliseconds, in either order. Otherwise the sandbox's comes a second and more before.
@@ -129,7 +129,6 @@ var containerd2 = Traits{
 	StalledSubscriber: Blocks,
 	Keeper:            "containerd-shim",
 	KeeperTells:       true,
-	KeeperHangsLists:  true,
 	StopNowCodes:      []int32{137},
 	RemovalRaces:      true,
 	LateStops:         true,
@@ -209,6 +208,7 @@ var all = []Runtime{
 		Traits: containerd2.with(func(t *Traits) {
 			t.SharedStream = true
 			t.StalledSubscriber = Drops
+			t.KeeperHangsLists = true
 			t.EndsTogether = true
 			t.LosesQuickOOMs = true
 		}),
