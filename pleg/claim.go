@@ -38,16 +38,19 @@ func (c *core[S]) onPodClaims(pc *podClaims[S], now instant) (fresh int) {
 	if p == nil {
 		return fresh
 	}
+	news := fresh > 0
 	for i, it := range pc.payload {
 		if it.Phase == PhaseUnknown || it.Phase >= PhaseRemoved {
 			continue
 		}
 		x := c.find(p, i, it.ID)
 		if x == nil || x.phase < it.Phase {
-			c.onClaim(p, latestClaim{item: it}, now)
+			news = c.onClaim(p, latestClaim{item: it}, now) || news
 		}
 	}
-	c.offer(p, pc, now)
+	if news { // else reads may have looked later than the payload, which is told once more
+		c.offer(p, pc, now)
+	}
 	if pc.updates {
 		p.ask(wanted{content: now}, 0)
 	}
