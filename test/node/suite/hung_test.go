@@ -63,9 +63,9 @@ func hungLists(t *T) {
 }
 
 // hungShim stops a container's shim, and has the container's resources changed: the runtime waits
-// for the shim with the lock of the container's status held, and every list, event and new container
-// waits for the lock. The end of a container in another pod is told all the same. Once the shim goes
-// on, all is as before.
+// for the shim with the lock of the container's status held, and every list, event and new
+// container waits for the lock. The end of a container in another pod is told all the same. Once
+// the shim goes on, all is as before.
 func hungShim(t *T, a *Agent) {
 	victim, hung := a.runs("victim")
 	pod, _ := a.runs("beside")
