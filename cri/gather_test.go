@@ -6,7 +6,6 @@ package cri
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -223,11 +222,25 @@ func TestHungItemAlone(t *testing.T) {
 }
 
 // TestHungBesideHung: most items of a pod hang, those that were read before among them. However
-// many they are, the read finds one that answers, in a time that grows with the logarithm of their
-// number, and asks for each once.
+// many they are, the read finds one that answers, in a time that grows with their number, and asks
+// for each once.
 func TestHungBesideHung(t *testing.T) {
-	for _, hung := range []int{1, 3, 5, 12, 40} {
+	for _, tc := range []struct {
+		hung          int
+		fresh, update time.Duration // the limits of a read of all, and of an update; in multiples of stuckAfter
+	}{
+		{1, 1, 1},
+		{3, 1, 5},
+		{5, 1, 5},
+		{12, 1, 21},
+		{40, 5, 85},
+	} {
 		for _, update := range []bool{false, true} {
+			hung := tc.hung
+			limit := tc.fresh*stuckAfter + 2*leastPatience
+			if update {
+				limit = tc.update*stuckAfter + 2*leastPatience
+			}
 			t.Run(fmt.Sprintf("%d hang, update %t", hung, update), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var before []string
@@ -254,7 +267,6 @@ func TestHungBesideHung(t *testing.T) {
 					}
 					begun := time.Now()
 					in, err := c.Update(ctx, slowPod(append(before, "new")...), prev)
-					limit := time.Duration(2+bits.Len(uint(hung))) * (stuckAfter + leastPatience)
 					if took := time.Since(begun); took > limit {
 						t.Errorf("the read took %v, want %v at the most", took, limit)
 					}
@@ -274,10 +286,46 @@ func TestHungBesideHung(t *testing.T) {
 	}
 }
 
+// TestASlowRuntimeIsAskedForLittleMore: an update on a runtime that is slow with everything asks
+// for few of the items that have not changed.
+func TestASlowRuntimeIsAskedForLittleMore(t *testing.T) {
+	for takes, most := range map[time.Duration]int{time.Second / 2: 0, 3 * time.Second: 2, 10 * time.Second: 6, 60 * time.Second: 14} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var before []string
+				for i := range 40 {
+					before = append(before, fmt.Sprint("c", i))
+				}
+				r := newSlowRuntime(append(before, "new")...)
+				c := serve(t, r.stub, Config{})
+				in, err := c.Inspect(t.Context(), slowPod(before...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				asked := 0
+				for _, id := range append(before, "s", "new") {
+					r.takes[id] = takes
+					asked -= r.asked(id)
+				}
+				in, err = c.Update(t.Context(), slowPod(append(before, "new")...), in.Status)
+				if err != nil || len(in.Unread) > 0 {
+					t.Errorf("unread %v, %v", in.Unread, err)
+				}
+				for _, id := range append(before, "s") {
+					asked += r.asked(id)
+				}
+				if asked > most {
+					t.Errorf("%d items that have not changed were asked for, want %d at the most", asked, most)
+				}
+			})
+		})
+	}
+}
+
 // TestWhichItemsTellThatTheRuntimeAnswers: beside what is new and hangs, a read asks for a sandbox
 // and a container that it has read before, and for none that it has asked for in vain.
 func TestWhichItemsTellThatTheRuntimeAnswers(t *testing.T) {
-	for _, well := range []string{"s", "c5"} {
+	for _, well := range []string{"s", "c1"} {
 		t.Run(well, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				containers := []string{"c1", "c2", "c3", "c4", "c5"}

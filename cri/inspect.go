@@ -202,21 +202,25 @@ func (in *inspection) run(ctx context.Context) {
 	in.finish(calls)
 }
 
-// waitBesides waits for the calls of a read. While none is answered, more and more is asked for
-// beside them: an answer tells that the runtime is not slow with everything, and that what does not
-// answer hangs. Answered reports whether calls made before were.
+// waitBesides waits for the calls of a read. While none is answered, more is asked for beside them,
+// twice as much each time, and each time after a wait four times as long: an answer tells that the
+// runtime is not slow with everything, and that what does not answer hangs. A runtime that is slow
+// with everything is asked for a few items more, and no herd of calls makes it slower. Answered
+// reports whether calls made before were.
 func (in *inspection) waitBesides(calls *gathering, answered bool) {
 	if answered {
 		answered = calls.wait(stuckAfter)
 	}
+	wait := 4 * stuckAfter
 	for n := 2; !answered; n *= 2 {
 		in.addWitnesses(calls, n)
 		if calls.begunAll() {
 			calls.wait(0)
 			return
 		}
-		calls.beside += n
-		answered = calls.wait(stuckAfter)
+		calls.beside += 4 * n // these calls cost the runtime nothing more: their turn comes in any case
+		answered = calls.wait(wait)
+		wait *= 4
 	}
 }
 
