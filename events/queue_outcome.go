@@ -191,19 +191,21 @@ func (q *queue) closeScope(n *node, f failure, failures int) {
 
 // luckOf returns how many failures in a row of a scope are luck: the server answers others, and
 // refuses a part of these too.
-func (q *queue) luckOf(n *node) int {
-	switch {
-	case !n.proven:
-		return 0
-	case n.obj == nil:
-		return lucky(q.server.refusing())
+func (q *queue) luckOf(n *node) luck {
+	if !n.proven {
+		return luck{}
 	}
 	share := q.server.refusing()
+	if n.obj == nil {
+		likely := lucky(share)
+		return luck{likely: likely, possible: likely}
+	}
 	ns := q.namespaces[n.obj.key.namespace]
 	if ns != nil {
 		share = max(share, ns.refusing())
 	}
-	return max(luck, lucky(share))
+	likely := lucky(share)
+	return luck{likely: likely, possible: max(possible, likely)}
 }
 
 func (q *queue) closeServer(f failure, failures int) {

@@ -232,6 +232,25 @@ func TestLuck(t *testing.T) {
 	}
 }
 
+// TestPausesGrow: where failures in a row are more than luck explains, the pauses grow from those
+// before: an unlucky call is not punished for the failures that luck explains.
+func TestPausesGrow(t *testing.T) {
+	pace := newBench(1).pace
+	for _, by := range []luck{{}, {possible: possible}, {likely: 4, possible: possible}, {likely: 19, possible: 19}} {
+		last := pace.patient(1, by)
+		for failures := 2; failures < 60; failures++ {
+			d := pace.patient(failures, by)
+			if d < last || d > 3*last {
+				t.Errorf("luck %+v: a pause of %v after %d failures, of %v before", by, d, failures, last)
+			}
+			last = d
+		}
+		if last != 10*pace.delay(40) {
+			t.Errorf("luck %+v: the longest pause is %v", by, last)
+		}
+	}
+}
+
 // TestHangingCalls: calls of a namespace that hang leave room for the others after two seconds.
 func TestHangingCalls(t *testing.T) {
 	b := newBench(4)

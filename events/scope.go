@@ -41,13 +41,20 @@ type ladder struct {
 const patience = 12
 
 // A server that answers others may refuse a part of the calls: then a few failures in a row are bad
-// luck, and the object or namespace is tried again soon.
+// luck. The object or namespace is tried again soon, and beyond, the pauses grow from there. A try
+// that is refused by chance is one call, whenever it is made: longer pauses would save none.
 const (
-	luck      = 10 // of an object, whatever the others say
-	luckPause = 3 * time.Second
+	likelyPause = time.Second // where the share of refused calls explains the failures
+	// possible failures of an object are luck whatever the others say.
+	possible      = 6
+	possiblePause = 3 * time.Second
 	// odds is one in which so many failures are no luck.
 	odds = 1e6
 )
+
+// luck is how many failures in a row are bad luck: likely by the share of the calls refused, or at
+// least possible.
+type luck struct{ likely, possible int }
 
 // lucky returns how many failures in a row are luck if the given share of the calls is refused.
 func lucky(share float64) int {
@@ -64,14 +71,21 @@ func (l ladder) delay(failures int) time.Duration {
 	return time.Duration(half * (1 + l.jitter()))
 }
 
-// patient is the delay of a namespace, or of an object. So many failures in a row are luck.
-func (l ladder) patient(failures, luck int) time.Duration {
-	d := l.delay(failures)
+// patient is the delay of a namespace, or of an object.
+func (l ladder) patient(failures int, by luck) time.Duration {
 	switch {
-	case failures <= luck:
-		return min(d, luckPause)
-	case failures > patience:
-		return time.Duration(float64(d) * min(math.Pow(2, float64(failures-patience)), 10))
+	case failures <= by.likely:
+		return min(l.delay(failures), likelyPause)
+	case failures <= by.possible:
+		return min(l.delay(failures), possiblePause)
+	}
+	bad := failures
+	if by.possible > 0 {
+		bad = failures - by.possible + 2 // the first pause beyond is about the last one before
+	}
+	d := l.delay(bad)
+	if bad > patience {
+		d = time.Duration(float64(d) * min(math.Pow(2, float64(bad-patience)), 10))
 	}
 	return d
 }
