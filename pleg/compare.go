@@ -60,11 +60,10 @@ func (r *records) matches(p *pod, items []Item) bool {
 // is not to be believed yet. Runtimes forget their containers for a moment, above all after a
 // restart.
 //
-// The report ends the doubt about the IDs shown, apart from ghosts.
-func (r *records) doubt(p *pod, shows []Item, ghosts []string) (first bool) {
+// The report ends the doubt about the IDs shown, apart from ghosts. Began is the begin of the look.
+func (r *records) doubt(p *pod, shows []Item, ghosts []string, began, now instant) (first bool) {
 	if p.foreign && !slices.ContainsFunc(shows, Item.valid) {
-		first = !p.missed // whatever the entry shows may be running
-		p.missed = true
+		first = !isSecond(&p.missed, began, now) // whatever the entry shows may be running
 	}
 	r.mark(p, shows)
 	for _, x := range p.items {
@@ -72,13 +71,25 @@ func (r *records) doubt(p *pod, shows []Item, ghosts []string) (first bool) {
 			continue
 		}
 		if x.mark == r.marks {
-			x.doubted = x.doubted && slices.Contains(ghosts, x.id)
+			x.trust(ghosts)
 			continue
 		}
-		first = first || !x.doubted
-		x.doubted = true
+		if !isSecond(&x.doubted, began, now) {
+			first = true
+		}
 	}
-	return r.doubtMade(p, shows) || first
+	return r.doubtMade(p, shows, began, now) || first
+}
+
+// isSecond notes a look without an ID, of which the first in a row ended at the given time, zero if
+// there was none. It reports whether this is the second: of two looks that overlap nobody knows
+// which looked last, and another look may have shown the ID between.
+func isSecond(first *instant, began, now instant) bool {
+	if *first == 0 {
+		*first = now
+		return false
+	}
+	return began >= *first
 }
 
 // mark marks the items of the pod that a report shows, and no others.
@@ -103,7 +114,7 @@ func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 }
 
 // doubtMade is doubt for the IDs that the agent has just made and no read has shown.
-func (r *records) doubtMade(p *pod, shows []Item) (first bool) {
+func (r *records) doubtMade(p *pod, shows []Item, began, now instant) (first bool) {
 	var shown idSet
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
@@ -117,8 +128,9 @@ func (r *records) doubtMade(p *pod, shows []Item) (first bool) {
 		if shown.has(e.id) {
 			continue
 		}
-		first = first || !e.doubted
-		e.doubted = true
+		if !isSecond(&e.doubted, began, now) {
+			first = true
+		}
 	}
 	return first
 }
@@ -131,7 +143,7 @@ func (r *records) sighted(p *pod, shows []Item, ghosts []string) {
 	}
 	for i, it := range shows {
 		if x := r.find(p, i, it.ID); x != nil {
-			x.doubted = x.doubted && slices.Contains(ghosts, x.id)
+			x.trust(ghosts)
 		}
 	}
 }
@@ -199,19 +211,27 @@ func (r *records) contradicts(p *pod, shows []Item) (first, last instant) {
 
 // undoubt forgets the looks that did not show an ID, the ghosts apart.
 func (p *pod) undoubt(ghosts []string) {
-	p.missed = false
+	p.missed = 0
 	for _, x := range p.items {
-		x.doubted = x.doubted && slices.Contains(ghosts, x.id)
+		x.trust(ghosts)
 	}
 	for i := range p.expected.all {
-		e := &p.expected.all[i]
-		e.doubted = e.doubted && slices.Contains(ghosts, e.id)
+		if e := &p.expected.all[i]; !slices.Contains(ghosts, e.id) {
+			e.doubted = 0
+		}
+	}
+}
+
+// trust ends the doubt about an ID, unless it is a ghost.
+func (x *item) trust(ghosts []string) {
+	if !slices.Contains(ghosts, x.id) {
+		x.doubted = 0
 	}
 }
 
 // doubted reports whether the last look did not show an ID that lives.
 func (p *pod) doubted() bool {
-	return slices.ContainsFunc(p.items, func(x *item) bool { return x.doubted })
+	return slices.ContainsFunc(p.items, func(x *item) bool { return x.doubted != 0 })
 }
 
 // alive reports whether the pod has a running ID of which nobody has reported the end.

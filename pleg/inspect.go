@@ -136,10 +136,10 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.overtaken(p, r, f, shows, now)
 	case premature: // a claim is believed for a grace
 		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
-	case c.doubt(p, shows, nil) || f.sight == sightWavering && p.doubted(): // one more look
+	case c.doubt(p, shows, nil, r.began, now): // one more look
 		p.lookFrom(now)
-		if f.lapped {
-			p.undoubt(nil) // a list that has ended since may have looked later, and has shown the ID
+		if f.lapped || c.peeks.shown(p.uid) > f.started {
+			p.undoubt(nil) // a list or peek that has ended since may have looked later, and has shown the ID
 		}
 	case r.err != nil:
 		c.applyPart(p, r, f, shows, now)

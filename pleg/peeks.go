@@ -68,6 +68,9 @@ type peeking struct {
 	// list begun earlier may have looked earlier, and show less.
 	looked instant
 
+	// shown is the end of the last peek that has shown a status, whatever became of it.
+	shown instant
+
 	// stored is when a read or a payload last brought a status of the pod; zero if none did. A peek
 	// begun earlier may have looked earlier.
 	stored instant
@@ -126,6 +129,14 @@ func (k *peeks) ensure(uid cache.UID) *peeking {
 func (k *peeks) looked(uid cache.UID) instant {
 	if x := k.of[uid]; x != nil {
 		return x.looked
+	}
+	return 0
+}
+
+// shown returns the end of the last peek of a pod that has shown a status; zero if none has.
+func (k *peeks) shown(uid cache.UID) instant {
+	if x := k.of[uid]; x != nil {
+		return x.shown
 	}
 	return 0
 }
@@ -307,7 +318,7 @@ const (
 
 // judge decides the use of a peek with a status of a pod, whose entry is as of the given time. A
 // peek that shows less than is known came too early, or too late: no peek takes anything back.
-func (x *peeking) judge(known *records, p *pod, r *look, asOf instant) peekVerdict {
+func (x *peeking) judge(known *records, p *pod, r *look, asOf, now instant) peekVerdict {
 	confirmed := !p.failed() && r.began < asOf // by a look that began later
 	if p.foreign || confirmed {
 		return peekDropped
@@ -344,7 +355,7 @@ func (x *peeking) judge(known *records, p *pod, r *look, asOf instant) peekVerdi
 		}
 	}
 	switch {
-	case known.doubt(p, shows, nil):
+	case known.doubt(p, shows, nil, r.began, now):
 		return peekAgain
 	case r.err == nil && known.matches(p, shows) && !p.conceals():
 		return peekDropped
@@ -389,7 +400,7 @@ func (c *core[S]) tickPeeks(now instant) {
 	}
 	k.forget(func(x *peeking) bool {
 		p := c.pods[x.uid]
-		if f := c.reads.inflight[p]; f != nil && f.began <= x.looked {
+		if f := c.reads.inflight[p]; f != nil && f.began <= x.shown {
 			return false // the read may have looked earlier
 		}
 		return p == nil || !k.down && !p.failed() && c.lists.asOf(p) >= x.looked
@@ -408,14 +419,15 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) }), nil)
 	verdict := peekDropped
 	if r.status != nil {
-		verdict = x.judge(&c.records, p, &r.look, c.lists.asOf(p))
+		x.shown = now
+		verdict = x.judge(&c.records, p, &r.look, c.lists.asOf(p), now)
 	}
 	if verdict == peekStands {
 		c.storePeek(p, x, r, now)
 	}
 	x.asked = idSet{}
-	if verdict == peekAgain && c.lists.finished > r.began {
-		p.undoubt(nil) // a list that has ended since may have looked later, and has shown the ID
+	if verdict == peekAgain && max(c.lists.finished, p.readEnd) > r.began {
+		p.undoubt(nil) // a list or read that has ended since may have looked later, and has shown the ID
 	}
 	if verdict == peekAgain || p.unmet() {
 		c.peeks.again(x, r.began, &c.cfg, now)
@@ -487,7 +499,7 @@ func (k *peeks) check(check checker, now instant) {
 	for uid, x := range k.of {
 		check(uid == x.uid, "the peeks of pod %q are filed under %q", x.uid, uid)
 		check(!x.queued || x.began == 0, "a peek of pod %q waits beside another", uid)
-		check(max(x.began, x.looked, x.stored, x.told) <= now, "the peeks of pod %q have an instant in the future: %+v", uid, *x)
+		check(max(x.began, x.looked, x.shown, x.stored, x.told) <= now, "the peeks of pod %q have an instant in the future: %+v", uid, *x)
 		if x.queued {
 			queued++
 		}

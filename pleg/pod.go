@@ -28,8 +28,9 @@ type pod struct {
 	// known.
 	foreign bool
 
-	// missed reports whether a look has shown nothing of a foreign pod. A second look is believed.
-	missed bool
+	// missed is when the first look ended that has shown nothing of a foreign pod; zero if none has.
+	// A second look, begun later, is believed.
+	missed instant `prove:"marks"`
 
 	// asOf is the begin of the last look behind the cache entry, unless the global time is later.
 	asOf instant `prove:"marks,payloads:ordered,judged:begins"`
@@ -134,7 +135,7 @@ func (r *records) becomeForeign(p *pod, at instant) {
 	r.countUnread(p, 0, false)
 	p.entry = foreignEntry
 	p.foreign = true
-	p.missed = false
+	p.missed = 0
 	p.asOf = max(p.asOf, at)
 }
 

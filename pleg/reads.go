@@ -66,29 +66,7 @@ type flight struct {
 	excused bool          `prove:"-"` // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
-	sight   sight         // what lists that have ended during the read have shown
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
-}
-
-// sight is the sight of the living IDs by the lists that have ended during a read.
-type sight uint8
-
-const (
-	sightNone     sight = iota // none has shown all
-	sightAll                   // one has
-	sightWavering              // and after it one has not
-)
-
-// lap notes that a list has ended during the read, and whether the list has missed a living ID. If
-// a list has shown all and a later list has not, the read may have looked before both: an ID shown
-// by neither the read nor the last list was not missed twice in a row.
-func (f *flight) lap(missed bool) {
-	switch {
-	case f.sight == sightNone && !missed:
-		f.sight = sightAll
-	case f.sight == sightAll && missed:
-		f.sight = sightWavering
-	}
 }
 
 // place puts a pod where it belongs if its next read is due at the given time; never if none is.
