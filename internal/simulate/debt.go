@@ -28,7 +28,14 @@ type debt struct {
 func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known := phase == pleg.PhaseCreated || phaseIn(b.shows(pod), id) != pleg.PhaseRemoved
+	was := phaseIn(b.shows(pod), id)
+	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
+	if was == pleg.PhaseUnknown {
+		return // nobody knows when an ID came so far; that its state was lost is a debt of its own
+	}
+	if b.touched[id].After(latest(b.podEnd[pod], b.listOK)) {
+		return // the next read or list decides about what the agent's call may have done; a peek does not
+	}
 	// Until a look confirms an ID after the stream is up, the ID may have changed while the stream was
 	// down.
 	if b.pace.on && known && b.pace.settings.roomy() && b.hearing(b.confirmed(pod)) {
@@ -36,7 +43,7 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 			pod:   pod,
 			id:    id,
 			phase: phase,
-			was:   phaseIn(b.shows(pod), id),
+			was:   was,
 			at:    time.Now(),
 			open:  time.Now(),
 		})
