@@ -125,7 +125,7 @@ func (c *core) occur(e *emission, now time.Time) bool {
 	if s.in == c.table.leaving { // evicted, and going on
 		c.table.share(s)
 	}
-	if s.age != nil || s.st.phase == phaseStored {
+	if s.age.held() || s.st.phase == phaseStored {
 		c.table.touch(s)
 	}
 	// Slow loops are written as often as by client-go's recorder.
@@ -188,7 +188,9 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 		c.table.retire(prev)
 		c.settle(prev, now)
 	}
-	c.table.gone.forget(s.id)
+	if revived {
+		c.table.gone.forget(s.id)
+	}
 	if revived && now.Sub(g.st.last) < c.opts.FinishAfter {
 		s.begins(g.st.revived(now), g.name)
 	} else {
@@ -278,7 +280,7 @@ func (c *core) settle(s *series, now time.Time) {
 		t.retire(s)
 	case s.st.end == evicted:
 		t.unage(s)
-	case s.known && s.age == nil:
+	case s.known && !s.age.held():
 		t.touch(s)
 	}
 	c.enqueue(s, now)
@@ -291,7 +293,7 @@ func (c *core) depart(s *series, now time.Time) {
 	case s.st.end == suspended: // stays in aged, for the last roster
 		c.table.share(s)
 		c.queue.remove(&s.ticket)
-		if s.age == nil {
+		if !s.age.held() {
 			c.table.touch(s)
 		}
 		return
@@ -315,8 +317,8 @@ func (c *core) enqueue(s *series, now time.Time) {
 // evict makes room in the table by closing the longest idle series. Their last writes are sent
 // before all others.
 func (c *core) evict(now time.Time) {
-	for c.table.aged.Len() > c.opts.MaxSeries && c.stage == stageOpen {
-		s := c.table.aged.Front().Value.(*series)
+	for c.table.aged.n > c.opts.MaxSeries && c.stage == stageOpen {
+		s := c.table.aged.first.owner
 		c.table.unage(s)
 		c.queue.remove(&s.ticket) // for the front
 		s.st.becomeEvicted()
@@ -332,8 +334,8 @@ func (c *core) sweep(now time.Time) (wait time.Duration) {
 	if c.stage != stageOpen {
 		return wait
 	}
-	for e := c.table.aged.Front(); e != nil; e = c.table.aged.Front() {
-		s := e.Value.(*series)
+	for x := c.table.aged.first; x != nil; x = c.table.aged.first {
+		s := x.owner
 		d := s.st.quiet().Add(c.opts.FinishAfter).Sub(now)
 		if d > 0 {
 			wait = d
@@ -342,8 +344,8 @@ func (c *core) sweep(now time.Time) (wait time.Duration) {
 		s.st.tick(now, c.opts)
 		c.settle(s, now)
 	}
-	for e := c.table.hurried.Front(); e != nil; e = c.table.hurried.Front() {
-		s := e.Value.(*series)
+	for x := c.table.hurried.first; x != nil; x = c.table.hurried.first {
+		s := x.owner
 		d := s.st.due.Sub(now)
 		if d > 0 {
 			return min(wait, d)
@@ -446,11 +448,11 @@ func (c *core) suspend(now, deadline time.Time) {
 		r.due(now)
 	}
 	var all []*series
-	for e := c.table.aged.Front(); e != nil; e = e.Next() {
-		all = append(all, e.Value.(*series))
+	for x := c.table.aged.first; x != nil; x = x.next {
+		all = append(all, x.owner)
 	}
 	for _, s := range c.table.byKey {
-		if s.age == nil {
+		if !s.age.held() {
 			all = append(all, s)
 		}
 	}

@@ -94,8 +94,8 @@ func (c *core) lines(r *roster) (lines []string) {
 
 // goingOn returns the stored series of a source for a restart to continue, the latest first.
 func (c *core) goingOn(r *roster) (out []*series) {
-	for el := c.table.aged.Back(); el != nil; el = el.Prev() {
-		s := el.Value.(*series)
+	for x := c.table.aged.last; x != nil; x = x.prev {
+		s := x.owner
 		if s.key.source == r.index && s.st.continuing() {
 			out = append(out, s)
 		}

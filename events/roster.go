@@ -199,7 +199,7 @@ type rosterWrite struct {
 func (r *roster) write(exact bool, lines func() []string) *rosterWrite {
 	w := &rosterWrite{whole: exact || r.tag == "" || r.changes >= maxChanges || r.changed > r.size, exact: exact}
 	for _, s := range r.added {
-		if !s.listed && s.age != nil && s.st.continuing() {
+		if !s.listed && s.age.held() && s.st.continuing() {
 			s.listed = true
 			w.lines = append(w.lines, s.line())
 		}

@@ -4,7 +4,6 @@
 package events
 
 import (
-	"container/list"
 	"maps"
 	"math"
 	"time"
@@ -53,12 +52,38 @@ type series struct {
 	// trouble is the record of the failures since the last success, nil for none.
 	trouble *trouble
 
-	ticket ticket        // in the queue
-	age    *list.Element // in table.aged
-	soon   *list.Element // in table.hurried
+	ticket ticket // in the queue
+	age    link   // in table.aged
+	soon   link   // in table.hurried
 	// in is the bounded part of the table that the series is in, nil for none. Set by hold.
 	in                 *shares
 	neighbours[series] // in the share of the namespace
+}
+
+// link is the place of a series in a list of the table, in the series itself: a list's own elements
+// would be an allocation each, and a look at memory far away.
+type link struct {
+	owner *series // nil while not in the list
+	neighbours[link]
+}
+
+func (x *link) held() bool { return x.owner != nil }
+
+// links is a list of series by their links.
+type links struct{ chain[link, *link] }
+
+// insert puts the link of a series behind another one, nil for the first place.
+func (l *links) insert(s *series, x, after *link) {
+	x.owner = s
+	l.put(x, after)
+}
+
+// drop takes a link out of the list, if it is there.
+func (l *links) drop(x *link) {
+	if x.held() {
+		l.remove(x)
+		x.owner = nil
+	}
 }
 
 // begins gives the series its state, and the name of its object.
@@ -199,8 +224,8 @@ type table struct {
 	all     int                // series in memory
 	pending *shares            // of these, neither stored nor refused
 	leaving *shares            // stored ones that take no occurrence, with a last write to make
-	aged    list.List          // known ones that take occurrences, the longest quiet first
-	hurried list.List          // those that are written by a timer, the earliest first
+	aged    links              // known ones that take occurrences, the longest quiet first
+	hurried links              // those that are written by a timer, the earliest first
 	gone    memory             // evicted series
 }
 
@@ -298,41 +323,25 @@ func (t *table) retire(s *series) {
 
 // touch puts a series into its place by age, nearly always the last.
 func (t *table) touch(s *series) {
-	if s.age == nil {
-		s.age = t.aged.PushFront(s)
+	t.unage(s)
+	quiet := s.st.quiet()
+	after := t.aged.last
+	for after != nil && after.owner.st.quiet().After(quiet) {
+		after = after.prev
 	}
-	e := t.aged.Back()
-	for e != s.age && e.Value.(*series).st.quiet().After(s.st.quiet()) {
-		e = e.Prev()
-	}
-	t.aged.MoveAfter(s.age, e)
+	t.aged.insert(s, &s.age, after)
 }
 
-func (t *table) unage(s *series) {
-	if s.age != nil {
-		t.aged.Remove(s.age)
-		s.age = nil
-	}
-}
+func (t *table) unage(s *series) { t.aged.drop(&s.age) }
 
 // hurry lets a timer write a series when its count is due.
 func (t *table) hurry(s *series) {
 	t.unhurry(s)
-	s.soon = t.hurried.PushBack(s)
-	e := s.soon.Prev()
-	for e != nil && e.Value.(*series).st.due.After(s.st.due) {
-		e = e.Prev()
+	after := t.hurried.last
+	for after != nil && after.owner.st.due.After(s.st.due) {
+		after = after.prev
 	}
-	if e == nil {
-		t.hurried.MoveToFront(s.soon)
-	} else {
-		t.hurried.MoveAfter(s.soon, e)
-	}
+	t.hurried.insert(s, &s.soon, after)
 }
 
-func (t *table) unhurry(s *series) {
-	if s.soon != nil {
-		t.hurried.Remove(s.soon)
-		s.soon = nil
-	}
-}
+func (t *table) unhurry(s *series) { t.hurried.drop(&s.soon) }
