@@ -438,11 +438,21 @@ func (c *core) callOf(s *series, now time.Time) (j job) {
 	}
 }
 
-// suspend closes all series for their last writes. A restart may continue them.
-func (c *core) suspend(now, deadline time.Time) {
-	now = c.clock(now)
-	c.stage = stageDraining
+// becomeStopped takes no more occurrences and begins no more calls, for a shutdown that ends at the
+// given time, zero for none.
+func (c *core) becomeStopped(deadline time.Time) {
+	c.stage = stageStopped
 	c.deadline = deadline
+}
+
+func (c *core) becomeDraining() { c.stage = stageDraining }
+
+func (c *core) becomeOver() { c.stage = stageOver }
+
+// suspend closes all series for their last writes. A restart may continue them.
+func (c *core) suspend(now time.Time) {
+	now = c.clock(now)
+	c.becomeDraining()
 	c.queue.reset()
 	for _, r := range c.rosters {
 		r.due(now)
@@ -466,7 +476,7 @@ func (c *core) suspend(now, deadline time.Time) {
 
 // abandon drops what is left, and returns the number of series and occurrences.
 func (c *core) abandon() (series int, occurrences int64) {
-	c.stage = stageOver
+	c.becomeOver()
 	series = c.queue.waiting + len(c.queue.flights)
 	occurrences = c.count.Unsent
 	c.count.drop(DropShutdown, occurrences)

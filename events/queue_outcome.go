@@ -88,8 +88,8 @@ func (q *queue) failedIn(ns *namespace, o *object, f failure) blamed {
 	if !news {
 		return blamed{"object", o.failures, false}
 	}
-	q.server.news++
-	ns.news++
+	q.server.becomeRefusing()
+	ns.becomeRefusing()
 	first := len(ns.suspects) == 0
 	wide := ns.becomeSuspected(o.key.String()) >= badObjects+q.server.tolerates()
 	if wide {
@@ -169,7 +169,7 @@ func (q *queue) prove(now time.Time) {
 		if n.failing() && !n.trying {
 			n.becomeTriable(now)
 		}
-		n.proven = true
+		n.becomeProven()
 		q.schedule(n)
 	}
 	q.unproven = q.unproven[:0]
@@ -217,7 +217,7 @@ func (q *queue) closeServer(f failure, failures int) {
 // release ends the tries of a call that failed: the scopes not blamed may be tried as before.
 func (q *queue) release(at site) {
 	for _, n := range at.nodes() {
-		n.trying = false
+		n.becomeUntried()
 		q.schedule(n)
 	}
 }

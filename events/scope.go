@@ -163,6 +163,9 @@ func (s *scope) becomeSuspected(part string) int {
 	return len(s.suspects)
 }
 
+// becomeRefusing books that an object here, healthy before, began to fail.
+func (s *scope) becomeRefusing() { s.news++ }
+
 // becomeClosed books a failure of this scope, the first or a further one. failures is the least
 // number of failures that led to it.
 func (s *scope) becomeClosed(f failure, failures int, delay func(failures int) time.Duration) {
@@ -188,6 +191,12 @@ func (s *scope) becomeTrying() {
 		s.trying = true
 	}
 }
+
+// becomeUntried books that the call that tried the scope said nothing of this scope.
+func (s *scope) becomeUntried() { s.trying = false }
+
+// becomeProven books that another scope was answered.
+func (s *scope) becomeProven() { s.proven = true }
 
 // becomeTriable lets the next call try the scope at once, unless the server asked to wait.
 func (s *scope) becomeTriable(now time.Time) {

@@ -87,8 +87,8 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 		await(ctx, b.shut)
 		return nil
 	}
-	b.core.stage = stageStopped
-	b.core.deadline, _ = ctx.Deadline()
+	deadline, _ := ctx.Deadline()
+	b.core.becomeStopped(deadline)
 	brief, done := context.WithTimeout(ctx, b.core.callLimit(time.Now()))
 	defer done()
 	ended := b.runEnded
@@ -110,7 +110,7 @@ func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 func (b *Broadcaster) drain(ctx context.Context) {
 	if ctx.Err() == nil {
 		b.mu.Lock()
-		b.core.suspend(time.Now(), b.core.deadline)
+		b.core.suspend(time.Now())
 		b.mu.Unlock()
 	}
 	draining, err := b.start(ctx)
