@@ -32,6 +32,7 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault, named ...string) Histo
 	mix("content", 300, 0.5, (*weaver).contentFake)
 	mix("breaks", 301, 0.3, (*weaver).breaks)
 	mix("pauses", 302, 0.2, (*weaver).pauses)
+	mix("deaf", 303, 0.1, (*weaver).deafFake)
 	return h
 }
 

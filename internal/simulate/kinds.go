@@ -307,6 +307,23 @@ func (v *weaver) deaf(h History) History {
 	})
 }
 
+// deafFake is deaf for the second tier. The next line of a fault ends the hang, as calm does.
+func (v *weaver) deafFake(h History) History {
+	return v.each(h, func(line string) []string {
+		id := v.id()
+		if !strings.HasPrefix(id, "c") || strings.HasPrefix(line, "within ") || !v.chance(0.1) {
+			return []string{line}
+		}
+		return []string{
+			line,
+			"fault hang-list=1 drop=1",
+			"advance " + v.word("10ms", "3s", "15s"),
+			"runtime exit " + id,
+			"advance " + v.word("5s", "25s", "45s"),
+		}
+	})
+}
+
 // silent has creations and removals without a word cost trust, as all other changes do.
 func (v *weaver) silent(h History) History { return slices.Insert(h, 0, "config strict true") }
 
