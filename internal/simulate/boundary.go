@@ -170,6 +170,9 @@ func (b *boundary[S]) end(
 	if statuses {
 		b.emptied(uid, begun, len(items), err)
 	}
+	if err == nil && !peek {
+		b.podWhole[uid] = latest(b.podWhole[uid], b.podPace(uid).started)
+	}
 	if err == nil && !peek { // the list of the pod and the statuses after it are one read
 		b.peekPace.slowest = max(b.peekPace.slowest, time.Since(b.podPace(uid).started))
 	}

@@ -30,10 +30,10 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	defer b.mu.Unlock()
 	was := phaseIn(b.shows(pod), id)
 	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
-	if was == pleg.PhaseUnknown {
+	if was == pleg.PhaseUnknown && phase != pleg.PhaseRemoved {
 		return // nobody knows when an ID came so far; that its state was lost is a debt of its own
 	}
-	if b.touched[id].After(latest(b.podEnd[pod], b.listOK)) {
+	if b.touched[id].After(latest(b.podWhole[pod], b.listOK)) {
 		return // the next read or list decides about what the agent's call may have done; a peek does not
 	}
 	// Until a look confirms an ID after the stream is up, the ID may have changed while the stream was

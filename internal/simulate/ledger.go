@@ -54,6 +54,7 @@ type ledger struct {
 	disturbed  time.Time               // the last disturbance
 	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
 	podFail    map[cache.UID]time.Time // start of the latest failed list
+	podWhole   map[cache.UID]time.Time // start of the latest successful read of the pod, from its list on
 	asked      map[cache.UID]time.Time // the latest reinspection requested of a pod and not answered
 	stopping   bool                    // the generator's context has ended
 	closed     bool
@@ -90,6 +91,7 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 		begun:    make(map[cache.UID]time.Time),
 		podEnd:   make(map[cache.UID]time.Time),
 		podFail:  make(map[cache.UID]time.Time),
+		podWhole: make(map[cache.UID]time.Time),
 		removed:  make(map[cache.UID]time.Time),
 		goneAsOf: make(map[cache.UID]time.Time),
 		unnamed:  make(map[string]bool),
@@ -148,6 +150,7 @@ func (b *ledger) inherit(before *ledger) {
 	defer before.mu.Unlock()
 	maps.Copy(b.podEnd, before.podEnd)
 	maps.Copy(b.podFail, before.podFail)
+	maps.Copy(b.podWhole, before.podWhole)
 	maps.Copy(b.removed, before.removed)
 	b.listened = slices.Clone(before.listened)
 	b.listOK = before.listOK
