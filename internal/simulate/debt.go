@@ -68,6 +68,9 @@ func (b *ledger) lookDebts(now time.Time) {
 		}
 		_, phase := b.truth.phaseOf(d.id)
 		shows := phaseIn(b.shows(d.pod), d.id)
+		if shows == pleg.PhaseRemoved && b.fails(d.pod) && b.truth.unreadable(d.id) {
+			shows = d.was // a status may lack what cannot be read, for as long as the error stands beside
+		}
 		switch {
 		case b.touched[d.id].After(d.at.Add(-2 * grace)):
 			continue // a call of the agent's own may have done it

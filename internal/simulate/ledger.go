@@ -263,7 +263,8 @@ func (b *ledger) lookMissed(missed int, grace time.Duration) {
 
 // halves reports whether a list may lack more living pods than it shows. A pod missing in the list
 // counts even if the cache does not show the pod running: a newly started generator, or a generator
-// with a failed read of the status, does not know the pod.
+// with a failed read of the status, does not know the pod. A pod whose reads fail need not be kept:
+// its status is older than what its reads have listed.
 func (b *ledger) halves(l *pleg.Listing) bool {
 	if b.held == nil {
 		return false
@@ -278,7 +279,7 @@ func (b *ledger) halves(l *pleg.Listing) bool {
 		switch {
 		case slices.Contains(l.Gone, uid) || !l.Delta && !shown[uid]:
 			lost++
-		case slices.ContainsFunc(b.shows(uid), b.surelyRunsHere):
+		case !b.fails(uid) && slices.ContainsFunc(b.shows(uid), b.surelyRunsHere):
 			kept++
 		}
 	}

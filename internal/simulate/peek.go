@@ -153,6 +153,9 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 			b.podPace(x.pod).open && !b.podPace(x.pod).failed {
 			continue
 		}
+		if b.fails(x.pod) && o.pod(x.pod).told[id] >= x.phase {
+			continue // told before lists ceased to answer, and no status could be read: see lookDeaf
+		}
 		if b.peekHangs(x.pod, now) {
 			continue // single statuses do not answer either; peekHurts follows with the end of the peek
 		}
