@@ -177,20 +177,26 @@ func TestAStopIsNotHeldAgainstTheRuntime(t *testing.T) {
 	})
 }
 
+// idleRun is a run without ends, and without anything to be tried again.
+func idleRun(t *testing.T) *run[Pod] {
+	t.Helper()
+	g := &slowReads{statuses: cache.New[Pod](nil)}
+	w := newRun(t.Context(), must(New(Config[Pod]{
+		Generator: g,
+		Statuses:  g.statuses,
+		View:      func(p *Pod) Pod { return *p },
+		Recorder:  &reasons{},
+	}))(t))
+	w.retryAt = time.Time{}
+	return w
+}
+
 // TestTheLoopRunsWhileAnEndSettles: by its next turn the loop notices that it did not run. So a
 // turn is planned also while all readers are at work, and nothing else is to be done.
 func TestTheLoopRunsWhileAnEndSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &slowReads{statuses: cache.New[Pod](nil)}
-		r := must(New(Config[Pod]{
-			Generator: g,
-			Statuses:  g.statuses,
-			View:      func(p *Pod) Pod { return *p },
-			Recorder:  &reasons{},
-		}))(t)
-		w := newRun(t.Context(), r)
+		w := idleRun(t)
 		defer w.cancel()
-		w.retryAt = time.Time{}
 		w.core.syncedAt = time.Now()
 		w.reading = w.config.Readers
 		if w.timer(time.Now()) != nil || !w.wakes.IsZero() {
@@ -210,16 +216,8 @@ func TestTheLoopRunsWhileAnEndSettles(t *testing.T) {
 // in which this one ran, and not after a standstill of two: the end would be reported again.
 func TestStandstillForgetsNothingEarlier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &slowReads{statuses: cache.New[Pod](nil)}
-		r := must(New(Config[Pod]{
-			Generator: g,
-			Statuses:  g.statuses,
-			View:      func(p *Pod) Pod { return *p },
-			Recorder:  &reasons{},
-		}))(t)
-		w := newRun(t.Context(), r)
+		w := idleRun(t)
 		defer w.cancel()
-		w.retryAt = time.Time{}
 		w.core.earlier = map[string]time.Time{"c": time.Now()}
 		turn := func() {
 			w.woke(time.Now())

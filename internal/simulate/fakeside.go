@@ -427,11 +427,7 @@ func (f *fakeSide) resize(ctx context.Context, id string) error {
 // after the grace.
 func (w *world) takesBack(id string) {
 	w.truth.refresh()
-	pod, _ := w.truth.phaseOf(id)
-	w.oracle.mood(time.Now(), pod)
-	if w.ledger != nil {
-		w.ledger.takenBack(id)
-	}
+	w.recovers(id)
 	w.upset(time.Now().Add(w.oracle.doubtful()))
 }
 

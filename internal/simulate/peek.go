@@ -223,9 +223,12 @@ const peekRetry = 10 * time.Second
 // peekSoon is how long after a claim a known pod is shown while lists do not answer.
 const peekSoon = 3 * time.Second
 
+// peekRound is the time from one look at every known pod to the next while lists do not answer.
+const peekRound = 10 * time.Second
+
 // peekRounds is how long a change may go unseen while lists do not answer and nothing is told: a
 // generator waits before the first round, and looks twice for an ID that vanishes.
-const peekRounds = 2*10*time.Second + peekSoon
+const peekRounds = 2*peekRound + peekSoon
 
 // hangs reports whether the list under way does not answer: its age is far beyond any successful
 // list or read.

@@ -135,6 +135,15 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	}
 }
 
+// recovers notes that a sandbox is about to be ready again: its phase goes back.
+func (w *world) recovers(id string) {
+	pod, _ := w.truth.phaseOf(id)
+	w.oracle.mood(time.Now(), pod)
+	if w.ledger != nil {
+		w.ledger.takenBack(id)
+	}
+}
+
 // takenBack drops the promise about an end that the runtime takes back: the next end of the sandbox
 // makes a promise of its own. No look need come between the two ends.
 func (b *ledger) takenBack(id string) {

@@ -148,7 +148,8 @@ func (b *ledger) Record(r pleg.Report) {
 	if !first || b.unnoticed >= listSlow/2 {
 		return
 	}
-	quick := b.listTook+b.unnoticed <= listSlow-time.Microsecond         // a generator counts from before the call
+	// A generator counts from before the call.
+	quick := b.listTook+b.unnoticed <= listSlow-time.Microsecond
 	late := b.listing == 0 && time.Since(b.listEnd) > unnoticed && quick // else it did hang
 	switch {
 	case r.Reason == pleg.ReasonRelistSlow && quick:

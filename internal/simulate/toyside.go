@@ -201,11 +201,7 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 		defer t.settle(w, id, how)
 		return r.set(id, pleg.PhaseRunning, how)
 	case "recover":
-		pod, _ := w.truth.phaseOf(id)
-		w.oracle.mood(time.Now(), pod)
-		if w.ledger != nil {
-			w.ledger.takenBack(id)
-		}
+		w.recovers(id)
 		r.upset(
 			time.Now().Add(w.settings.grace + 50*time.Millisecond),
 		) // an event of its end may just have been sent
