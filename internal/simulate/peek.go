@@ -146,18 +146,11 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	since := latest(b.listBegun, b.resumed).Add(b.patience())
 	o.lookDeaf(b, now)
 	for id, x := range b.prompt.promises {
-		if !b.truth.isFresh(x.pod) {
-			continue // the generator knows no IDs of an earlier generator's entry
-		}
-		if _, moody := o.moods[x.pod]; moody || b.truth.spoilt(x.pod) ||
-			b.podPace(x.pod).open && !b.podPace(x.pod).failed {
+		if !o.peekable(b, x.pod, now) {
 			continue
 		}
 		if b.fails(x.pod) && o.pod(x.pod).told[id] >= x.phase {
 			continue // told before lists ceased to answer, and no status could be read: see lookDeaf
-		}
-		if b.peekHangs(x.pod, now) {
-			continue // single statuses do not answer either; peekHurts follows with the end of the peek
 		}
 		from := latest(since, b.settled(x), x.at, b.truth.moved(x.pod), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[x.pod].Add(3*b.pace.settings.grace))
 		if d := now.Sub(from); d > peekSoon && phaseIn(b.shows(x.pod), id) < x.phase && len(b.shows(x.pod)) > 0 {
@@ -176,14 +169,26 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 	}
 }
 
+// peekable reports whether peeks at a pod show what its single statuses say.
+func (o *oracle) peekable(b *ledger, uid cache.UID, now time.Time) bool {
+	if !b.truth.isFresh(uid) {
+		return false // the generator knows no IDs of an earlier generator's entry
+	}
+	if b.peekHangs(uid, now) {
+		return false // single statuses do not answer either; peekHurts follows with the end of the peek
+	}
+	_, moody := o.moods[uid]
+	x := b.podPace(uid)
+	asked := x.open && !x.failed
+	return !moody && !b.truth.spoilt(uid) && !asked
+}
+
 // lookDeaf checks that known containers are looked at once in a while as long as lists hang and
 // single statuses do not, whatever the stream tells: what hangs lists may hang the events too.
 func (o *oracle) lookDeaf(b *ledger, now time.Time) {
 	since := latest(b.listBegun, b.resumed).Add(b.patience())
 	for _, uid := range b.truth.UIDs() {
-		_, moody := o.moods[uid]
-		x := b.podPace(uid)
-		if moody || !b.truth.isFresh(uid) || b.truth.spoilt(uid) || x.open && !x.failed || b.peekHangs(uid, now) {
+		if !o.peekable(b, uid, now) {
 			continue
 		}
 		from := latest(since, b.truth.moved(uid), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[uid].Add(3*b.pace.settings.grace))
