@@ -62,7 +62,7 @@ type gathering struct {
 	state []callState
 	// next is the first call not begun; underWay counts those begun, not ended, and not given up.
 	next, underWay int
-	// beside is how many calls may be under way beyond callsPerRead, because none is answered.
+	// beside is how many calls may be under way beyond callsPerRead, because others are not answered.
 	beside int
 	// ended receives the outcome of each call begun. It has room for all of them, so that a call given
 	// up never waits for a reader.
@@ -244,9 +244,10 @@ func (g *gathering) nextLook(begun time.Time, stuck time.Duration) time.Time {
 	return look
 }
 
-// giveUpLate gives up the calls that are late. Their goroutines go on until the runtime answers,
-// the read's deadline passes or the client is closed, so that the client learns whether an item is
-// slow or hangs.
+// giveUpLate gives up the calls that are late. Each makes room for one more call than it took:
+// where many items hang, waiting for a few at a time would keep what the others say from the
+// reader. Their goroutines go on until the runtime answers, the read's deadline passes or the
+// client is closed, so that the client learns whether an item is slow or hangs.
 func (g *gathering) giveUpLate(now time.Time) {
 	for i := range g.next {
 		state := &g.state[i]
@@ -257,6 +258,7 @@ func (g *gathering) giveUpLate(now time.Time) {
 		state.err = fmt.Errorf("cri: the status of %s on %s has not been answered for %v, and other items of the pod have",
 			g.calls[i].id, g.client.endpoint, now.Sub(state.begun).Round(time.Millisecond))
 		g.underWay--
+		g.beside++
 		g.client.late.giveUp(state.late)
 	}
 }
@@ -295,10 +297,29 @@ type lateItems struct {
 	waiting map[string]*lateCall
 	// took holds how long the last answer took about an item that was late, by ID.
 	took map[string]time.Duration
+	// silent holds when an item was last asked for, by ID, if that call was late and ended without an
+	// answer: most often because the time of its read was over.
+	silent map[string]time.Time
 }
 
-// maxLateItems bounds the IDs remembered as slow; the map is emptied when full.
+// maxLateItems bounds the IDs remembered as slow, and as silent; a map is emptied when full.
 const maxLateItems = 4096
+
+// order returns the places of IDs in the order in which a read asks for them: silent ones last, and
+// of those first what was asked for longest ago. Many that hang, one after the other, may take all
+// the time that a read has.
+func (l *lateItems) order(ids []string) []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	places := make([]int, len(ids))
+	for i := range places {
+		places[i] = i
+	}
+	if len(l.silent) > 0 {
+		slices.SortStableFunc(places, func(i, j int) int { return l.silent[ids[i]].Compare(l.silent[ids[j]]) })
+	}
+	return places
+}
 
 // waitingSince returns when the unanswered call about an item was begun, if there is one.
 func (l *lateItems) waitingSince(id string) (time.Time, bool) {
@@ -340,6 +361,14 @@ func (l *lateItems) end(call *lateCall, answered bool) {
 	call.ended = true
 	if l.waiting[call.id] == call {
 		delete(l.waiting, call.id)
+	}
+	if answered {
+		delete(l.silent, call.id)
+	} else if took > leastPatience && call.id != "" {
+		if l.silent == nil || len(l.silent) >= maxLateItems {
+			l.silent = make(map[string]time.Time)
+		}
+		l.silent[call.id] = call.begun
 	}
 	_, known := l.took[call.id]
 	switch {

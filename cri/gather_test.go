@@ -365,11 +365,19 @@ func TestWhichItemsTellThatTheRuntimeAnswers(t *testing.T) {
 	}
 }
 
-// TestManyHungItems: sixteen hung containers cost a healthy pod nothing, and their own pod little.
+// TestManyHungItems: many hung containers cost a healthy pod nothing, and their own pod little.
 func TestManyHungItems(t *testing.T) {
+	for many, most := range map[int]time.Duration{16: 3 * leastPatience, 400: 8 * leastPatience} {
+		t.Run(fmt.Sprint(many), func(t *testing.T) { readBesideHung(t, many, most) })
+	}
+}
+
+// readBesideHung reads a pod of a container that answers behind many that hang, and another pod.
+// The first read takes the given time at the most.
+func readBesideHung(t *testing.T, many int, most time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		var hung []string
-		for i := range 16 {
+		for i := range many {
 			hung = append(hung, fmt.Sprint("hung", i))
 		}
 		r := newSlowRuntime(append(hung, "well")...)
@@ -380,8 +388,8 @@ func TestManyHungItems(t *testing.T) {
 		defer close(r.release)
 		begun := time.Now()
 		in, _ := c.Inspect(t.Context(), slowPod(append(hung, "well")...))
-		if took := time.Since(begun); took > 6*leastPatience {
-			t.Errorf("the read took %v", took)
+		if took := time.Since(begun); took > most+leastPatience/2 {
+			t.Errorf("the read took %v, want %v", took, most)
 		}
 		if len(in.Unread) != len(hung) || len(in.Status.Containers()) != 1 {
 			t.Errorf("%d unread, status %v", len(in.Unread), in.Status)
@@ -393,6 +401,62 @@ func TestManyHungItems(t *testing.T) {
 		if took := time.Since(begun); took > 0 {
 			t.Errorf("a healthy pod took %v", took)
 		}
+	})
+}
+
+// TestHungItemsBeforeTheOthers: more items hang than a read has time to wait for, and stand before
+// the others. The next reads ask for them last, and read what can be read.
+func TestHungItemsBeforeTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hung, others []string
+		for i := range 200 {
+			hung = append(hung, fmt.Sprint("hung", i))
+			others = append(others, fmt.Sprint("well", i))
+		}
+		pod := append([]string{"first"}, append(hung, others...)...)
+		r := newSlowRuntime(pod...)
+		for _, id := range hung {
+			r.hangs[id] = true
+		}
+		c := serve(t, r.stub, Config{})
+		defer close(r.release)
+		unread := 0
+		for range 5 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*leastPatience)
+			in, err := c.Inspect(ctx, slowPod(pod...))
+			cancel()
+			if err == nil {
+				t.Fatal("no error beside items that hang")
+			}
+			unread = len(in.Unread)
+		}
+		if unread != len(hung) {
+			t.Errorf("%d items unread by the fifth read, want %d", unread, len(hung))
+		}
+	})
+}
+
+// TestOrder: silent items come last, until they answer, and those asked for longest ago first.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lateItems
+		ids := []string{"a", "b", "c", "d"}
+		ask := func(id string, takes time.Duration, answered bool, want ...int) {
+			t.Helper()
+			call := &lateCall{id: id, begun: time.Now()}
+			time.Sleep(takes)
+			l.end(call, answered)
+			if got := l.order(ids); !slices.Equal(got, want) {
+				t.Errorf("after a call about %s: order %v, want %v", id, got, want)
+			}
+		}
+		ask("a", time.Second, true, 0, 1, 2, 3)
+		ask("b", time.Millisecond, false, 0, 1, 2, 3) // failed, and kept nobody waiting
+		ask("c", time.Second, false, 0, 1, 3, 2)
+		ask("a", time.Second, false, 1, 3, 2, 0)
+		ask("c", time.Second, false, 1, 3, 0, 2)
+		ask("a", time.Second, true, 0, 1, 3, 2)
+		ask("c", time.Millisecond, true, 0, 1, 2, 3)
 	})
 }
 

@@ -171,12 +171,13 @@ func (in *inspection) run(ctx context.Context) {
 	in.bundled = make([][][]byte, len(in.sandboxes))
 	in.containerStatuses = make([][]byte, len(in.containers))
 	calls := in.client.newGathering(ctx, len(in.pod.Items)+1)
-	for i := range in.sandboxes {
+	for _, i := range in.client.late.order(in.sandboxes) {
 		calls.add(in.sandboxCall(i))
 	}
 	atOnce := known.fillsStatuses.no() || len(in.sandboxes) == 0 // nothing to wait for
+	containers := in.client.late.order(in.containers)
 	if atOnce {
-		for i := range in.containers {
+		for _, i := range containers {
 			calls.add(in.containerCall(i))
 		}
 	}
@@ -193,14 +194,18 @@ func (in *inspection) run(ctx context.Context) {
 	if slices.ContainsFunc(in.sandboxStatuses, func(raw []byte) bool { return raw != nil }) && len(in.containers) > 0 {
 		known.fillsStatuses.learn(len(covered) > 0)
 	}
-	for i, id := range in.containers {
-		if _, ok := covered[id]; !ok {
+	for _, i := range containers {
+		if _, ok := covered[in.containers[i]]; !ok {
 			calls.add(in.containerCall(i))
 		}
 	}
 	in.waitBesides(calls, answered)
 	in.finish(calls)
 }
+
+// callsPerWitness is how many more of a read's calls may be under way for each witness, witness
+// included. The others cost the runtime nothing more: their turn comes in any case.
+const callsPerWitness = 4
 
 // waitBesides waits for the calls of a read. While none is answered, more is asked for beside them,
 // twice as much each time, and each time after a wait four times as long: an answer tells that the
@@ -218,7 +223,7 @@ func (in *inspection) waitBesides(calls *gathering, answered bool) {
 			calls.wait(0)
 			return
 		}
-		calls.beside += 4 * n // these calls cost the runtime nothing more: their turn comes in any case
+		calls.beside += callsPerWitness * n
 		answered = calls.wait(wait)
 		wait *= 4
 	}

@@ -33,6 +33,7 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault, named ...string) Histo
 	mix("breaks", 301, 0.3, (*weaver).breaks)
 	mix("pauses", 302, 0.2, (*weaver).pauses)
 	mix("deaf", 303, 0.1, (*weaver).deafFake)
+	mix("large", 304, 0.1, (*weaver).large) // last: the others take no ID out of a loop
 	return h
 }
 

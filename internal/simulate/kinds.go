@@ -35,6 +35,7 @@ var kinds = []kind{
 	{name: "ages", on: true, share: 0.15, weave: (*weaver).ages}, // of the second tier, likewise
 	{name: "pauses", on: true, share: 0.1, weave: (*weaver).pauses},
 	{name: "deaf", on: true, share: 0.1, weave: (*weaver).deaf},
+	{name: "large", on: true, weave: (*weaver).large}, // of the second tier: the toy has no calls about single items
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -321,6 +322,40 @@ func (v *weaver) deafFake(h History) History {
 			"runtime exit " + id,
 			"advance " + v.word("5s", "25s", "45s"),
 		}
+	})
+}
+
+// large has pods of many containers, several of which end, go or hang at once: a client asks a
+// runtime for a few items of a pod at a time.
+func (v *weaver) large(h History) History {
+	var made []string // loops over the containers of a pod, each with its IDs
+	most := []int{8, 16, 40}[v.rng.IntN(3)]
+	return v.each(h, func(line string) []string {
+		words := strings.Fields(line)
+		lines := []string{line}
+		if len(words) == 4 && words[0] == "runtime" && words[1] == "sandbox" && v.chance(0.5) {
+			id := "c" + words[3] + "l$"
+			all := fmt.Sprintf("each 1..%d ", most)
+			made = append(made, id)
+			lines = append(lines, all+"runtime container "+words[3]+" "+id, all+"runtime start "+id)
+		}
+		if len(made) == 0 || strings.HasPrefix(line, "within ") || !v.chance(0.3) {
+			return lines // a command within a turn may stand between calm and settle
+		}
+		id := made[v.rng.IntN(len(made))]
+		first := 1 + v.rng.IntN(most)
+		some := fmt.Sprintf("each %d..%d runtime ", first, min(most, first+v.rng.IntN(most)))
+		switch v.rng.IntN(6) {
+		case 0:
+			lines = append(lines, "fault hang-item="+v.word("0.1", "0.5", "1"))
+		case 1:
+			lines = append(lines, "fault slow-status="+v.word("100ms", "1s", "3s"))
+		case 2:
+			lines = append(lines, some+"remove "+id)
+		default:
+			lines = append(lines, some+"exit "+id)
+		}
+		return lines
 	})
 }
 
