@@ -406,6 +406,40 @@ func BenchmarkReadOfManyIDs(b *testing.B) {
 	}
 }
 
+// BenchmarkListOfGhosts applies lists that show IDs of which a read has shown no status: the cost
+// of an ID does not grow with their number.
+func BenchmarkListOfGhosts(b *testing.B) {
+	for _, ids := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("ids=%d", ids), func(b *testing.B) {
+			pod := Pod{UID: "p", Items: make([]Item, ids)}
+			for i := range pod.Items {
+				pod.Items[i] = Item{ID: fmt.Sprintf("%064x", i), Phase: PhaseRunning}
+			}
+			d := newDeck(0)
+			d.list(Listing{Pods: []Pod{pod}})
+			d.step(time.Minute)
+			d.read(pod, &inspected[benchStatus]{status: new(benchStatus), look: look{shows: pod}})
+			for b.Loop() {
+				b.StopTimer()
+				d.step(time.Minute)
+				d.read(pod, &inspected[benchStatus]{
+					status: new(benchStatus),
+					look:   look{listing: &pod, shows: Pod{UID: "p", Items: pod.Items[ids/2:]}},
+				})
+				d.step(time.Minute)
+				b.StartTimer()
+				d.list(Listing{Pods: []Pod{pod}})
+				b.StopTimer()
+				d.step(time.Minute)
+				d.read(pod, &inspected[benchStatus]{status: new(benchStatus), look: look{shows: pod}})
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*ids), "ns/ID")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
 // read has a pod read, as if by the loop.
 func (d *deck) read(pod Pod, r *inspected[benchStatus]) {
 	p := d.core.ensure(pod.UID)

@@ -101,9 +101,8 @@ func (k *book[S]) takeListed(p *pod, items []Item, now instant) (news bool) {
 	if len(k.evidence.early) == 0 {
 		return false
 	}
-	ghosts := setOf(p.ghosts)
 	for i := range items {
-		if !ghosts.has(items[i].ID) {
+		if !p.ghosts.has(items[i].ID) {
 			news = k.takeEarly(p, items[i].ID, now) || news
 		}
 	}

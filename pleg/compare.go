@@ -60,10 +60,11 @@ func (r *records) matches(p *pod, items []Item) bool {
 // is not to be believed yet. Runtimes forget their containers for a moment, above all after a
 // restart.
 //
-// The report ends the doubt about the IDs shown, apart from ghosts. Began is the begin of the look.
-func (r *records) doubt(p *pod, shows []Item, ghosts []string, began, now instant) (first bool) {
+// The report ends the doubt about the IDs shown, apart from ghosts. A report that was crossed by
+// another is not the first of two: the other may have looked later, and have shown the ID.
+func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (first bool) {
 	if p.foreign && !slices.ContainsFunc(shows, Item.valid) {
-		first = !isSecond(&p.missed, began, now) // whatever the entry shows may be running
+		first = !at.isSecond(&p.missed) // whatever the entry shows may be running
 	}
 	r.mark(p, shows)
 	for _, x := range p.items {
@@ -74,22 +75,36 @@ func (r *records) doubt(p *pod, shows []Item, ghosts []string, began, now instan
 			x.trust(ghosts)
 			continue
 		}
-		if !isSecond(&x.doubted, began, now) {
+		if !at.isSecond(&x.doubted) {
 			first = true
 		}
 	}
-	return r.doubtMade(p, shows, began, now) || first
+	first = r.doubtMade(p, shows, at) || first
+	if first && at.crossed {
+		p.undoubt(ghosts)
+	}
+	return first
+}
+
+// span is the time of a look at a pod: a list, a read or a peek.
+type span struct {
+	began instant
+	ended instant
+
+	// crossed reports whether another look at the pod, of another kind, has ended during this one.
+	// Nobody knows which of them looked last.
+	crossed bool
 }
 
 // isSecond notes a look without an ID, of which the first in a row ended at the given time, zero if
 // there was none. It reports whether this is the second: of two looks that overlap nobody knows
 // which looked last, and another look may have shown the ID between.
-func isSecond(first *instant, began, now instant) bool {
+func (at span) isSecond(first *instant) bool {
 	if *first == 0 {
-		*first = now
+		*first = at.ended
 		return false
 	}
-	return began >= *first
+	return at.began >= *first
 }
 
 // mark marks the items of the pod that a report shows, and no others.
@@ -114,7 +129,7 @@ func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 }
 
 // doubtMade is doubt for the IDs that the agent has just made and no read has shown.
-func (r *records) doubtMade(p *pod, shows []Item, began, now instant) (first bool) {
+func (r *records) doubtMade(p *pod, shows []Item, at span) (first bool) {
 	var shown idSet
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
@@ -128,7 +143,7 @@ func (r *records) doubtMade(p *pod, shows []Item, began, now instant) (first boo
 		if shown.has(e.id) {
 			continue
 		}
-		if !isSecond(&e.doubted, began, now) {
+		if !at.isSecond(&e.doubted) {
 			first = true
 		}
 	}
@@ -137,7 +152,7 @@ func (r *records) doubtMade(p *pod, shows []Item, began, now instant) (first boo
 
 // sighted notes that a look has shown some IDs: a next look without such an ID is the first without
 // the ID. Ghosts are IDs whose doubt does not end.
-func (r *records) sighted(p *pod, shows []Item, ghosts []string) {
+func (r *records) sighted(p *pod, shows []Item, ghosts *ghosts) {
 	if !p.doubted() {
 		return
 	}
@@ -210,21 +225,21 @@ func (r *records) contradicts(p *pod, shows []Item) (first, last instant) {
 }
 
 // undoubt forgets the looks that did not show an ID, the ghosts apart.
-func (p *pod) undoubt(ghosts []string) {
+func (p *pod) undoubt(ghosts *ghosts) {
 	p.missed = 0
 	for _, x := range p.items {
 		x.trust(ghosts)
 	}
 	for i := range p.expected.all {
-		if e := &p.expected.all[i]; !slices.Contains(ghosts, e.id) {
+		if e := &p.expected.all[i]; !ghosts.has(e.id) {
 			e.doubted = 0
 		}
 	}
 }
 
 // trust ends the doubt about an ID, unless it is a ghost.
-func (x *item) trust(ghosts []string) {
-	if !slices.Contains(ghosts, x.id) {
+func (x *item) trust(ghosts *ghosts) {
+	if !ghosts.has(x.id) {
 		x.doubted = 0
 	}
 }

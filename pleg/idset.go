@@ -10,7 +10,7 @@ import "slices"
 type idSet struct {
 	ids   []string
 	items []Item
-	many  map[string]struct{} // the index; nil up to manyIDs
+	many  map[string]struct{} `prove:"-"` // the index; nil up to manyIDs
 }
 
 // setOf returns a set of IDs, which it keeps.

@@ -99,18 +99,14 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	}
 	switch {
 	case f.listed != nil && r.status != nil:
-		p.ghosts = without(f.listed, shows)
-		p.lacked = p.ghosts
-	case f.listed == nil && r.status != nil: // by ID: a list in between may have shown what is lacking
-		lacks := c.lacking(p, shows)
-		p.ghosts = both(lacks, p.lacked)
-		p.lacked = lacks
+		p.ghosts = ghostsListed(without(f.listed, shows))
+	case f.listed == nil && r.status != nil: // by ID
+		p.ghosts = p.ghosts.readByID(c.lacking(p, shows))
 	case f.listed != nil && r.err == nil:
 		p.ghosts = nil // the listing shows what the statuses have shown
-	case r.status == nil && p.ghosts != nil: // a list alone does not bring back what statuses have not shown
-		ghosts := setOf(p.ghosts)
+	case r.status == nil && p.ghosts.any(): // a list alone does not bring back what statuses have not shown
 		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
-			return ghosts.has(it.ID) && c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
+			return p.ghosts.has(it.ID) && c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
 		})
 	}
 	if r.err == nil && f.full {
@@ -121,6 +117,11 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		r.err == nil && r.status == nil && len(shows) > 0 && !c.matches(p, shows)
 	looked := c.peeks.looked(p.uid)
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
+	at := span{
+		began:   r.began,
+		ended:   now,
+		crossed: f.lapped || c.peeks.shown(p.uid) > f.started,
+	}
 	switch {
 	case r.err != nil && (len(shows) == 0 || overtaken && c.matches(p, shows)):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
@@ -136,11 +137,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.overtaken(p, r, f, shows, now)
 	case premature: // a claim is believed for a grace
 		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
-	case c.doubt(p, shows, nil, r.began, now): // one more look
+	case c.doubt(p, shows, nil, at): // one more look
 		p.lookFrom(now)
-		if f.lapped || c.peeks.shown(p.uid) > f.started {
-			p.undoubt(nil) // a list or peek that has ended since may have looked later, and has shown the ID
-		}
 	case r.err != nil:
 		c.applyPart(p, r, f, shows, now)
 	default:

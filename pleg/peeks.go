@@ -316,13 +316,9 @@ const (
 	peekStands                     // it becomes the state of the pod
 )
 
-// judge decides the use of a peek with a status of a pod, whose entry is as of the given time. A
-// peek that shows less than is known came too early, or too late: no peek takes anything back.
-func (x *peeking) judge(known *records, p *pod, r *look, asOf, now instant) peekVerdict {
-	confirmed := !p.failed() && r.began < asOf // by a look that began later
-	if p.foreign || confirmed {
-		return peekDropped
-	}
+// judge decides the use of a peek with a status of a pod. A peek that shows less than is known came
+// too early, or too late: no peek takes anything back.
+func (x *peeking) judge(known *records, p *pod, r *look, at span) peekVerdict {
 	if r.began <= x.stored {
 		return peekAgain // what a read or a payload has brought since may be newer
 	}
@@ -355,7 +351,7 @@ func (x *peeking) judge(known *records, p *pod, r *look, asOf, now instant) peek
 		}
 	}
 	switch {
-	case known.doubt(p, shows, nil, r.began, now):
+	case known.doubt(p, shows, nil, at):
 		return peekAgain
 	case r.err == nil && known.matches(p, shows) && !p.conceals():
 		return peekDropped
@@ -420,15 +416,19 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	verdict := peekDropped
 	if r.status != nil {
 		x.shown = now
-		verdict = x.judge(&c.records, p, &r.look, c.lists.asOf(p), now)
+		confirmed := !p.failed() && r.began < c.lists.asOf(p) // by a look that began later
+		if !p.foreign && !confirmed {
+			verdict = x.judge(&c.records, p, &r.look, span{
+				began:   r.began,
+				ended:   now,
+				crossed: max(c.lists.finished, p.readEnd) > r.began,
+			})
+		}
 	}
 	if verdict == peekStands {
 		c.storePeek(p, x, r, now)
 	}
 	x.asked = idSet{}
-	if verdict == peekAgain && max(c.lists.finished, p.readEnd) > r.began {
-		p.undoubt(nil) // a list or read that has ended since may have looked later, and has shown the ID
-	}
 	if verdict == peekAgain || p.unmet() {
 		c.peeks.again(x, r.began, &c.cfg, now)
 	}

@@ -49,13 +49,8 @@ type pod struct {
 	// expected are the phases reported of the pod and confirmed by no read yet: see evidence.
 	expected expectations
 
-	// ghosts are the IDs shown by a list without a status in the last read; nil if there are none.
-	// If a runtime lists gone IDs for ever, the second such read is believed, whatever lists show
-	// meanwhile. Of reads by ID, which follow no list of the pod, it is the third.
-	ghosts []string
-
-	// lacked are the IDs without a status in the last read: ghosts-to-be.
-	lacked []string
+	// ghosts are the IDs that lists show, and of which the last read has shown no status.
+	ghosts *ghosts
 
 	// diff is the difference of the last list from the cache; nil while they agree. Only lists
 	// writes diff.
