@@ -77,7 +77,7 @@ func (b *Broadcaster) newReporter(scheme *runtime.Scheme, from source) *reporter
 	i := slices.IndexFunc(*rosters, func(r *roster) bool { return r.src == from })
 	if i < 0 {
 		i = len(*rosters)
-		*rosters = append(*rosters, &roster{index: uint32(i), src: from})
+		*rosters = append(*rosters, newRoster(uint32(i), from))
 		b.signal()
 	}
 	c.source = uint32(i)

@@ -131,6 +131,7 @@ func (c *core) occur(e *emission, now time.Time) bool {
 	// Slow loops are written as often as by client-go's recorder.
 	early := pause >= slowLoop && now.Before(s.st.due)
 	if early && c.limits.tokens.has(hash(objectOf(&s.key.regarding)), now) {
+		c.table.unhurry(s)
 		s.st.due = now
 	}
 	c.enqueue(s, now)
@@ -344,8 +345,8 @@ func (c *core) sweep(now time.Time) (wait time.Duration) {
 		s.st.tick(now, c.opts)
 		c.settle(s, now)
 	}
-	for x := c.table.hurried.first; x != nil; x = c.table.hurried.first {
-		s := x.owner
+	for c.table.hurried.Len() > 0 {
+		s := c.table.hurried.items[0]
 		d := s.st.due.Sub(now)
 		if d > 0 {
 			return min(wait, d)
@@ -428,6 +429,7 @@ func (c *core) callOf(s *series, now time.Time) (j job) {
 		return j
 	}
 	s.inflight = true
+	c.table.unhurry(s) // the answer decides when the next call is due
 	c.count.Calls[string(k.kind)]++
 	return job{
 		series: s,

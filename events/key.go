@@ -60,9 +60,9 @@ type kinds struct {
 
 var errNilObject = errors.New("the object is nil")
 
-// refer writes the reference to an object, fit for the server, and returns its resourceVersion
-// apart: each write of the object changes the version and would begin a new series. A nil pointer
-// inside of the interface is an error, not a panic.
+// refer writes the reference to an object and returns its resourceVersion apart: each write of the
+// object changes the version and would begin a new series. A nil pointer inside of the interface is
+// an error, not a panic.
 func (k *kinds) refer(obj runtime.Object, out *corev1.ObjectReference) (resourceVersion string, err error) {
 	if v := reflect.ValueOf(obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return "", errNilObject
@@ -72,13 +72,18 @@ func (k *kinds) refer(obj runtime.Object, out *corev1.ObjectReference) (resource
 	} else if err := k.describe(obj, out); err != nil {
 		return "", err
 	}
+	resourceVersion = out.ResourceVersion
+	out.ResourceVersion = ""
+	return resourceVersion, nil
+}
+
+// fitRef makes a reference, and the version that is kept apart, fit for the server.
+func fitRef(r *corev1.ObjectReference, version *string) {
 	for _, f := range [...]*string{
-		&out.Kind, &out.APIVersion, &out.Namespace, &out.Name, (*string)(&out.UID), &out.FieldPath, &out.ResourceVersion,
+		&r.Kind, &r.APIVersion, &r.Namespace, &r.Name, (*string)(&r.UID), &r.FieldPath, version,
 	} {
 		*f = cut(*f, maxRefField)
 	}
-	resourceVersion, out.ResourceVersion = out.ResourceVersion, ""
-	return resourceVersion, nil
 }
 
 func (k *kinds) describe(obj runtime.Object, out *corev1.ObjectReference) error {
@@ -241,10 +246,10 @@ func validName(name string) bool {
 }
 
 // Values of key.note other than a note: for an event without a note, and the prefix of a combined
-// key.
+// key, with which no note begins: notes are valid UTF-8.
 const (
 	emptyNote    = " "
-	combinedMark = "\x00"
+	combinedMark = "\xff"
 )
 
 // combinedNote begins the note of a series in which events with different notes are counted

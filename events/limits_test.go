@@ -174,7 +174,7 @@ func TestTableIsEmptyInTheEnd(t *testing.T) {
 		q := &b.core.queue
 		left := []int{
 			n.all, n.pending.n, len(n.pending.by), n.leaving.n, len(n.leaving.by), len(n.byKey), len(b.core.limits.series), b.core.limits.combined,
-			n.aged.n, n.hurried.n, q.waiting, len(q.namespaces), len(q.objects), q.timers.Len(),
+			n.aged.n, n.hurried.Len(), q.waiting, len(q.namespaces), len(q.objects), q.timers.Len(),
 		}
 		if slices.Max(left) > 0 {
 			t.Errorf("left: %v", left)

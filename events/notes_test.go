@@ -150,3 +150,24 @@ func TestBothInterfacesOverRestarts(t *testing.T) {
 		r.wantAbout("newer", "Unknown ×80")
 	})
 }
+
+// TestNoteLikeAMark: no message is taken for the key of a combined series. What is beyond the
+// limits is counted under a note that says so.
+func TestNoteLikeAMark(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		kubelet := r.NewLegacyRecorder(nil, ofKubelet)
+		for _, mark := range []string{"\x00", "\xff", combinedMark, combinedMark + "Error"} {
+			kubelet.Event(podRef("a"), corev1.EventTypeWarning, "Failed", mark)
+		}
+		for i := range 3 * maxNotes {
+			kubelet.Event(podRef("a"), corev1.EventTypeWarning, "Failed", fmt.Sprint("Error: ", i))
+		}
+		pass(6 * time.Minute)
+		for _, e := range r.server.Events() {
+			if !strings.HasPrefix(e.Note, combinedNote) && e.Series != nil && e.Series.Count > 3 {
+				t.Errorf("%q says %s", e.Note, told(&e))
+			}
+		}
+		r.wantBooks(0, 0)
+	})
+}

@@ -338,3 +338,26 @@ type mute struct{}
 func (mute) Create(context.Context, *eventsv1.Event) (*eventsv1.Event, error)        { return nil, nil }
 func (mute) Update(context.Context, *eventsv1.Event) (*eventsv1.Event, error)        { return nil, nil }
 func (mute) Patch(context.Context, *eventsv1.Event, []byte) (*eventsv1.Event, error) { return nil, nil }
+
+// TestUnfitIdentity: occurrences whose names or words have to be made fit for the server are a
+// series as others are, with watchers and without.
+func TestUnfitIdentity(t *testing.T) {
+	for _, watched := range []bool{false, true} {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			if watched {
+				must(r.StartEventWatcher(func(runtime.Object) {}))(t)
+			}
+			pod := podRef("a")
+			pod.FieldPath = "spec.\xff" + strings.Repeat("x", 2*maxRefField)
+			node := podRef("b")
+			node.APIVersion = "\xff"
+			for range 4 {
+				r.rec.Eventf(pod, node, "Normal", strings.Repeat("r", 2*maxWord), "\xff", "")
+				pass(time.Second)
+			}
+			pass(6 * time.Minute)
+			r.wantTold("Finished ×4")
+			r.wantBooks(0, 0)
+		})
+	}
+}

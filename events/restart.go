@@ -121,7 +121,7 @@ func (c *core) rosterAnswered(j job, a reply) {
 	switch {
 	case a.verdict == verdictStopped:
 		c.queue.stopped(j.place, a.now)
-		r.tag = ""
+		r.becomeDoubtful()
 		r.want(a.now)
 		return
 	case trouble || roles:
@@ -150,7 +150,7 @@ func (c *core) rosterAnswered(j job, a reply) {
 
 // rosterFailed books a call that is made again.
 func (c *core) rosterFailed(r *roster, j job, a reply) {
-	r.tag = ""         // what the object holds is in doubt
+	r.becomeDoubtful()
 	if !a.everywhere { // else nothing gets through
 		r.attempts++
 		r.rest = a.now.Add(rosterEvery)
@@ -186,7 +186,7 @@ func (c *core) rosterRead(r *roster, a reply) {
 
 // rosterRefused books a write that was not accepted.
 func (c *core) rosterRefused(r *roster, j job, a reply) {
-	r.tag = ""
+	r.becomeDoubtful()
 	switch {
 	case a.verdict == verdictConflict && r.phase == rosterAbsent:
 		r.becomeStored()
@@ -286,6 +286,7 @@ func (c *core) end(r *roster, path string, st state, now time.Time) {
 		key:  seriesKey{source: r.index},
 		st:   st,
 		seen: r.shared,
+		soon: -1,
 		left: true,
 		// The object names it, from the earlier process on.
 		listed: true,

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"regexp"
@@ -302,5 +303,59 @@ func TestRosterOfNothing(t *testing.T) {
 		if after > before {
 			t.Errorf("%d calls in a day without events", after-before)
 		}
+	})
+}
+
+// TestRosterOfManySeries: the whole and its changes never are more than the server takes, however
+// long the names are.
+func TestRosterOfManySeries(t *testing.T) {
+	bubble(t, continuing, func(t *testing.T, r *rig) {
+		loops := func(from, to int) {
+			for i := range to - from {
+				r.pod(fmt.Sprintf("web-%.20x", sha256.Sum256([]byte(strconv.Itoa(from+i)))), 2)
+			}
+			pass(10 * time.Second)
+		}
+		loops(0, 4000)
+		for i := range 15 {
+			loops(4000+300*i, 4300+300*i)
+		}
+		for _, c := range r.server.Calls() {
+			if c.Err != nil && !apierrors.IsNotFound(c.Err) { // there is no roster at first
+				t.Fatal(c.Verb, c.Name, c.Err)
+			}
+		}
+		before := r.Stats().Calls["roster"]
+		loops(9000, 9001)
+		if got := r.Stats().Calls["roster"]; got != before+1 {
+			t.Errorf("%d calls of the roster after a change", got-before)
+		}
+	})
+}
+
+// TestRosterThatCannotBeWritten: while the roster is refused, and there are new series without end,
+// what waits for it is bounded. Afterwards it has all that go on.
+func TestRosterThatCannotBeWritten(t *testing.T) {
+	bubble(t, func(o *Options) { continuing(o); o.MaxSeries = 100 }, func(t *testing.T, r *rig) {
+		elsewhere := func(c eventstest.Call) bool { return c.Namespace != "ns" }
+		r.server.SetFault(where(elsewhere, always(forbidden("x"))))
+		for i := range 90 {
+			for j := range 100 {
+				r.pod(fmt.Sprint("p", 100*i+j), 2)
+			}
+			pass(time.Second)
+		}
+		roster := r.core.rosters[0]
+		if n := len(roster.added) + len(roster.removed); n > maxWaiting {
+			t.Errorf("%d changes wait", n)
+		}
+		r.server.SetFault(nil)
+		pass(time.Hour)
+		r.pod("newest", 2)
+		pass(time.Minute)
+		r.kill()
+		newRig(t, r.server, continuing).pod("newest", 1)
+		pass(time.Second)
+		r.wantAbout("newest", "Ongoing ≥3")
 	})
 }

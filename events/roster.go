@@ -28,7 +28,9 @@ const (
 	rosterRemovals = 2 * time.Minute  // from a removal to the write, if nothing else changes
 	maxNames       = 4 << 20          // bytes of the lines read from a roster
 	maxRoster      = 240 << 10        // bytes of a packed roster: annotations may have 256 KiB
+	maxAnnotated   = 250 << 10        // bytes of the whole and its changes: likewise
 	maxChanges     = 120              // writes of changes before the whole is written again
+	maxWaiting     = 8192             // changes that wait; beyond, the whole is written
 	restoreTimeout = 5 * time.Second  // of a call for what an earlier process has left
 	restoreTries   = 3                // after so many failed first reads, events do not wait
 	// leftOver is the time in which the series are ended that an earlier process has left.
@@ -55,6 +57,7 @@ const (
 type roster struct {
 	index uint32 // of the source
 	src   source
+	name  string // of the object
 	phase rosterPhase
 	// attempts counts the failures since the last answer.
 	attempts int
@@ -75,7 +78,8 @@ type roster struct {
 	size, changed int
 	// entries: the object names series.
 	entries bool
-	// added are series stored since the last write, and removed the paths of those ended.
+	// added are series stored since the last write, and removed the paths of those ended. Where the
+	// whole comes next, neither is kept.
 	added   []*series
 	removed []string
 
@@ -93,11 +97,28 @@ type leftover struct {
 	found
 }
 
+func newRoster(index uint32, src source) *roster {
+	id := (&seriesKey{}).id(src)
+	_, base, _ := strings.Cut(src.controller, "/")
+	return &roster{
+		index: index,
+		src:   src,
+		name:  nameFor(strings.ToLower(cmp.Or(base, src.controller)), ".roster-", id[:8]),
+	}
+}
+
 func (r *roster) becomeStored() { r.phase = rosterStored }
 
 func (r *roster) becomeAbsent() {
 	r.phase = rosterAbsent
+	r.becomeDoubtful()
+}
+
+// becomeDoubtful books that what the object holds is not known: the whole is written next.
+func (r *roster) becomeDoubtful() {
 	r.tag = ""
+	r.added = nil
+	r.removed = nil
 }
 
 // due has the next call made at the given time, whatever was asked for.
@@ -122,18 +143,12 @@ func (r *roster) want(at time.Time) {
 // first reports whether the roster has to be read before new events are sent.
 func (r *roster) first() bool { return r.phase == rosterUnread && r.attempts < restoreTries }
 
-func (r *roster) name() string {
-	id := (&seriesKey{}).id(r.src)
-	_, base, _ := strings.Cut(r.src.controller, "/")
-	return nameFor(strings.ToLower(cmp.Or(base, r.src.controller)), ".roster-", id[:8])
-}
-
 // place is where the calls of a roster go.
 func (r *roster) place(namespace string) place {
 	p := place{
 		namespace: namespace,
 		kind:      callPatch,
-		object:    objectKey{kind: "EventRecorder", namespace: namespace, name: r.name()},
+		object:    objectKey{kind: "EventRecorder", namespace: namespace, name: r.name},
 	}
 	if r.phase == rosterAbsent {
 		p.kind = callCreate
@@ -141,9 +156,19 @@ func (r *roster) place(namespace string) place {
 	return p
 }
 
+// keepsChanges reports whether changes are kept for the next write. A call under way decides that,
+// and while the roster cannot be written, they must not fill the memory.
+func (r *roster) keepsChanges() bool {
+	return r.busy || r.tag != "" && len(r.added)+len(r.removed) < maxWaiting
+}
+
 // add books a series that a restart continues.
 func (r *roster) add(s *series, now time.Time) {
-	r.added = append(r.added, s)
+	if r.keepsChanges() {
+		r.added = append(r.added, s)
+	} else {
+		r.becomeDoubtful()
+	}
 	r.want(now.Add(rosterSoon))
 }
 
@@ -157,7 +182,11 @@ func (r *roster) remove(s *series, now time.Time) {
 
 // drop lets the object no longer name a series: a later process would take it for one that goes on.
 func (r *roster) drop(path string, now time.Time) {
-	r.removed = append(r.removed, path)
+	if r.keepsChanges() {
+		r.removed = append(r.removed, path)
+	} else {
+		r.becomeDoubtful()
+	}
 	r.want(now.Add(rosterRemovals))
 }
 
@@ -165,7 +194,7 @@ func (r *roster) drop(path string, now time.Time) {
 func (r *roster) event(namespace string, now time.Time) *eventsv1.Event {
 	note := r.src.controller + " notes here which of its event series a restart continues"
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: r.name()},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: r.name},
 		EventTime:           metav1.NewMicroTime(now),
 		Type:                corev1.EventTypeNormal,
 		Reason:              "EventSeriesKept",
@@ -197,7 +226,7 @@ type rosterWrite struct {
 
 // write returns the next write: the changes, or the whole, of which series yields the lines.
 func (r *roster) write(exact bool, lines func() []string) *rosterWrite {
-	w := &rosterWrite{whole: exact || r.tag == "" || r.changes >= maxChanges || r.changed > r.size, exact: exact}
+	w := &rosterWrite{exact: exact}
 	for _, s := range r.added {
 		if !s.listed && s.age.held() && s.st.continuing() {
 			s.listed = true
@@ -209,6 +238,8 @@ func (r *roster) write(exact bool, lines func() []string) *rosterWrite {
 	}
 	r.added = nil
 	r.removed = nil
+	much := r.changes >= maxChanges || r.changed > r.size
+	w.whole = exact || r.tag == "" || much || r.size+r.changed+longest(w.lines) > maxAnnotated
 	if w.whole {
 		w.changes = r.changes
 		w.lines = lines()
@@ -240,7 +271,7 @@ func (w *rosterWrite) apply(e *eventsv1.Event) (gone []string) {
 		key = changeKey(w.number)
 	}
 	text := w.tag + " " + mode + " " + packed
-	w.size = len(text)
+	w.size = len(key) + len(text)
 	e.Annotations = map[string]string{key: text}
 	for i := range w.changes {
 		gone = append(gone, changeKey(i+1))
@@ -263,7 +294,7 @@ func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event) {
 	}
 	r.changed += w.size
 	if !strings.HasPrefix(stored.Annotations[AnnotationRoster], r.tag+" ") {
-		r.tag = ""
+		r.becomeDoubtful()
 	}
 }
 
@@ -437,6 +468,16 @@ func packLines(lines []string) string {
 	_, _ = io.WriteString(w, strings.Join(lines, "\n")) // a buffer takes everything
 	_ = w.Close()
 	return base64.StdEncoding.EncodeToString(out.Bytes())
+}
+
+// longest returns the most bytes that an annotation with lines may have.
+func longest(lines []string) int {
+	const frame = 128 // the key, the time and the mode
+	n := 0
+	for _, line := range lines {
+		n += len(line) + 1
+	}
+	return frame + base64.StdEncoding.EncodedLen(n+n/64+64) // what cannot be compressed grows a little
 }
 
 // unpackLines returns the lines in an annotation, nil for any not made by packLines.

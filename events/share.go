@@ -7,15 +7,27 @@ package events
 // a single one may use all of it, and where all is used, one with less gets a place of the one with
 // the most. Guarded by the broadcaster's lock.
 type shares struct {
-	by    map[string]*share
-	n     int
-	spare *share // to be used again, nil for none
+	by     map[string]*share
+	bySize indexed[*share] // the largest first
+	n      int
+	spare  *share // to be used again, nil for none
 }
 
 // share holds the series of a namespace, the latest last.
-type share = chain[series, *series]
+type share struct {
+	chain[series, *series]
+	index int // in bySize, -1 for none
+}
 
-func newShares() *shares { return &shares{by: map[string]*share{}} }
+func newShares() *shares {
+	return &shares{
+		by: map[string]*share{},
+		bySize: indexed[*share]{
+			less:  func(a, b *share) bool { return a.n > b.n },
+			index: func(l *share) *int { return &l.index },
+		},
+	}
+}
 
 // hold puts a series into its share, or moves it there from another part; nil takes it out.
 func (s *series) hold(in *shares) {
@@ -38,11 +50,12 @@ func (h *shares) add(s *series) {
 		l = h.spare
 		h.spare = nil
 		if l == nil {
-			l = &share{}
+			l = &share{index: -1}
 		}
 		h.by[namespace] = l
 	}
 	l.put(s, l.last)
+	h.bySize.set(l, true)
 	h.n++
 }
 
@@ -50,6 +63,7 @@ func (h *shares) remove(s *series) {
 	namespace := s.content.namespace
 	l := h.by[namespace]
 	l.remove(s)
+	h.bySize.set(l, l.n > 0)
 	h.n--
 	if l.n == 0 {
 		delete(h.by, namespace)
@@ -66,16 +80,6 @@ func (h *shares) of(namespace string) int {
 	return l.n
 }
 
-// largest returns the share with the most series, an empty one for none.
-func (h *shares) largest() (most share) {
-	for _, l := range h.by {
-		if l.n > most.n {
-			most = *l
-		}
-	}
-	return most
-}
-
 // sought is how many series are looked at for one without a call of unknown effect.
 const sought = 64
 
@@ -86,7 +90,7 @@ func (h *shares) candidate(namespace string) (found *series) {
 	if 2*own > h.n+1 {
 		return nil
 	}
-	most := h.largest()
+	most := h.bySize.items[0]
 	if own >= most.n {
 		return nil
 	}

@@ -139,3 +139,68 @@ func TestShareOfTheTable(t *testing.T) {
 		r.wantBooks(sum(s.Dropped), 0)
 	})
 }
+
+// cheaply checks that a step costs about the same in a small and in a large structure: far less
+// than in proportion.
+func cheaply(t *testing.T, build func(n int) (step func())) {
+	t.Helper()
+	const small, large = 200, 20000
+	cost := func(n int) time.Duration {
+		step := build(n)
+		least := time.Hour
+		for range 10 {
+			begin := time.Now()
+			for range 100 {
+				step()
+			}
+			least = min(least, time.Since(begin))
+		}
+		return least
+	}
+	few, many := cost(small), cost(large)
+	if many > few*large/small/5 {
+		t.Errorf("a hundred steps take %v among %d and %v among %d", few, small, many, large)
+	}
+}
+
+// TestFullOfNamespaces: where a part of the table is full, the place for a new series is found
+// without a look at each namespace.
+func TestFullOfNamespaces(t *testing.T) {
+	cheaply(t, func(n int) func() {
+		h := newShares()
+		for i := range n {
+			(&series{content: content{namespace: fmt.Sprint("ns-", i/2)}}).hold(h)
+		}
+		return func() {
+			s := &series{content: content{namespace: "new"}}
+			if h.candidate("new") == nil {
+				t.Fatal("no place for a new namespace")
+			}
+			s.hold(h)
+			s.hold(nil)
+		}
+	})
+}
+
+// TestTimersOfManySeries: loops without tokens wait for half an hour; a loop that is written after
+// ten seconds is put before them without a look at each.
+func TestTimersOfManySeries(t *testing.T) {
+	cheaply(t, func(n int) func() {
+		all := newTable()
+		later := time.Now().Add(time.Hour)
+		for i := range n {
+			s := newSeries(&seriesKey{}, 0, source{}, &content{})
+			s.st.due = later.Add(time.Duration(i) * time.Second)
+			all.hurry(s)
+		}
+		soon := newSeries(&seriesKey{}, 0, source{}, &content{})
+		soon.st.due = later.Add(-time.Minute)
+		return func() {
+			all.hurry(soon)
+			if all.hurried.items[0] != soon {
+				t.Fatal("the earliest is not the first")
+			}
+			all.unhurry(soon)
+		}
+	})
+}

@@ -54,7 +54,7 @@ type series struct {
 
 	ticket ticket // in the queue
 	age    link   // in table.aged
-	soon   link   // in table.hurried
+	soon   int    // in table.hurried, -1 for none
 	// in is the bounded part of the table that the series is in, nil for none. Set by hold.
 	in                 *shares
 	neighbours[series] // in the share of the namespace
@@ -135,6 +135,7 @@ func newSeries(key *seriesKey, hash uint64, src source, c *content) *series {
 		id:      key.id(src),
 		pair:    key.pair(),
 		content: *c,
+		soon:    -1,
 	}
 	if key.note != "" {
 		s.notes = key.notes()
@@ -225,7 +226,7 @@ type table struct {
 	pending *shares            // of these, neither stored nor refused
 	leaving *shares            // stored ones that take no occurrence, with a last write to make
 	aged    links              // known ones that take occurrences, the longest quiet first
-	hurried links              // those that are written by a timer, the earliest first
+	hurried indexed[*series]   // those that are written by a timer, the earliest first
 	gone    memory             // evicted series
 }
 
@@ -288,7 +289,11 @@ func newTable() table {
 		byKey:   map[uint64]*series{},
 		pending: newShares(),
 		leaving: newShares(),
-		gone:    memory{at: map[seriesID]int{}},
+		hurried: indexed[*series]{
+			less:  func(a, b *series) bool { return a.st.due.Before(b.st.due) },
+			index: func(s *series) *int { return &s.soon },
+		},
+		gone: memory{at: map[seriesID]int{}},
 	}
 }
 
@@ -323,6 +328,9 @@ func (t *table) retire(s *series) {
 
 // touch puts a series into its place by age, nearly always the last.
 func (t *table) touch(s *series) {
+	if t.aged.last == &s.age {
+		return // a hot loop: a series never gets older
+	}
 	t.unage(s)
 	quiet := s.st.quiet()
 	after := t.aged.last
@@ -334,14 +342,7 @@ func (t *table) touch(s *series) {
 
 func (t *table) unage(s *series) { t.aged.drop(&s.age) }
 
-// hurry lets a timer write a series when its count is due.
-func (t *table) hurry(s *series) {
-	t.unhurry(s)
-	after := t.hurried.last
-	for after != nil && after.owner.st.due.After(s.st.due) {
-		after = after.prev
-	}
-	t.hurried.insert(s, &s.soon, after)
-}
+// hurry lets a timer write a series when its count is due, a time that stays until unhurry.
+func (t *table) hurry(s *series) { t.hurried.set(s, true) }
 
-func (t *table) unhurry(s *series) { t.hurried.drop(&s.soon) }
+func (t *table) unhurry(s *series) { t.hurried.set(s, false) }
