@@ -258,7 +258,7 @@ func TestLocalTrouble(t *testing.T) {
 		for _, trouble := range underRace(localTroubles) {
 			name := trouble.name + ", " + e.name
 			own := localWeather(t, rivals[0], trouble.fault, e)
-			limit := 3 * time.Second // a call that hangs is found out after two
+			limit := 2 * besideAfter // calls that may hang delay no other by more
 			if e.name == "everywhere" {
 				limit = 6*time.Minute + 30*time.Second
 			}

@@ -55,6 +55,26 @@ func (q *queue) room(now time.Time) time.Duration {
 	return max(q.lastStart.Add(slowAfter<<(2*min(beyond, 8))).Sub(now), 0)
 }
 
+// besideAfter is how long calls may last before one of another namespace begins beside them.
+const besideAfter = 250 * time.Millisecond
+
+// roomBeside returns the time until a call of a namespace without one may begin although as many
+// are under way as may be, 0 for now: these may hang for a reason of their namespaces.
+func (q *queue) roomBeside(now time.Time) time.Duration {
+	full := len(q.flights)-q.hanging(now) == q.width && len(q.flights) < 3*q.width
+	if !full || q.width == 1 { // with one call at a time, all are made in order
+		return forever
+	}
+	var latest time.Time
+	for i := range q.flights {
+		f := &q.flights[i]
+		if !f.tries && f.began.After(latest) {
+			latest = f.began
+		}
+	}
+	return max(latest.Add(besideAfter).Sub(now), 0)
+}
+
 // stalled reports whether a call of a namespace may hang: another would, too.
 func (q *queue) stalled(ns *namespace, now time.Time) bool {
 	return slices.ContainsFunc(q.flights, func(f flight) bool {

@@ -32,20 +32,44 @@ func (q *queue) take(now time.Time) (t *ticket, wait time.Duration) {
 		}
 	}
 	room := q.room(now)
-	if room > 0 {
-		return nil, min(wait, room)
+	beside := q.roomBeside(now)
+	switch {
+	case room == 0:
+		t = q.takeReady(q.firstLane, now)
+	case beside == 0:
+		t = q.takeReady(q.firstIdleLane, now)
+		wait = min(wait, room)
+	default:
+		wait = min(wait, room, beside)
 	}
-	t = q.takeReady(now)
 	if t != nil {
 		return q.launch(t, now, false), 0
 	}
 	return nil, wait
 }
 
-// takeReady returns the first ticket of the ready lanes.
-func (q *queue) takeReady(now time.Time) *ticket {
-	for q.ready.Len() > 0 {
-		l := q.ready.items[0]
+// firstLane returns the ready lane with the first ticket, nil for none.
+func (q *queue) firstLane() *lane {
+	if q.ready.Len() == 0 {
+		return nil
+	}
+	return q.ready.items[0]
+}
+
+// firstIdleLane is firstLane of the namespaces without a call under way. Where there is none, few
+// lanes are looked at: two of each namespace with a call.
+func (q *queue) firstIdleLane() (first *lane) {
+	for _, l := range q.ready.items {
+		if l.space.flying == 0 && (first == nil || q.ready.less(l, first)) {
+			first = l
+		}
+	}
+	return first
+}
+
+// takeReady returns the first ticket of the lanes that next chooses.
+func (q *queue) takeReady(next func() *lane, now time.Time) *ticket {
+	for l := next(); l != nil; l = next() {
 		if l.space.flying > 0 && q.stalled(l.space, now) {
 			q.ready.set(l, false) // until a call of the namespace ends
 			continue

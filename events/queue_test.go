@@ -263,13 +263,23 @@ func TestHangingCalls(t *testing.T) {
 		}
 	}
 	b.add("good", "a")
-	if _, name, wait := b.next(); name != "" || wait != slowAfter {
+	if _, name, wait := b.next(); name != "" || wait != besideAfter {
+		t.Fatalf("next is %q, or in %v", name, wait)
+	}
+	b.now = b.now.Add(besideAfter)
+	b.succeeded(b.wantNext(t, "good/a").at, b.now)
+	b.add("hangs", "more") // not of a namespace with calls under way
+	b.add("good", "b")
+	beside := b.wantNext(t, "good/b")
+	b.add("other", "a") // and no second one
+	if _, name, wait := b.next(); name != "" || wait <= slowAfter {
 		t.Fatalf("next is %q, or in %v", name, wait)
 	}
 	b.now = b.now.Add(slowAfter)
-	b.succeeded(b.wantNext(t, "good/a").at, b.now)
+	b.succeeded(beside.at, b.now)
+	b.succeeded(b.wantNext(t, "other/a").at, b.now)
 	for i := range 100 { // from now on, it is known which calls hang
-		name := fmt.Sprint("b", i)
+		name := fmt.Sprint("c", i)
 		b.add("good", name)
 		b.succeeded(b.wantNext(t, "good/"+name).at, b.now)
 	}
