@@ -140,7 +140,7 @@ func (c *core) occur(e *emission, now time.Time) bool {
 
 // combined returns the live combined series in which an event is counted, nil for none.
 func (c *core) combined(e *emission, now time.Time) *series {
-	if c.limits.combined == 0 {
+	if !c.limits.combines(&e.key) {
 		return nil
 	}
 	for _, part := range []bool{true, false} {

@@ -21,8 +21,8 @@ type limits struct {
 	// series counts those in memory for each pair of objects, and for each key but the note, by
 	// hash.
 	series map[uint64]int
-	// combined is the number of combined series in memory.
-	combined int
+	// combined counts the combined series in memory for each pair of objects.
+	combined map[uint64]int
 }
 
 func newLimits(o *Options) limits {
@@ -33,28 +33,35 @@ func newLimits(o *Options) limits {
 			size:  4 * o.MaxSeries,
 			full:  map[uint64]time.Time{},
 		},
-		series: map[uint64]int{},
+		series:   map[uint64]int{},
+		combined: map[uint64]int{},
 	}
 }
 
 // count books a series' entry into memory (+1) or removal (-1).
 func (l *limits) count(s *series, n int) {
 	if s.key.combined() {
-		l.combined += n
+		add(l.combined, s.pair, n)
 	}
-	l.add(s.pair, n)
+	add(l.series, s.pair, n)
 	if s.key.note != "" {
-		l.add(s.notes, n)
+		add(l.series, s.notes, n)
 	}
 }
 
-func (l *limits) add(hash uint64, n int) {
-	sum := l.series[hash] + n
+// add adds to a count by hash; there is none of nothing.
+func add(counts map[uint64]int, hash uint64, n int) {
+	sum := counts[hash] + n
 	if sum == 0 {
-		delete(l.series, hash)
+		delete(counts, hash)
 	} else {
-		l.series[hash] = sum
+		counts[hash] = sum
 	}
+}
+
+// combines reports whether there is a combined series about the objects of an event.
+func (l *limits) combines(k *seriesKey) bool {
+	return len(l.combined) > 0 && l.combined[k.pair()] > 0
 }
 
 // full reports whether a pair of objects has all the series that it may have.

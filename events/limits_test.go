@@ -173,7 +173,7 @@ func TestTableIsEmptyInTheEnd(t *testing.T) {
 		n := &b.core.table
 		q := &b.core.queue
 		left := []int{
-			n.all, n.pending.n, len(n.pending.by), n.leaving.n, len(n.leaving.by), len(n.byKey), len(b.core.limits.series), b.core.limits.combined,
+			n.all, n.pending.n, len(n.pending.by), n.leaving.n, len(n.leaving.by), len(n.byKey), n.pending.bySize.Len(), n.leaving.bySize.Len(), len(b.core.limits.series), len(b.core.limits.combined),
 			n.aged.n, n.hurried.Len(), q.waiting, len(q.namespaces), len(q.objects), q.timers.Len(),
 		}
 		if slices.Max(left) > 0 {

@@ -171,3 +171,27 @@ func TestNoteLikeAMark(t *testing.T) {
 		r.wantBooks(0, 0)
 	})
 }
+
+// TestCombinedElsewhere: the combined series of a pod cost the events of others nothing.
+func TestCombinedElsewhere(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		kubelet := r.NewLegacyRecorder(nil, ofKubelet)
+		for i := range 3 * maxNotes {
+			kubelet.Event(podRef("a"), corev1.EventTypeWarning, "Failed", fmt.Sprint("Error: ", i))
+		}
+		pass(time.Second)
+		look := func(name string) (found bool) {
+			e := emission{content: content{note: "Error: new"}, eventType: "Warning", reason: "Failed", literal: true}
+			e.regarding = podRef(name)
+			noError(t, kubelet.(*LegacyRecorder).identify(&e))
+			allocated := testing.AllocsPerRun(10, func() { found = r.core.combined(&e, time.Now()) != nil })
+			if !found && allocated > 0 {
+				t.Errorf("a look about %s makes %v allocations", name, allocated)
+			}
+			return found
+		}
+		if !look("a") || look("b") {
+			t.Error("found for the pod a: want so, for b: want not")
+		}
+	})
+}

@@ -5,6 +5,7 @@ package events
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -203,4 +204,42 @@ func TestTimersOfManySeries(t *testing.T) {
 			all.unhurry(soon)
 		}
 	})
+}
+
+// TestFirstWritesAfterAnOutage: series that were emitted long ago are put among loops that go on
+// without a look at each of these, and in order.
+func TestFirstWritesAfterAnOutage(t *testing.T) {
+	cheaply(t, func(n int) func() {
+		all := newTable()
+		now := time.Now()
+		put := func(at time.Time) {
+			s := newSeries(&seriesKey{}, 0, source{}, &content{})
+			s.st.last = at
+			all.touch(s)
+		}
+		for i := range n {
+			put(now.Add(time.Duration(i)))
+		}
+		emitted := now.Add(-time.Hour)
+		return func() {
+			emitted = emitted.Add(time.Second)
+			put(emitted)
+		}
+	})
+	all := newTable()
+	for range 2000 {
+		s := newSeries(&seriesKey{}, 0, source{}, &content{})
+		s.st.last = time.Unix(rand.Int64N(1000), 0)
+		all.touch(s)
+		if rand.IntN(3) == 0 {
+			all.unage(all.aged.first.owner)
+		}
+	}
+	last := time.Time{}
+	for x := all.aged.first; x != nil; x = x.next {
+		if x.owner.st.last.Before(last) {
+			t.Fatal("out of order")
+		}
+		last = x.owner.st.last
+	}
 }

@@ -78,6 +78,14 @@ func (l *links) insert(s *series, x, after *link) {
 	l.put(x, after)
 }
 
+// behind returns the next link, or for nil the first.
+func (l *links) behind(x *link) *link {
+	if x == nil {
+		return l.first
+	}
+	return x.next
+}
+
 // drop takes a link out of the list, if it is there.
 func (l *links) drop(x *link) {
 	if x.held() {
@@ -226,6 +234,7 @@ type table struct {
 	pending *shares            // of these, neither stored nor refused
 	leaving *shares            // stored ones that take no occurrence, with a last write to make
 	aged    links              // known ones that take occurrences, the longest quiet first
+	late    *link              // the latest put into aged before others, nil for none
 	hurried indexed[*series]   // those that are written by a timer, the earliest first
 	gone    memory             // evicted series
 }
@@ -326,18 +335,29 @@ func (t *table) retire(s *series) {
 	t.unage(s)
 }
 
-// touch puts a series into its place by age, nearly always the last.
+// touch puts a series into its place by age, nearly always the last. Those whose first write comes
+// late, after an outage, come in their order: each is sought from the place of the one before.
 func (t *table) touch(s *series) {
 	if t.aged.last == &s.age {
 		return // a hot loop: a series never gets older
 	}
 	t.unage(s)
-	quiet := s.st.quiet()
+	younger := func(x *link) bool { return x.owner.st.quiet().After(s.st.quiet()) }
 	after := t.aged.last
-	for after != nil && after.owner.st.quiet().After(quiet) {
+	late := after != nil && younger(after)
+	if late && t.late != nil && t.late.held() {
+		after = t.late
+	}
+	for after != nil && younger(after) {
 		after = after.prev
 	}
+	for next := t.aged.behind(after); next != nil && !younger(next); next = next.next {
+		after = next
+	}
 	t.aged.insert(s, &s.age, after)
+	if late {
+		t.late = &s.age
+	}
 }
 
 func (t *table) unage(s *series) { t.aged.drop(&s.age) }
