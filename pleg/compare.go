@@ -184,13 +184,31 @@ func (r *records) dominates(p *pod, payload []Item) bool {
 	return len(payload) == len(p.items) && met == p.expected.len()
 }
 
-// named returns the items of a pod, and the IDs that events and calls have named and that may still
-// be there, without some.
+// named returns the items of a pod, and the IDs that the last list, events and calls have named and
+// that may still be there, without some. An item stands at the later of the phases of record and
+// list: if its status cannot be read, nothing else tells.
 func (r *records) named(p *pod, without map[string]bool) []Item {
 	items := p.shownItems()
+	later := make(map[string]Phase)
+	for _, it := range p.listedSince() {
+		x := r.find(p, 0, it.ID)
+		switch {
+		case !it.valid() || without[it.ID]:
+		case x == nil:
+			items = append(items, it)
+		case it.Phase > x.phase:
+			later[it.ID] = it.Phase
+		}
+	}
+	for i := range p.items {
+		if phase, ok := later[items[i].ID]; ok {
+			items[i].Phase = phase
+		}
+	}
+	named := setOfItems(items)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
-		if e.phase == PhaseRemoved || without[e.id] || r.find(p, 0, e.id) != nil {
+		if e.phase == PhaseRemoved || without[e.id] || named.has(e.id) || r.find(p, 0, e.id) != nil {
 			continue
 		}
 		event := p.expected.get(e.id, CauseClaim)

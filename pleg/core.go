@@ -256,7 +256,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	}
 	c.reads.place(p, next, now)
 	if next != never {
-		c.peeks.consider(p, now)
+		c.peeks.consider(p, &c.reads, now)
 	}
 }
 
@@ -292,7 +292,7 @@ func (c *core[S]) deadline() instant {
 		c.lists.hangsAt(c.cfg.RelistSlow),
 		c.reads.deadline(c.ticked),
 		c.rota.due(c.cfg.Reread),
-		c.peeks.deadline(c.lists.awaited(), c.reads.first(), c.ticked),
+		c.peeks.deadline(c.lists.awaited(), &c.reads, c.ticked),
 	)
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())

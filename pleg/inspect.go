@@ -67,6 +67,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		p.forced = now
 	}
 	c.reads.begin(p, &flight{
+		of:      p,
 		began:   began,
 		started: now,
 		lane:    lane,

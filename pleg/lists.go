@@ -41,9 +41,11 @@ type round struct {
 
 // difference is what the last list showed of a pod, otherwise than the cache does.
 type difference struct {
-	// items are the items in that list, at its begin.
+	// items are the items in that list, at its begin. First is the begin of the first list in a row
+	// with these items.
 	items []Item
 	at    instant
+	first instant `prove:"-"`
 
 	// agreed is the begin of the last list without a difference.
 	agreed instant `prove:"marks,judged:begins"`
@@ -130,12 +132,17 @@ func (l *lists) compare(p *pod, items []Item, began instant, same bool) {
 		return
 	}
 	agreed := l.applied
+	first := began
 	if p.differs() {
 		agreed = p.diff.agreed
+		if sameItems(p.diff.items, items) {
+			first = p.diff.first
+		}
 	}
 	p.diff = &difference{
 		items:  items,
 		at:     began,
+		first:  first,
 		agreed: agreed,
 	}
 	l.differ[p] = struct{}{}

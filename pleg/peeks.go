@@ -12,9 +12,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// peeks are the looks at pods while lists do not answer. A hung container can hang every list of a
-// runtime, of everything and of a single pod, although the runtime still answers for the status of
-// any other ID. So known IDs, and IDs named by events and own calls, are read one at a time.
+// peeks are the looks at pods while lists, or the read of the pod, do not answer. A hung container
+// can hang every list of a runtime, of everything and of a single pod, although the runtime still
+// answers for the status of any other ID. And a read whose items all hang waits for them until its
+// time limit, whatever has come since. So known IDs, and IDs named by events, own calls and the
+// last list, are read one at a time.
 //
 // A peek is like the payload of an event: its phases are true, and a peek cannot show an ID that
 // nobody has named. So a peek moves phases forward, and makes nothing fresh: the entry keeps its
@@ -191,33 +193,47 @@ func (k *peeks) enqueue(now instant) {
 // stood notes that the generator has stood still until now.
 func (k *peeks) stood(now instant) { k.lane.stood(now) }
 
-// failAt returns when lists are taken not to answer: the list awaited since the given time, or
-// the reads of pods, whose lists hang as those of everything do. Never if none is under way.
+// failAt returns when the list awaited since the given time is taken not to answer; never if none
+// is under way.
 func (k *peeks) failAt(list instant, reads *limiter) instant {
-	at := never
-	for _, since := range [...]instant{list, reads.silent()} {
-		if since != never {
-			at = min(at, since.add(k.patience(reads, since)))
-		}
+	if list == never {
+		return never
 	}
-	return at
+	return list.add(k.patience(reads, list))
+}
+
+// hangsAt returns when the oldest read that is not known to hang is taken not to answer; never if
+// there is none, or if it is not known how long reads last.
+func (k *peeks) hangsAt(r *reads) instant {
+	reads := r.first()
+	f := r.oldestYoung()
+	if f == nil || reads.recent.longest == 0 {
+		return never
+	}
+	since := max(f.started, reads.awake)
+	return since.add(k.patience(reads, since))
 }
 
 // deadline returns when there is something to do next. List is since when a list has been awaited;
 // after is the time of the last look.
-func (k *peeks) deadline(list instant, reads *limiter, after instant) instant {
+func (k *peeks) deadline(list instant, r *reads, after instant) instant {
 	if k.of == nil {
 		return never
 	}
-	at := min(k.due(), k.lane.next(after))
+	at := min(k.due(), k.lane.next(after), k.hangsAt(r))
 	if !k.down {
-		return min(at, k.failAt(list, reads))
+		return min(at, k.failAt(list, r.first()))
 	}
 	return min(at, k.polled.add(peekPoll))
 }
 
-// blind reports whether lists of everything, or the last list of the pod, did not answer.
-func (k *peeks) blind(p *pod) bool { return k.down || p.entry == failedEntry }
+// blind reports whether lists of everything, the last read of the pod, or the read under way did
+// not answer. A read that answers and is not believed yet is no reason: a peek would cross the next
+// one, which would not be believed either.
+func (k *peeks) blind(p *pod, r *reads) bool {
+	failed := p.entry == failedEntry && !p.readWell
+	return k.down || failed || r.hangs(p)
+}
 
 // precede returns when a read of a pod may begin that is due at the given time: after the last peek
 // that was applied, or the read might show less and would be discarded.
@@ -228,15 +244,17 @@ func (k *peeks) precede(uid cache.UID, due instant) instant {
 	return max(due, k.looked(uid).next())
 }
 
-// consider has a pod looked at if an event, or a call of the agent's own, has told something of the
-// pod that lists could not show since, or the list of the pod has failed. New reports are looked at
-// once.
-func (k *peeks) consider(p *pod, now instant) {
-	if k.of == nil || !k.blind(p) || p.foreign || !p.unmet() {
+// consider has a pod looked at if an event, a call of the agent's own or the last list has told
+// something of the pod that no read could show since. New reports are looked at once.
+func (k *peeks) consider(p *pod, r *reads, now instant) {
+	if k.of == nil || p.foreign || !k.blind(p, r) {
+		return
+	}
+	last := p.lastNews()
+	if last == 0 {
 		return
 	}
 	x := k.ensure(p.uid)
-	last := p.expected.last()
 	if last > x.told {
 		x.told = last
 		x.left = nil
@@ -254,7 +272,7 @@ func (k *peeks) poll(all map[cache.UID]*pod, now instant) {
 	k.polled = now
 	pods := make([]*pod, 0, len(all))
 	for _, p := range all {
-		if len(p.items) > 0 && !p.foreign {
+		if (len(p.items) > 0 || len(p.listedSince()) > 0) && !p.foreign {
 			pods = append(pods, p)
 		}
 	}
@@ -322,9 +340,10 @@ func (x *peeking) judge(known *records, p *pod, r *look, at span) peekVerdict {
 	if r.began <= x.stored {
 		return peekAgain // what a read or a payload has brought since may be newer
 	}
+	listed := setOfItems(p.listedSince())
 	before := len(x.left)
 	for _, id := range r.unread.ids {
-		if known.find(p, 0, id) == nil {
+		if known.find(p, 0, id) == nil && !listed.has(id) {
 			if x.left == nil {
 				x.left = make(map[string]bool)
 			}
@@ -344,7 +363,7 @@ func (x *peeking) judge(known *records, p *pod, r *look, at span) peekVerdict {
 		y := known.find(p, i, it.ID)
 		switch {
 		case !it.valid():
-		case y == nil && x.asked.has(it.ID) && !p.expects(it.ID):
+		case y == nil && x.asked.has(it.ID) && !p.expects(it.ID) && !listed.has(it.ID):
 			return peekAgain // gone since; what the runtime shows unasked is news
 		case y != nil && it.Phase < y.phase && it.Phase != PhaseUnknown:
 			return peekDropped
@@ -367,11 +386,16 @@ func (c *core[S]) tickPeeks(now instant) {
 	if k.of == nil {
 		return
 	}
+	for now >= k.hangsAt(&c.reads) {
+		f := c.reads.young.pop()
+		f.hung = true
+		k.consider(f.of, &c.reads, now)
+	}
 	was := k.down
 	k.down = c.lists.err != nil || now >= k.failAt(c.lists.awaited(), c.reads.first())
 	if k.down && !was {
 		for _, p := range inOrder(c.reads.dirty) {
-			k.consider(p, now)
+			k.consider(p, &c.reads, now)
 		}
 		if c.stream.up() {
 			k.polled = now // slow lists are no reason to look at every pod
@@ -383,9 +407,8 @@ func (c *core[S]) tickPeeks(now instant) {
 	for x := k.next(now); x != nil; x = k.next(now) {
 		p := c.pods[x.uid]
 		switch {
-		case p == nil || !k.blind(p):
+		case p == nil || !k.blind(p, &c.reads):
 			x.at = never
-			x.told = 0 // lists answer: if they cease to before they have shown it, it is looked at anew
 		case x.at <= now:
 			x.at = never
 			if asked := c.named(p, x.left); len(asked) > 0 && !p.foreign {
@@ -396,8 +419,8 @@ func (c *core[S]) tickPeeks(now instant) {
 	}
 	k.forget(func(x *peeking) bool {
 		p := c.pods[x.uid]
-		if f := c.reads.inflight[p]; f != nil && f.began <= x.shown {
-			return false // the read may have looked earlier
+		if f := c.reads.inflight[p]; f != nil && (f.hung || f.began <= x.shown) {
+			return false // nothing else looks at the pod, or the read may have looked earlier
 		}
 		return p == nil || !k.down && !p.failed() && c.lists.asOf(p) >= x.looked
 	})
@@ -481,10 +504,15 @@ func withoutLists(up bool) string {
 	return known
 }
 
-// last returns when the latest report came that calls for a read; zero if none does.
-func (l *expectations) last() (at instant) {
-	for i := range l.all {
-		if e := &l.all[i]; !e.stored {
+// lastNews returns when the latest report came that calls for a read of the pod, or the begin of
+// the first list that showed the pod as the last one does, and otherwise than the cache; zero if
+// nothing is new.
+func (p *pod) lastNews() (at instant) {
+	if len(p.listedSince()) > 0 {
+		at = p.diff.first
+	}
+	for i := range p.expected.all {
+		if e := &p.expected.all[i]; !e.stored {
 			at = max(at, e.at)
 		}
 	}

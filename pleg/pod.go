@@ -92,6 +92,19 @@ const (
 // differs reports whether the last list showed the pod otherwise than the cache does.
 func (p *pod) differs() bool { return p.diff != nil }
 
+// listedSince returns the items of the pod in the last list if they differ from the cache and no
+// look has succeeded since.
+func (p *pod) listedSince() []Item {
+	looked := p.asOf
+	if p.failed() {
+		looked = p.good
+	}
+	if !p.differs() || p.diff.at <= looked {
+		return nil
+	}
+	return p.diff.items
+}
+
 // lane returns the lane of the pod's next read.
 func (p *pod) lane() int {
 	if p.failed() {

@@ -26,6 +26,10 @@ type reads struct {
 
 	// inflight are the reads under way.
 	inflight map[*pod]*flight
+
+	// young are the reads not yet known to hang, in the order of their begins, and among them some
+	// that have ended.
+	young fifo[*flight] `prove:"-"`
 }
 
 // place is where a pod stands among the reads. Only reads writes it.
@@ -41,8 +45,10 @@ type place struct {
 	// read.
 	since instant `prove:"marks,scarce:begins"`
 
-	// readEnd is when the last read of the pod ended.
-	readEnd instant `prove:"marks"`
+	// readEnd is when the last read of the pod ended, and readWell reports whether it had no
+	// error, believed or not.
+	readEnd  instant `prove:"marks"`
+	readWell bool    `prove:"-"`
 }
 
 func newReads(workers int) reads {
@@ -58,6 +64,7 @@ func newReads(workers int) reads {
 
 // flight is a read of a pod under way.
 type flight struct {
+	of      *pod    `prove:"-"`
 	began   instant // time of the result: begin of the list that the read builds on, or started
 	started instant `prove:"ordered,scarce:begins"`
 	lane    int
@@ -66,6 +73,8 @@ type flight struct {
 	excused bool          `prove:"-"` // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
+	hung    bool          `prove:"-"` // the read has not been answered for long: see peeks.hangsAt
+	ended   bool          `prove:"-"`
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
 }
 
@@ -124,6 +133,7 @@ func (r *reads) begin(p *pod, f *flight) {
 	p.since = 0
 	r.lanes[f.lane].begin(f.started)
 	r.inflight[p] = f
+	r.young.push(f)
 }
 
 // stood notes that the generator has stood still until now.
@@ -136,13 +146,32 @@ func (r *reads) stood(now instant) {
 // end notes that the read of a pod has ended, and returns what was noted at its begin.
 func (r *reads) end(p *pod, well bool, now instant) *flight {
 	f := r.inflight[p]
+	f.ended = true
 	f.took = r.lanes[f.lane].lasted(f.started, now)
 	r.lanes[f.lane].end(f.started, well, now)
 	p.reading = false
 	p.readEnd = now
+	p.readWell = well
 	delete(r.inflight, p)
 	return f
 }
+
+// oldestYoung returns the oldest read under way that is not known to hang; nil if there is none.
+func (r *reads) oldestYoung() *flight {
+	for {
+		f, ok := r.young.front()
+		if !ok {
+			return nil
+		}
+		if !f.ended {
+			return f
+		}
+		r.young.pop()
+	}
+}
+
+// hangs reports whether the read of a pod under way is known to hang.
+func (r *reads) hangs(p *pod) bool { return p.reading && r.inflight[p].hung }
 
 // since returns the begin of the read of a pod under way; zero if there is none.
 func (r *reads) since(p *pod) instant {
