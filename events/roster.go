@@ -28,7 +28,7 @@ const (
 	rosterRemovals = 2 * time.Minute  // from a removal to the write, if nothing else changes
 	maxNames       = 4 << 20          // bytes of the lines read from a roster
 	maxRoster      = 240 << 10        // bytes of a packed roster: annotations may have 256 KiB
-	maxAnnotated   = 250 << 10        // bytes of the whole and its changes: likewise
+	maxAnnotated   = 250 << 10        // bytes of the whole and its changes, without their keys
 	maxChanges     = 120              // writes of changes before the whole is written again
 	maxWaiting     = 8192             // changes that wait; beyond, the whole is written
 	restoreTimeout = 5 * time.Second  // of a call for what an earlier process has left
@@ -271,7 +271,7 @@ func (w *rosterWrite) apply(e *eventsv1.Event) (gone []string) {
 		key = changeKey(w.number)
 	}
 	text := w.tag + " " + mode + " " + packed
-	w.size = len(key) + len(text)
+	w.size = len(text)
 	e.Annotations = map[string]string{key: text}
 	for i := range w.changes {
 		gone = append(gone, changeKey(i+1))
