@@ -53,6 +53,12 @@ func (n *node) tickets() int {
 // doubted reports whether something of a namespace failed since its last success.
 func (ns *namespace) doubted() bool { return ns.failing() || len(ns.suspects) > 0 }
 
+// troubled reports whether a namespace fails and the server does not.
+func (q *queue) troubled(namespace string) bool {
+	ns := q.namespaces[namespace]
+	return ns != nil && ns.failing() && !q.server.failing()
+}
+
 func (ns *namespace) tickets() int { return ns.lanes[0].line.n + ns.lanes[1].line.n }
 
 func (q *queue) lane(p place) *lane {

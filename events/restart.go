@@ -13,7 +13,8 @@ import (
 // This file has what a restart does: the series of an earlier process go on, or end.
 
 // nextRoster returns the call of a roster. Without a call, wait is the time until the next; blocked
-// means that an answer must come before any event is sent.
+// means that an answer must come before any event is sent. Trouble of the rosters' namespace alone
+// blocks nobody.
 func (c *core) nextRoster(now time.Time) (j job, blocked bool, wait time.Duration) {
 	wait = forever
 	if c.opts.NoRoster {
@@ -26,7 +27,7 @@ func (c *core) nextRoster(now time.Time) (j job, blocked bool, wait time.Duratio
 		}
 		if r.first() {
 			at = 0
-			blocked = true
+			blocked = blocked || !c.queue.troubled(c.opts.RosterNamespace)
 		}
 		switch {
 		case c.stage != stageOpen && c.final(r):

@@ -128,6 +128,37 @@ func TestRestoreThatFails(t *testing.T) {
 	}
 }
 
+// TestTroubleOfAllRosters: where the namespace of the rosters is in trouble, the events of other
+// namespaces do not wait for it, however many recorders a process has.
+func TestTroubleOfAllRosters(t *testing.T) {
+	elsewhere := func(c eventstest.Call) bool { return c.Namespace != "ns" }
+	for _, trouble := range underRace(localTroubles) {
+		for _, sources := range []int{1, 2, 5, 40} {
+			bubble(t, continuing, func(t *testing.T, r *rig) {
+				r.server.SetFault(where(elsewhere, trouble.fault))
+				for i := range sources {
+					r.rec = r.NewSeriesRecorder(nil, fmt.Sprint("evented-pleg.dev/source-", i))
+					r.pod("a", 1)
+				}
+				pass(25 * time.Second)
+				if n := len(about(r.server.Events(), "a")); n != sources {
+					t.Errorf("%s: the events of %d of %d sources are stored after 25 s", trouble.name, n, sources)
+				}
+				calls, _ := r.server.Count()
+				pass(time.Hour)
+				if all, _ := r.server.Count(); all > calls+150 {
+					t.Errorf("%s: %d calls in an hour", trouble.name, all-calls)
+				}
+				r.server.SetFault(nil)
+				pass(6 * time.Minute)
+				if s := r.Stats(); s.Closed["namespace"]+s.Closed["object"] > 0 {
+					t.Errorf("%s: closed after the trouble: %v", trouble.name, s.Closed)
+				}
+			})
+		}
+	}
+}
+
 // TestTwoProcesses: during a rolling restart, two processes share an instance for a while.
 func TestTwoProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
