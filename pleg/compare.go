@@ -55,16 +55,14 @@ func (r *records) matches(p *pod, items []Item) bool {
 	return n == len(p.items)
 }
 
-// doubt marks the living IDs, and the IDs just made by the agent, that are missing in a report
-// without a reported end. It returns whether such an ID is missing for the first time: the report
-// is not to be believed yet. Runtimes forget their containers for a moment, above all after a
-// restart.
+// doubt notes the living IDs, and the IDs just made by the agent, that are missing in a report
+// without a reported end. It returns whether such an ID may be there all the same: the report is
+// not to be believed yet.
 //
-// The report ends the doubt about the IDs shown, apart from ghosts. A report that was crossed by
-// another is not the first of two: the other may have looked later, and have shown the ID.
-func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (first bool) {
+// The report ends the doubt about the IDs shown, apart from ghosts.
+func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (perhaps bool) {
 	if p.foreign && !slices.ContainsFunc(shows, Item.valid) {
-		first = !at.isSecond(&p.missed) // whatever the entry shows may be running
+		perhaps = p.missing(at, 0) // whatever the entry shows may be running
 	}
 	r.mark(p, shows)
 	for _, x := range p.items {
@@ -72,39 +70,16 @@ func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (first bo
 			continue
 		}
 		if x.mark == r.marks {
-			x.trust(ghosts)
+			if !ghosts.has(x.id) {
+				x.trust()
+			}
 			continue
 		}
-		if !at.isSecond(&x.doubted) {
-			first = true
+		if x.missing(at, p.seen) {
+			perhaps = true
 		}
 	}
-	first = r.doubtMade(p, shows, at) || first
-	if first && at.crossed {
-		p.undoubt(ghosts)
-	}
-	return first
-}
-
-// span is the time of a look at a pod: a list, a read or a peek.
-type span struct {
-	began instant
-	ended instant
-
-	// crossed reports whether another look at the pod, of another kind, has ended during this one.
-	// Nobody knows which of them looked last.
-	crossed bool
-}
-
-// isSecond notes a look without an ID, of which the first in a row ended at the given time, zero if
-// there was none. It reports whether this is the second: of two looks that overlap nobody knows
-// which looked last, and another look may have shown the ID between.
-func (at span) isSecond(first *instant) bool {
-	if *first == 0 {
-		*first = at.ended
-		return false
-	}
-	return at.began >= *first
+	return r.doubtMade(p, shows, at) || perhaps
 }
 
 // mark marks the items of the pod that a report shows, and no others.
@@ -129,7 +104,7 @@ func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 }
 
 // doubtMade is doubt for the IDs that the agent has just made and no read has shown.
-func (r *records) doubtMade(p *pod, shows []Item, at span) (first bool) {
+func (r *records) doubtMade(p *pod, shows []Item, at span) (perhaps bool) {
 	var shown idSet
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
@@ -143,11 +118,11 @@ func (r *records) doubtMade(p *pod, shows []Item, at span) (first bool) {
 		if shown.has(e.id) {
 			continue
 		}
-		if !at.isSecond(&e.doubted) {
-			first = true
+		if e.missing(at, 0) {
+			perhaps = true
 		}
 	}
-	return first
+	return perhaps
 }
 
 // sighted notes that a look has shown some IDs: a next look without such an ID is the first without
@@ -157,8 +132,8 @@ func (r *records) sighted(p *pod, shows []Item, ghosts *ghosts) {
 		return
 	}
 	for i, it := range shows {
-		if x := r.find(p, i, it.ID); x != nil {
-			x.trust(ghosts)
+		if x := r.find(p, i, it.ID); x != nil && !ghosts.has(it.ID) {
+			x.trust()
 		}
 	}
 }
@@ -242,23 +217,29 @@ func (r *records) contradicts(p *pod, shows []Item) (first, last instant) {
 	return first, last
 }
 
-// undoubt forgets the looks that did not show an ID, the ghosts apart.
-func (p *pod) undoubt(ghosts *ghosts) {
-	p.missed = 0
-	for _, x := range p.items {
-		x.trust(ghosts)
-	}
-	for i := range p.expected.all {
-		if e := &p.expected.all[i]; !ghosts.has(e.id) {
-			e.doubted = 0
+// see notes the end of a look that has shown some IDs, for looks under way that may not. Ghosts are
+// IDs that count for nothing.
+func (r *records) see(p *pod, shows []Item, ghosts *ghosts, now instant) {
+	any := false
+	for i, it := range shows {
+		if !it.valid() || ghosts.has(it.ID) {
+			continue
+		}
+		any = true
+		if x := r.find(p, i, it.ID); x != nil {
+			x.sight(now)
 		}
 	}
-}
-
-// trust ends the doubt about an ID, unless it is a ghost.
-func (x *item) trust(ghosts *ghosts) {
-	if !ghosts.has(x.id) {
-		x.doubted = 0
+	if p.expected.len() > 0 {
+		shown := setOfItems(shows)
+		for i := range p.expected.all {
+			if e := &p.expected.all[i]; shown.has(e.id) && !ghosts.has(e.id) {
+				e.sight(now)
+			}
+		}
+	}
+	if any && p.foreign {
+		p.sight(now)
 	}
 }
 

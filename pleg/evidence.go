@@ -34,10 +34,8 @@ type expectation struct {
 	// failed reports whether a failed call may have brought about the phase all the same.
 	failed bool
 
-	// doubted is when the first look ended that did not show the ID although the agent has made it,
-	// and nobody has reported its end; zero if the last look showed the ID. A second look, begun
-	// later, is believed.
-	doubted instant `prove:"marks"`
+	// sighting is of the ID while no read has shown it, and the agent has made it.
+	sighting
 
 	// at is when the report of that phase came. A read begun later decides about a call's report,
 	// a read begun a grace later about an event's.

@@ -118,11 +118,6 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		r.err == nil && r.status == nil && len(shows) > 0 && !c.matches(p, shows)
 	looked := c.peeks.looked(p.uid)
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
-	at := span{
-		began:   r.began,
-		ended:   now,
-		crossed: f.lapped || c.peeks.shown(p.uid) > f.started,
-	}
 	switch {
 	case r.err != nil && (len(shows) == 0 || overtaken && c.matches(p, shows)):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
@@ -138,7 +133,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.overtaken(p, r, f, shows, now)
 	case premature: // a claim is believed for a grace
 		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
-	case c.doubt(p, shows, nil, at): // one more look
+	case c.doubt(p, shows, nil, span{r.began, now}): // one more look
 		p.lookFrom(now)
 	case r.err != nil:
 		c.applyPart(p, r, f, shows, now)
@@ -148,7 +143,19 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	if f.lapped && r.err == nil && p.differs() { // either may have looked last
 		p.lookFrom(now)
 	}
+	if r.listing != nil {
+		c.see(p, r.listing.Items, p.ghosts, now)
+	}
+	c.see(p, r.readable(), nil, now)
 	c.review(p, now)
+}
+
+// readable returns the items whose status was read.
+func (r *look) readable() []Item {
+	if len(r.unread.ids) == 0 {
+		return r.shows.Items
+	}
+	return slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) })
 }
 
 // applyRead makes a read the state of the pod.

@@ -30,9 +30,8 @@ type item struct {
 	// sent are the events sent, a bit each: each event of a life is sent once.
 	sent uint8
 
-	// doubted is when the first look ended that did not show the ID although it lives, as nobody has
-	// reported its end; zero if the last look showed the ID. A second look, begun later, is believed.
-	doubted instant `prove:"marks"`
+	// sighting is when looks have shown the ID, or have not.
+	sighting
 
 	// unshown reports whether the item could not be read, and is missing in the status. Whoever
 	// looks at the pod by then does not see it, also after an event of before: the next status with

@@ -430,11 +430,12 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		p.mayHave(began) // a read by the known IDs would not show this one
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
-	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts, span{
-		began:   began,
-		ended:   now,
-		crossed: max(p.readEnd, c.peeks.shown(p.uid)) > began,
-	})
+	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts, span{began, now})
+	if same && !p.ghosts.any() && p.expected.len() == 0 {
+		p.seen = now
+	} else {
+		c.see(p, items, p.ghosts, now)
+	}
 	gone := (!overlaps || same) && !doubtful && !slices.ContainsFunc(items, Item.valid)
 	look := settlement{pod: p, began: began, reading: c.reads.since(p)}
 	switch {

@@ -135,14 +135,6 @@ func (k *peeks) looked(uid cache.UID) instant {
 	return 0
 }
 
-// shown returns the end of the last peek of a pod that has shown a status; zero if none has.
-func (k *peeks) shown(uid cache.UID) instant {
-	if x := k.of[uid]; x != nil {
-		return x.shown
-	}
-	return 0
-}
-
 // brought notes that a read or a payload has brought a status of a pod.
 func (k *peeks) brought(uid cache.UID, now instant) {
 	if x := k.of[uid]; x != nil {
@@ -228,11 +220,9 @@ func (k *peeks) deadline(list instant, r *reads, after instant) instant {
 }
 
 // blind reports whether lists of everything, the last read of the pod, or the read under way did
-// not answer. A read that answers and is not believed yet is no reason: a peek would cross the next
-// one, which would not be believed either.
+// not answer.
 func (k *peeks) blind(p *pod, r *reads) bool {
-	failed := p.entry == failedEntry && !p.readWell
-	return k.down || failed || r.hangs(p)
+	return k.down || p.entry == failedEntry || r.hangs(p)
 }
 
 // precede returns when a read of a pod may begin that is due at the given time: after the last peek
@@ -435,17 +425,13 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		return
 	}
 	p.rename(r.shows.Name, r.shows.Namespace)
-	c.sighted(p, slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) }), nil)
+	c.sighted(p, r.readable(), nil)
 	verdict := peekDropped
 	if r.status != nil {
 		x.shown = now
 		confirmed := !p.failed() && r.began < c.lists.asOf(p) // by a look that began later
 		if !p.foreign && !confirmed {
-			verdict = x.judge(&c.records, p, &r.look, span{
-				began:   r.began,
-				ended:   now,
-				crossed: max(c.lists.finished, p.readEnd) > r.began,
-			})
+			verdict = x.judge(&c.records, p, &r.look, span{r.began, now})
 		}
 	}
 	if verdict == peekStands {
@@ -455,6 +441,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	if verdict == peekAgain || p.unmet() {
 		c.peeks.again(x, r.began, &c.cfg, now)
 	}
+	c.see(p, r.readable(), nil, now)
 	c.review(p, now)
 }
 

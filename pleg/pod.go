@@ -28,9 +28,9 @@ type pod struct {
 	// known.
 	foreign bool
 
-	// missed is when the first look ended that has shown nothing of a foreign pod; zero if none has.
-	// A second look, begun later, is believed.
-	missed instant `prove:"marks"`
+	// sighting is of the pod as a whole: seen is the end of the last look that has shown all of its
+	// items, or anything of a foreign pod, and doubted of one that has shown nothing of a foreign pod.
+	sighting
 
 	// asOf is the begin of the last look behind the cache entry, unless the global time is later.
 	asOf instant `prove:"marks,payloads:ordered,judged:begins"`
@@ -143,7 +143,7 @@ func (r *records) becomeForeign(p *pod, at instant) {
 	r.countUnread(p, 0, false)
 	p.entry = foreignEntry
 	p.foreign = true
-	p.missed = 0
+	p.sighting = sighting{}
 	p.asOf = max(p.asOf, at)
 }
 

@@ -45,10 +45,8 @@ type place struct {
 	// read.
 	since instant `prove:"marks,scarce:begins"`
 
-	// readEnd is when the last read of the pod ended, and readWell reports whether it had no
-	// error, believed or not.
-	readEnd  instant `prove:"marks"`
-	readWell bool    `prove:"-"`
+	// readEnd is when the last read of the pod ended.
+	readEnd instant `prove:"marks"`
 }
 
 func newReads(workers int) reads {
@@ -151,7 +149,6 @@ func (r *reads) end(p *pod, well bool, now instant) *flight {
 	r.lanes[f.lane].end(f.started, well, now)
 	p.reading = false
 	p.readEnd = now
-	p.readWell = well
 	delete(r.inflight, p)
 	return f
 }

@@ -186,7 +186,7 @@ func (r *records) show(p *pod, shows []Item) []move {
 			continue
 		}
 		x.mark = r.marks
-		x.doubted = 0
+		x.trust()
 		if it.Name != "" {
 			x.name = it.Name
 		}
