@@ -63,8 +63,9 @@ type peeking struct {
 	queued bool
 	began  instant
 
-	// asked are the IDs of the peek under way.
-	asked idSet
+	// asked are the IDs of the peek under way, and listed those that the last list had shown at its
+	// begin. If its status cannot be read, an item stands as asked for, and a list has told how.
+	asked, listed idSet
 
 	// looked is the end of the last peek that was applied; zero if none was. An ordinary read or
 	// list begun earlier may have looked earlier, and show less.
@@ -287,9 +288,10 @@ func (k *peeks) next(now instant) *peeking {
 	return x
 }
 
-// begin notes that a peek begins, which asks for the given items.
-func (k *peeks) begin(x *peeking, asked []Item, now instant) {
+// begin notes that a peek of a pod begins, which asks for the given items.
+func (k *peeks) begin(x *peeking, p *pod, asked []Item, now instant) {
 	x.asked = setOfItems(asked)
+	x.listed = setOfItems(p.listedSince())
 	x.began = now
 	k.lane.begin(now)
 }
@@ -330,10 +332,9 @@ func (x *peeking) judge(known *records, p *pod, r *look, at span) peekVerdict {
 	if r.began <= x.stored {
 		return peekAgain // what a read or a payload has brought since may be newer
 	}
-	listed := setOfItems(p.listedSince())
 	before := len(x.left)
 	for _, id := range r.unread.ids {
-		if known.find(p, 0, id) == nil && !listed.has(id) {
+		if known.find(p, 0, id) == nil && !x.listed.has(id) {
 			if x.left == nil {
 				x.left = make(map[string]bool)
 			}
@@ -348,6 +349,7 @@ func (x *peeking) judge(known *records, p *pod, r *look, at span) peekVerdict {
 			return peekAgain // shown since
 		}
 	}
+	listed := setOfItems(p.listedSince())
 	shows := r.shows.Items
 	for i, it := range shows {
 		y := known.find(p, i, it.ID)
@@ -402,7 +404,7 @@ func (c *core[S]) tickPeeks(now instant) {
 		case x.at <= now:
 			x.at = never
 			if asked := c.named(p, x.left); len(asked) > 0 && !p.foreign {
-				k.begin(x, asked, now)
+				k.begin(x, p, asked, now)
 				c.out.peek(p, asked, now)
 			}
 		}
@@ -438,6 +440,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		c.storePeek(p, x, r, now)
 	}
 	x.asked = idSet{}
+	x.listed = idSet{}
 	if verdict == peekAgain || p.unmet() {
 		c.peeks.again(x, r.began, &c.cfg, now)
 	}
