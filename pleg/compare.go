@@ -220,12 +220,12 @@ func (r *records) contradicts(p *pod, shows []Item) (first, last instant) {
 // see notes the end of a look that has shown some IDs, for looks under way that may not. Ghosts are
 // IDs that count for nothing.
 func (r *records) see(p *pod, shows []Item, ghosts *ghosts, now instant) {
-	any := false
+	some := false
 	for i, it := range shows {
 		if !it.valid() || ghosts.has(it.ID) {
 			continue
 		}
-		any = true
+		some = true
 		if x := r.find(p, i, it.ID); x != nil {
 			x.sight(now)
 		}
@@ -238,7 +238,7 @@ func (r *records) see(p *pod, shows []Item, ghosts *ghosts, now instant) {
 			}
 		}
 	}
-	if any && p.foreign {
+	if some && p.foreign {
 		p.sight(now)
 	}
 }
