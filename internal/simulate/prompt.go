@@ -195,10 +195,13 @@ func (o *oracle) lookPrompt(reading bool) {
 			p.promises[id] = x
 		}
 	}
-	if b.busy(now) {
-		return
-	}
+	beside := b.beside(now)
 	for id, x := range p.promises {
+		if b.busy(x.pod, now) {
+			x.excused = now
+			p.promises[id] = x
+			continue
+		}
 		if _, moody := o.moods[x.pod]; moody {
 			continue
 		}
@@ -208,7 +211,7 @@ func (o *oracle) lookPrompt(reading bool) {
 			x.seen = true
 			p.promises[id] = x
 		}
-		if now.Sub(since) <= b.soon(x.pod) {
+		if now.Sub(since) <= b.soon(x.pod)+beside {
 			continue
 		}
 		delete(p.promises, id)
@@ -257,7 +260,7 @@ func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
 	}
 	x.seen = true
 	b.prompt.promises[id] = x
-	if !x.at.Equal(b.owedSince(x)) || b.excuses(x.pod) || b.busy(at) {
+	if !x.at.Equal(b.owedSince(x)) || b.excuses(x.pod) || b.busy(x.pod, at) || b.beside(at) > 0 {
 		return
 	}
 	d := at.Sub(x.at)
@@ -327,14 +330,28 @@ func phaseIn(items []pleg.Item, id string) pleg.Phase {
 	return pleg.PhaseRemoved
 }
 
-// busy reports whether a read under way takes long.
-func (b *ledger) busy(now time.Time) bool {
-	for uid, begun := range b.begun {
-		if now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid) {
-			return true
+// long reports whether a read of a pod under way takes long.
+func (b *ledger) long(uid cache.UID, now time.Time) bool {
+	begun, under := b.begun[uid]
+	return under && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid)
+}
+
+// busy reports whether the read of a pod under way, or the list of everything, takes long.
+func (b *ledger) busy(uid cache.UID, now time.Time) bool {
+	return b.long(uid, now) || b.listing > 0 && now.Sub(b.listBegun) > b.pace.settings.quick(0)
+}
+
+// besideHung is how much longer the read of a pod may wait beside reads that take long.
+const besideHung = 1500 * time.Millisecond
+
+// beside returns how much longer a pod may wait because reads of others take long.
+func (b *ledger) beside(now time.Time) time.Duration {
+	for uid := range b.begun {
+		if b.long(uid, now) {
+			return besideHung
 		}
 	}
-	return b.listing > 0 && now.Sub(b.listBegun) > b.pace.settings.quick(0)
+	return 0
 }
 
 // latest returns the latest of times.
