@@ -17,7 +17,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -177,7 +176,7 @@ func TestPoisonOverTLS(t *testing.T) {
 // TestFakeClientset: on a fake clientset, a swapped recorder's events are where client-go's would
 // be, and nothing else is. This is what client-go's own test of a series on a fake clientset does.
 func TestFakeClientset(t *testing.T) {
-	client := fake.NewClientset()
+	client := NewFakeClientset()
 	b := must(NewForClient(client, Options{}))(t)
 	adapter := b.Adapter()
 	stop := make(chan struct{})

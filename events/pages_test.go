@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
@@ -104,7 +103,7 @@ func TestPagesRun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset()
+			client := events.NewFakeClientset()
 			if err := record(client); err != nil {
 				t.Fatal(err)
 			}

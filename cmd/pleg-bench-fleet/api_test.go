@@ -19,8 +19,11 @@ import (
 	kubeerrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	fakebatch "k8s.io/client-go/kubernetes/typed/batch/v1/fake"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	fakecore "k8s.io/client-go/kubernetes/typed/core/v1/fake"
 	"k8s.io/client-go/rest"
 	kubetest "k8s.io/client-go/testing"
 
@@ -33,14 +36,16 @@ func TestMain(m *testing.M) {
 }
 
 // fakeAPI is client-go's fake with the controllers and kubelets that a Job needs. What a node does
-// is the begin of its name.
+// is the begin of its name. It is made of the fakes of two groups: client-go's fake of all has 54
+// more, which take longer to compile than the rest of this command.
 type fakeAPI struct {
 	// venom is in messages and logs.
 	venom string
-	*fake.Clientset
-	mu   sync.Mutex // owns the fields below
-	job  *batch.Job
-	made int
+	kubetest.Fake
+	objects kubetest.ObjectTracker
+	mu      sync.Mutex // owns the fields below
+	job     *batch.Job
+	made    int
 	// placed counts the pods that each node got; most is the largest number of pods at work.
 	placed  map[string]int
 	most    int
@@ -67,13 +72,19 @@ func must(err error) {
 }
 
 func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
-	a := &fakeAPI{Clientset: fake.NewClientset(), placed: make(map[string]int), logs: make(map[string]string), ended: ctx}
+	objects := kubetest.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+	a := &fakeAPI{objects: objects, placed: make(map[string]int), logs: make(map[string]string), ended: ctx}
+	a.AddReactor("*", "*", kubetest.ObjectReaction(objects))
+	a.AddWatchReactor("*", func(action kubetest.Action) (bool, watch.Interface, error) {
+		w, err := objects.Watch(action.GetResource(), action.GetNamespace())
+		return true, w, err
+	})
 	for _, name := range names {
 		n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{"pool": "a"}}}
 		n.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
-		must(a.Tracker().Add(n))
+		must(a.objects.Add(n))
 	}
-	must(a.Tracker().Add(&core.Event{ObjectMeta: meta.ObjectMeta{Name: "e", Namespace: "default"}, Reason: "FailedCreate", Message: "violates PodSecurity"}))
+	must(a.objects.Add(&core.Event{ObjectMeta: meta.ObjectMeta{Name: "e", Namespace: "default"}, Reason: "FailedCreate", Message: "violates PodSecurity"}))
 	react := func(verb, resource string, f func(kubetest.Action) (runtime.Object, error)) {
 		a.PrependReactor(verb, resource, func(action kubetest.Action) (bool, runtime.Object, error) {
 			a.mu.Lock()
@@ -102,7 +113,7 @@ func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
 		return nil, nil
 	})
 	react("patch", "pods", func(action kubetest.Action) (runtime.Object, error) {
-		_, o, err := kubetest.ObjectReaction(a.Tracker())(action)
+		_, o, err := kubetest.ObjectReaction(a.objects)(action)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +123,7 @@ func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
 			panic("a pod with a node is gated")
 		}
 		pod.Spec.NodeName = terms[0].MatchFields[0].Values[0]
-		must(a.Tracker().Update(podResource, pod, pod.Namespace))
+		must(a.objects.Update(podResource, pod, pod.Namespace))
 		a.placed[pod.Spec.NodeName]++
 		a.most = max(a.most, a.active())
 		a.life.Go(func() { a.live(pod.Name, pod.Spec.NodeName) })
@@ -130,8 +141,11 @@ func newFakeAPI(ctx context.Context, names ...string) *fakeAPI {
 	return a
 }
 
+// CoreV1 is the client of the core group.
+func (a *fakeAPI) CoreV1() coreclient.CoreV1Interface { return &fakecore.FakeCoreV1{Fake: &a.Fake} }
+
 func (a *fakeAPI) cluster(*runOptions) (cluster, error) {
-	return cluster{core: fakeCore{a.CoreV1(), a}, batch: a.BatchV1(), configz: a.configz}, nil
+	return cluster{core: fakeCore{a.CoreV1(), a}, batch: &fakebatch.FakeBatchV1{Fake: &a.Fake}, configz: a.configz}, nil
 }
 
 // configz is a kubelet's configuration by the name of its node, as the kubelets 1.36.3 and 1.37.1
@@ -174,14 +188,14 @@ func (p fakePods) GetLogs(name string, o *core.PodLogOptions) *rest.Request {
 
 // pods returns the Job's pods.
 func (a *fakeAPI) pods() []core.Pod {
-	list, err := a.Tracker().List(podResource, core.SchemeGroupVersion.WithKind("Pod"), "default")
+	list, err := a.objects.List(podResource, core.SchemeGroupVersion.WithKind("Pod"), "default")
 	must(err)
 	return list.(*core.PodList).Items
 }
 
 // pod returns a pod, or nil.
 func (a *fakeAPI) pod(name string) *core.Pod {
-	o, err := a.Tracker().Get(podResource, "default", name)
+	o, err := a.objects.Get(podResource, "default", name)
 	if err != nil {
 		return nil
 	}
@@ -190,12 +204,12 @@ func (a *fakeAPI) pod(name string) *core.Pod {
 
 // node returns a node, after a change if there is one.
 func (a *fakeAPI) node(name string, change func(*core.Node)) *core.Node {
-	o, err := a.Tracker().Get(nodeResource, "", name)
+	o, err := a.objects.Get(nodeResource, "", name)
 	must(err)
 	n := o.(*core.Node)
 	if change != nil {
 		change(n)
-		must(a.Tracker().Update(nodeResource, n, ""))
+		must(a.objects.Update(nodeResource, n, ""))
 	}
 	return n
 }
@@ -217,7 +231,7 @@ func (a *fakeAPI) fill() {
 		pod.Labels[batch.JobNameLabel] = a.job.Name
 		pod.Annotations = map[string]string{batch.JobCompletionIndexAnnotation: strconv.Itoa(a.made)}
 		a.made++
-		must(a.Tracker().Add(pod))
+		must(a.objects.Add(pod))
 	}
 }
 
@@ -225,9 +239,9 @@ func (a *fakeAPI) fill() {
 func (a *fakeAPI) remove(pod *core.Pod) {
 	if node := pod.Spec.NodeName; node != "" && a.node(node, nil).Status.Conditions[0].Status != core.ConditionTrue {
 		pod.DeletionTimestamp = new(meta.Now())
-		must(a.Tracker().Update(podResource, pod, pod.Namespace))
+		must(a.objects.Update(podResource, pod, pod.Namespace))
 	} else {
-		must(a.Tracker().Delete(podResource, pod.Namespace, pod.Name))
+		must(a.objects.Delete(podResource, pod.Namespace, pod.Name))
 	}
 	a.fill()
 }
@@ -238,7 +252,7 @@ func (a *fakeAPI) update(name string, set func(p *core.Pod)) {
 	defer a.mu.Unlock()
 	if p := a.pod(name); p != nil {
 		set(p)
-		must(a.Tracker().Update(podResource, p, p.Namespace))
+		must(a.objects.Update(podResource, p, p.Namespace))
 		a.fill()
 	}
 }
