@@ -224,7 +224,7 @@ func (r *recording) statuses(pod *crikit.Pod) {
 	answer, err := r.PodSandboxStatus(r.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod.SandboxID})
 	r.called("status", err)
 	stamp := "none"
-	if t := answer.GetTimestamp(); t > 1e18 {
+	if t := answer.GetTimestamp(); t > 1e15 {
 		stamp = "in nanoseconds"
 	} else if t != 0 {
 		stamp = "in seconds"
