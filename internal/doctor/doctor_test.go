@@ -555,6 +555,7 @@ func examine(t *testing.T, s sickness) Report {
 }
 
 func TestSicknesses(t *testing.T) {
+	t.Parallel()
 	for _, s := range sicknesses {
 		t.Run(s.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

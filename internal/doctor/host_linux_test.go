@@ -42,6 +42,7 @@ func standIn(t *testing.T, sandbox string) *os.Process {
 // TestHungShim examines a runtime one of whose containers does not answer because its shim is
 // stopped: doctor names the container, the process and the command that continues it.
 func TestHungShim(t *testing.T) {
+	t.Parallel()
 	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 3}))(t)
 	socket := onfake.Socket(t, rt)
 	testkit.Check(t, rt.SetFaults(testkit.Must(fakeruntime.ParseFaults("hang-item=0.2"))(t)))

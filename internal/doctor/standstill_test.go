@@ -25,6 +25,7 @@ func slowly(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle gr
 // TestStandstill stops the examining process at any time of an examination, for longer than a
 // call may take. A runtime that is well stays well, and the stop is told.
 func TestStandstill(t *testing.T) {
+	t.Parallel()
 	for name, well := range map[string]sickness{
 		"changes": {population: ten, churn: true},
 		"slow":    {server: &crowd{containers: 20}, intercept: slowly},

@@ -8,14 +8,16 @@ package testkit
 import (
 	"flag"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
 
-// Waiting has n tests with t.Parallel run at a time, instead of one for each processor, for
-// packages with tests that wait more than they work. TestMain calls Waiting; the flag -parallel
+// Waiting has at least n tests with t.Parallel run at a time, instead of one for each processor, in
+// packages whose tests wait more than they work. TestMain calls Waiting; the flag -parallel
 // prevails.
 func Waiting(n int) {
+	n = max(n, runtime.GOMAXPROCS(0))
 	if err := flag.Set("test.parallel", fmt.Sprint(n)); err != nil {
 		panic(err) // not a test
 	}

@@ -22,7 +22,10 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.Waiting(4) // loads of a given rate
+	goleak.VerifyTestMain(m)
+}
 
 const image = fakeruntime.WorkloadImage
 
@@ -96,6 +99,7 @@ func states(pods []bench.Pod) map[string]pleg.Phase {
 }
 
 func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
+	t.Parallel()
 	_, conn := serve(t, fakeruntime.Config{})
 	d, book := newDriver(t, conn, nil)
 	testkit.Check(t, d.Setup(t.Context()))
@@ -127,6 +131,7 @@ func TestFactsAreWhatTheRuntimeShows(t *testing.T) {
 
 // TestSurvivesFaults drives a runtime with failing calls, and expects a whole load in the end.
 func TestSurvivesFaults(t *testing.T) {
+	t.Parallel()
 	rt, conn := serve(
 		t,
 		fakeruntime.Config{
@@ -187,6 +192,7 @@ func TestChangesCarryTheRuntimesStamps(t *testing.T) {
 // TestUnderWayIsBounded checks that a hanging runtime gets no more actions than allowed, and that
 // Finish ends the wait.
 func TestUnderWayIsBounded(t *testing.T) {
+	t.Parallel()
 	rt, conn := serve(t, fakeruntime.Config{})
 	d, _ := newDriver(
 		t,
@@ -219,6 +225,7 @@ func TestUnderWayIsBounded(t *testing.T) {
 
 // TestEveryContainerHasALogPath holds for sandboxes and containers of every kind of action.
 func TestEveryContainerHasALogPath(t *testing.T) {
+	t.Parallel()
 	_, conn := serve(t, fakeruntime.Config{})
 	d, _ := newDriver(t, conn, func(c *load.Config) { c.LogDirectory = "/some/where" })
 	testkit.Check(t, d.Setup(t.Context()))

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	testkit.Waiting(4) // for processes
 	goleak.VerifyTestMain(m)
 }
 
@@ -104,6 +105,7 @@ func onSocket(t *testing.T) (*fakeruntime.Runtime, string) {
 // TestReads checks that reads and events pass by a reader's process, with the time of their
 // receipt, and that nothing else does.
 func TestReads(t *testing.T) {
+	t.Parallel()
 	rt, socket := onSocket(t)
 	s := NewSupervisor(socket, asReader)
 	c := client(t, s.Dial)
@@ -128,6 +130,7 @@ func TestReads(t *testing.T) {
 // TestStopped stops a reader: its supervisor ends it, the runtime is without a subscriber, and the
 // next connection is by another reader.
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	rt, socket := onSocket(t)
 	s := NewSupervisor(socket, asReader)
 	c := client(t, s.Dial)
@@ -154,6 +157,7 @@ func TestStopped(t *testing.T) {
 
 // TestDiesByItself stops a reader that nobody supervises: the kernel ends it.
 func TestDiesByItself(t *testing.T) {
+	t.Parallel()
 	rt, socket := onSocket(t)
 	conn := testkit.Must(net.Dial("unix", socket))(t)
 	runtime := testkit.Must(conn.(*net.UnixConn).File())(t)
@@ -199,6 +203,7 @@ func left(t *testing.T, rt *fakeruntime.Runtime) bool {
 // and left when the observer's time is up; what waits and the reason come when the observer goes
 // on.
 func TestObserverTakesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lis := bufconn.Listen(1 << 20)
 		rt := serve(t, lis)

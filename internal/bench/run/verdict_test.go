@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	testkit.Waiting(12) // most of a run is load at a low rate, and times to settle
 	goleak.VerifyTestMain(m)
 }
 
@@ -251,6 +252,7 @@ func brief(changes []bench.Change, than time.Duration) (n int) {
 // TestRunVerdicts holds the verdict of a run against the history of a runtime with a fault, and
 // against what a worker does wrong.
 func TestRunVerdicts(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		trial
 		fails string // what the verdict says, empty for PASS
@@ -326,6 +328,7 @@ func TestRunVerdicts(t *testing.T) {
 // TestStressVerdicts holds the end of a stress test, its two counts of late events and its chart
 // against each other, and against what the runtime and the worker do wrong.
 func TestStressVerdicts(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		trial
 		end, fails string

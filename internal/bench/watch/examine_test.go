@@ -48,6 +48,7 @@ func (s *spoken) Write(b []byte) (int, error) {
 // TestWatchExamines runs a watch with examinations on a runtime with a container that hangs: the
 // finding is printed in either form and served as a metric.
 func TestWatchExamines(t *testing.T) {
+	t.Parallel()
 	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 3}))(t)
 	dial := onfake.Memory(t, rt)
 	testkit.Check(t, rt.SetFaults(testkit.Must(fakeruntime.ParseFaults("hang-item=0.2"))(t)))

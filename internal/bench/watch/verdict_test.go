@@ -143,6 +143,7 @@ var lossSeed = flag.Uint64("from", 7, "seed of the losses of TestSharesOfLoss")
 // with events. A change that counts as lost has lost its event, and one that counts as told has had
 // it. And the share is fair: what is proven does not depend on what is lost; see fair.
 func TestSharesOfLoss(t *testing.T) {
+	t.Parallel()
 	profiles := []string{"containerd-2", "containerd-2.0", "crio"}
 	if raceDetector {
 		profiles = profiles[:1]
@@ -249,6 +250,7 @@ func TestFair(t *testing.T) {
 // TestIdle: a runtime that loses half of its events is not judged by what it kept from before the
 // watch, and neither is one that loses none.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	for _, faults := range []string{"", "drop=0.5"} {
 		for _, profile := range []string{"containerd-2", "crio"} {
 			s := scene{
@@ -275,6 +277,7 @@ func TestIdle(t *testing.T) {
 
 // TestGoneForGood: a runtime that does not come back is unknown, and the watch fails.
 func TestGoneForGood(t *testing.T) {
+	t.Parallel()
 	o := scene{
 		options: watch.Options{Output: "json", Duration: time.Minute},
 		during: func(rt *fakeruntime.Runtime) {
@@ -342,6 +345,7 @@ func loses(all map[string]truth) (list []string) {
 // TestVerdicts holds the verdict on each fault of the fake against its history: a share is in the
 // verdict's interval, FULL has lost nothing, and PARTIAL something. It writes docs/verdicts.md.
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	var page strings.Builder
 	page.WriteString(verdictsHead)
 	for n, f := range append([]fakeruntime.Fault{{}}, fakeruntime.FaultList()...) {
