@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/internal/criproxy/disturb"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // longestProxy is the longest time for which a proxy disturbs.
@@ -159,22 +161,38 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 	for _, r := range plan {
 		fmt.Fprintf(s.err, "  %s\n", r.Text)
 	}
-	began := time.Now()
-	disturbing, cancel := context.WithTimeout(ctx, o.duration)
-	defer cancel()
-	disturber.Run(disturbing)
-	<-disturbing.Done()
+	ran, stood := disturbFor(ctx, disturber, o.duration)
 	report := proxyReport{
-		Schema:  proxySchema,
-		Runtime: version.String(),
-		Seconds: time.Since(began).Seconds(),
-		Seed:    o.seed,
-		Rules:   o.rules,
-		Tally:   disturber.Tally(),
+		Schema:       proxySchema,
+		Runtime:      version.String(),
+		Seconds:      (ran + stood).Seconds(),
+		StoodSeconds: stood.Seconds(),
+		Seed:         o.seed,
+		Rules:        o.rules,
+		Tally:        disturber.Tally(),
 	}
 	err = report.write(s.out, o.output)
 	passThrough(s.err, proxy, o.endpoint)
 	return errors.Join(err, context.Cause(ctx))
+}
+
+// disturbFor disturbs for a time, or until ctx ends. It returns for how long this process ran then,
+// and for how long it did not, in which it held up all calls, whatever the rules say.
+func disturbFor(ctx context.Context, d *disturb.Disturber, long time.Duration) (ran, stood time.Duration) {
+	// Beyond the duration, in case a standstill covers its end.
+	beating, rest := context.WithCancel(context.WithoutCancel(ctx))
+	var meter standstill.Meter
+	var beats sync.WaitGroup
+	defer beats.Wait()
+	defer rest()
+	meter.Beat(time.Now())
+	span := meter.Begin()
+	beats.Go(func() { meter.Run(beating) })
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	d.Run(ctx)
+	<-ctx.Done()
+	return span.Took()
 }
 
 // remindEvery is how often a proxy that only passes calls through says so.
@@ -229,6 +247,9 @@ type proxyReport struct {
 	Runtime string `json:"runtime"`
 	// Seconds is how long the proxy disturbed.
 	Seconds float64 `json:"seconds"`
+	// StoodSeconds is for how long of it the proxy itself did not run: it was stopped, or had no CPU.
+	// It held up every call then, whatever the rules say.
+	StoodSeconds float64 `json:"stood_seconds"`
 	// Seed is --seed.
 	Seed uint64 `json:"seed"`
 	// Rules are those of --rule.
@@ -256,6 +277,12 @@ func (r proxyReport) document() bench.Document {
 	}
 	if len(r.Rules) == 0 {
 		d.Lines = []string{"no rules: everything passed through"}
+	}
+	if r.StoodSeconds >= bench.StoodFrom {
+		d.Lines = append(d.Lines, fmt.Sprintf(
+			"pleg-bench itself did not run for %s: it was stopped, or this machine has too few CPUs. It held up every call for that time, which is no rule's doing",
+			bench.Seconds(r.StoodSeconds),
+		))
 	}
 	streamed := bench.Table{
 		Title:   "events",

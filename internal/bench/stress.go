@@ -106,19 +106,19 @@ type StressStep struct {
 	StoodSeconds float64 `json:"stood_seconds"`
 }
 
-// stoodFrom is the time, in seconds, without pleg-bench running from which on nothing is held
+// StoodFrom is the time, in seconds, without pleg-bench running from which on nothing is held
 // against the runtime: an event is late after a second.
-const stoodFrom = 0.5
+const StoodFrom = 0.5
 
 // Stood reports whether pleg-bench did not run for so long in the step that the step proves nothing
 // against the runtime.
-func (s StressStep) Stood() bool { return s.StoodSeconds >= stoodFrom }
+func (s StressStep) Stood() bool { return s.StoodSeconds >= StoodFrom }
 
 // IsKnee reports whether events were late while pleg-bench ran, in the steps or after them.
 // StoodAfter is for how long pleg-bench did not run after the last step, in seconds.
 func (r *StressResult) IsKnee(stoodAfter float64) bool {
 	_, late, onWatch := r.afterSteps()
-	if late+onWatch > 0 && stoodAfter < stoodFrom {
+	if late+onWatch > 0 && stoodAfter < StoodFrom {
 		return true
 	}
 	return slices.ContainsFunc(r.Steps, func(s StressStep) bool { return s.Late+s.LateOnWatch > 0 && !s.Stood() })
@@ -141,7 +141,7 @@ func (r *StressResult) Judge(streamUnsupported bool) {
 // why says why the rate was raised no further.
 func (r *StressResult) why() string {
 	while := ""
-	if r.StoodSeconds >= stoodFrom {
+	if r.StoodSeconds >= StoodFrom {
 		while = " while pleg-bench ran"
 	}
 	return map[string]string{
@@ -266,7 +266,7 @@ func (r *StressResult) Document() Document {
 		r.Mismatches,
 		Bytes(uint64(r.PLEGMaxRSSBytes)),
 	)
-	if r.StoodSeconds >= stoodFrom {
+	if r.StoodSeconds >= StoodFrom {
 		line(
 			"pleg-bench itself did not run for %s: late events and the rate of these steps are not held against the runtime, and the steps were made again",
 			Seconds(r.StoodSeconds),

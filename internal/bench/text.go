@@ -52,7 +52,7 @@ func (r *Result) Document() Document {
 		head += ", faults " + strings.Join(r.Load.Faults, " ")
 	}
 	d.Lines = []string{head}
-	if r.StoodSeconds >= stoodFrom {
+	if r.StoodSeconds >= StoodFrom {
 		d.Lines = append(d.Lines, fmt.Sprintf(
 			"pleg-bench itself did not run for %s: it was stopped, or this machine has too few CPUs. The latencies hold that time, which is not the runtime's",
 			Seconds(r.StoodSeconds),

@@ -20,6 +20,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -37,6 +38,7 @@ type prober struct {
 	facts *facts
 	truth grpc.ClientConnInterface // nil: only facts are known
 	wake  chan struct{}            // capacity 1: the rate was changed
+	meter *standstill.Meter        // knows when this process does not run, in which nobody can answer
 
 	mu      sync.Mutex // owns the fields below
 	rate    float64
@@ -97,7 +99,7 @@ func (p *prober) read(ctx context.Context) {
 		return
 	}
 	known, errBefore := p.look(ctx, pod, known)
-	callCtx, cancel := context.WithTimeout(ctx, readTimeout)
+	callCtx, cancel := p.meter.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	begun := time.Now()
 	status, err := p.cache.GetNewerThan(callCtx, cache.UID(pod), begun)
@@ -125,7 +127,7 @@ func (p *prober) look(ctx context.Context, pod string, known []load.Fact) ([]loa
 	if p.truth == nil {
 		return known, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := p.meter.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	return load.FactsOf(ctx, p.truth, pod)
 }

@@ -81,11 +81,11 @@ type Server struct {
 
 // Start starts the generator and its users.
 func (s *Server) Start(c Config, hello *Hello) (err error) {
-	if s.subject, err = newSubject(s.ctx, c); err != nil {
+	s.group.Go(func() { s.meter.Run(s.ctx) })
+	if s.subject, err = newSubject(s.ctx, c, &s.meter); err != nil {
 		return err
 	}
 	s.prober = s.subject.prober
-	s.group.Go(func() { s.meter.Run(s.ctx) })
 	s.group.Go(func() { s.cancel(s.subject.run(s.ctx)) })
 	s.group.Go(func() { s.consume(s.subject.generator.Watch()) })
 	s.group.Go(func() { s.prober.run(s.ctx) })

@@ -24,6 +24,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/pleg/plegtest"
@@ -48,21 +49,29 @@ type subject struct {
 	hello     Hello
 }
 
-func newSubject(ctx context.Context, config Config) (_ *subject, err error) {
+func newSubject(ctx context.Context, config Config, meter *standstill.Meter) (_ *subject, err error) {
 	s := &subject{
 		config:   config,
 		cache:    cache.New(cri.EmptyStatus),
 		registry: kubemetrics.NewKubeRegistry(),
 		listed:   make(chan struct{}, 1),
 	}
-	s.prober = &prober{cache: s.cache, facts: newFacts(config.Seed), wake: make(chan struct{}, 1)}
+	s.prober = &prober{
+		cache: s.cache,
+		facts: newFacts(config.Seed),
+		wake:  make(chan struct{}, 1),
+		meter: meter,
+	}
 	set, err := metrics.New(s.registry, metrics.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := meter.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if s.client, err = cri.Dial(ctx, cri.Config{Endpoint: config.Endpoint}); err != nil {
+		if standstill.Expired(ctx) {
+			err = fmt.Errorf("worker: the runtime on %s has not answered within %v", config.Endpoint, dialTimeout)
+		}
 		return nil, err
 	}
 	defer func() {

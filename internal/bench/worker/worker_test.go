@@ -5,13 +5,19 @@ package worker
 
 import (
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -108,6 +114,40 @@ func TestChecksSeeViolations(t *testing.T) {
 			if stale != test.stale ||
 				test.stale > 0 && !strings.Contains(complaints[0], "the status lacks it") {
 				t.Errorf("%d stale reads %q, want %d", stale, complaints, test.stale)
+			}
+		})
+	}
+}
+
+// TestStandstill has a pod worker's read wait for the cache while this process does not run for
+// longer than a read may take: what answers afterwards is in time, and what does not answer is an
+// error once the process has run for long enough.
+func TestStandstill(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			stop := onfake.StopAfter(time.Second, 2*readTimeout)
+			p := &prober{
+				cache: cache.New(cri.EmptyStatus),
+				facts: newFacts(1),
+				wake:  make(chan struct{}, 1),
+				meter: stop.Meter(t),
+			}
+			p.facts.learn([]load.Fact{sandbox(pleg.PhaseRunning)})
+			begun := time.Now()
+			var reading sync.WaitGroup
+			reading.Go(func() { p.read(t.Context()) })
+			time.Sleep(time.Until(stop.To) + time.Second)
+			if answers {
+				p.cache.Set("p", cri.EmptyStatus("p"), nil, time.Now())
+			}
+			reading.Wait()
+			waits, failed := p.results()
+			if len(waits) != 1 || (failed == 0) != answers {
+				t.Errorf("answered %v: %d waits, %d failed", answers, len(waits), failed)
+			}
+			ran := time.Since(begun) - stop.To.Sub(stop.From)
+			if !answers && (ran < readTimeout || ran > readTimeout+time.Second) {
+				t.Errorf("given up after %v of running, want %v", ran, readTimeout)
 			}
 		})
 	}
