@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		// process is at its default again in its children.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	testkit.Waiting(16) // the scripts mostly wait for runs of seconds
+	testkit.Waiting(12) // the scripts mostly wait for runs of seconds
 	testscript.Main(m, map[string]func(){"pleg-bench": onWellMachine})
 }
 

@@ -14,9 +14,12 @@ import (
 )
 
 // Waiting has at least n tests with t.Parallel run at a time, instead of one for each processor, in
-// packages whose tests wait more than they work. TestMain calls Waiting; the flag -parallel
-// prevails.
+// packages whose tests wait more than they work; half as many under the race detector, with which
+// they work more. TestMain calls Waiting; the flag -parallel prevails.
 func Waiting(n int) {
+	if raceDetector {
+		n = (n + 1) / 2
+	}
 	n = max(n, runtime.GOMAXPROCS(0))
 	if err := flag.Set("test.parallel", fmt.Sprint(n)); err != nil {
 		panic(err) // not a test
