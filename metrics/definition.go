@@ -295,7 +295,7 @@ var pushed = []definition{
 		kind:     counter,
 		source:   "peeks",
 		help:     "Number of looks at a pod's known containers one by one, for want of lists.",
-		guidance: "0. Above: the runtime's lists, or the read of a pod, do not answer. What events name is read all the same.",
+		guidance: "0. Above: the runtime's lists, or reads of pods, do not answer. What events name is read all the same.",
 	},
 	{
 		name:     "evented_pleg_lifecycle_events_total",

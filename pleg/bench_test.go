@@ -446,7 +446,7 @@ func (d *deck) read(pod Pod, r *inspected[benchStatus]) {
 	r.uid = pod.UID
 	if r.peek {
 		x := d.core.peeks.ensure(pod.UID)
-		d.core.peeks.begin(x, p, d.core.named(p, nil), d.now)
+		d.core.peeks.begin(x, d.core.named(p, nil, nil), nil, d.now)
 		r.began = x.began
 	} else {
 		d.core.inspect(p, laneFirst, d.now)

@@ -159,13 +159,13 @@ func (r *records) dominates(p *pod, payload []Item) bool {
 	return len(payload) == len(p.items) && met == p.expected.len()
 }
 
-// named returns the items of a pod, and the IDs that the last list, events and calls have named and
-// that may still be there, without some. An item stands at the later of the phases of record and
-// list: if its status cannot be read, nothing else tells.
-func (r *records) named(p *pod, without map[string]bool) []Item {
+// named returns the items of a pod, and the IDs that a list, events and calls have named and that
+// may still be there, without some. An item stands at the later of the phases of record and list:
+// if its status cannot be read, nothing else tells.
+func (r *records) named(p *pod, listed []Item, without map[string]bool) []Item {
 	items := p.shownItems()
 	later := make(map[string]Phase)
-	for _, it := range p.listedSince() {
+	for _, it := range listed {
 		x := r.find(p, 0, it.ID)
 		switch {
 		case !it.valid() || without[it.ID]:

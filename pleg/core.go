@@ -292,7 +292,7 @@ func (c *core[S]) deadline() instant {
 		c.lists.hangsAt(c.cfg.RelistSlow),
 		c.reads.deadline(c.ticked),
 		c.rota.due(c.cfg.Reread),
-		c.peeks.deadline(c.lists.awaited(), &c.reads, c.ticked),
+		c.peeks.deadline(&c.lists, &c.reads, c.ticked),
 	)
 	if !c.lists.inflight {
 		d = min(d, c.trust.sched.due())

@@ -76,7 +76,7 @@
 //   - dirty: a pod to be read. Teardown makes a pod dirty, too: its sandbox is not ready, and some
 //     runtimes never announce the removal.
 //   - ladder: a delay, doubling with each step, before a pod is read again without a demand.
-//   - peek: a look at the known IDs of a pod, one by one, while lists or its read do not answer.
+//   - peek: a look at the known IDs of a pod, one by one, while lists, or reads, do not answer.
 //   - sweep: a list of everything in place of many reads of single pods.
 //   - trust: the relist period earned by the stream. A quiet list is a credit.
 //   - missed, unheard: a change found only by a read, while the stream was up, or was not.

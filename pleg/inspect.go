@@ -67,7 +67,6 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		p.forced = now
 	}
 	c.reads.begin(p, &flight{
-		of:      p,
 		began:   began,
 		started: now,
 		lane:    lane,
@@ -142,9 +141,6 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	}
 	if f.lapped && r.err == nil && p.differs() { // either may have looked last
 		p.lookFrom(now)
-	}
-	if r.listing != nil {
-		c.see(p, r.listing.Items, p.ghosts, now)
 	}
 	c.see(p, r.readable(), nil, now)
 	c.review(p, now)

@@ -152,6 +152,15 @@ func (l *limiter) next(newest, after instant) instant {
 	return max(at, after.next())
 }
 
+// silent returns since when the oldest read under way has been awaited if none has ended well
+// since; never if none is under way, or if some have.
+func (l *limiter) silent() instant {
+	if len(l.begins) == 0 || l.passed >= l.begins[0] || l.recent.longest == 0 { // how long reads last is not known yet
+		return never
+	}
+	return max(l.begins[0], l.awake)
+}
+
 // stood notes that the generator has stood still until now.
 func (l *limiter) stood(now instant) {
 	l.awake = now

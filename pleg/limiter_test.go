@@ -307,6 +307,9 @@ func TestLimiterAfterAStandstill(t *testing.T) {
 	if next := l.next(at(time.Hour), at(40*time.Second)); next < at(40*time.Second+hangAtLeast) {
 		t.Errorf("a read hangs %v after the start", time.Duration(next-firstInstant))
 	}
+	if since := l.silent(); since != never { // one has ended well
+		t.Errorf("reads are awaited since %v", time.Duration(since-firstInstant))
+	}
 	if n := l.hung(at(40*time.Second + hangAtLeast)); n != 1 {
 		t.Errorf("%d reads hang, want that from before", n)
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// peeks are the looks at pods while lists, or the read of the pod, do not answer. A hung container
-// can hang every list of a runtime, of everything and of a single pod, although the runtime still
+// peeks are the looks at pods while lists, or reads of pods, do not answer. A hung container can
+// hang every list of a runtime, of everything and of a single pod, although the runtime still
 // answers for the status of any other ID. And a read whose items all hang waits for them until its
-// time limit, whatever has come since. So known IDs, and IDs named by events, own calls and the
-// last list, are read one at a time.
+// time limit. So known IDs, and IDs named by events, own calls and lists since the read began, are
+// read one at a time.
 //
 // A peek is like the payload of an event: its phases are true, and a peek cannot show an ID that
 // nobody has named. So a peek moves phases forward, and makes nothing fresh: the entry keeps its
@@ -30,8 +30,9 @@ type peeks struct {
 	// lane has the pods whose peek is due, and the workers.
 	lane lane[*peeking]
 
-	// down reports whether lists did not answer at the last tick.
-	down bool
+	// down reports whether lists did not answer at the last tick, and silent whether that was so of the
+	// reads of pods.
+	down, silent bool
 
 	// polled is when all pods were last given a peek, or lists ceased to answer while a stream
 	// reports changes.
@@ -186,45 +187,30 @@ func (k *peeks) enqueue(now instant) {
 // stood notes that the generator has stood still until now.
 func (k *peeks) stood(now instant) { k.lane.stood(now) }
 
-// failAt returns when the list awaited since the given time is taken not to answer; never if none
-// is under way.
-func (k *peeks) failAt(list instant, reads *limiter) instant {
-	if list == never {
+// failAt returns when what has been awaited since the given time, a list or a read, is taken not to
+// answer; never if nothing is awaited.
+func (k *peeks) failAt(since instant, reads *limiter) instant {
+	if since == never {
 		return never
 	}
-	return list.add(k.patience(reads, list))
-}
-
-// hangsAt returns when the oldest read that is not known to hang is taken not to answer; never if
-// there is none, or if it is not known how long reads last.
-func (k *peeks) hangsAt(r *reads) instant {
-	reads := r.first()
-	f := r.oldestYoung()
-	if f == nil || reads.recent.longest == 0 {
-		return never
-	}
-	since := max(f.started, reads.awake)
 	return since.add(k.patience(reads, since))
 }
 
-// deadline returns when there is something to do next. List is since when a list has been awaited;
-// after is the time of the last look.
-func (k *peeks) deadline(list instant, r *reads, after instant) instant {
+// deadline returns when there is something to do next. After is the time of the last look.
+func (k *peeks) deadline(l *lists, r *reads, after instant) instant {
 	if k.of == nil {
 		return never
 	}
-	at := min(k.due(), k.lane.next(after), k.hangsAt(r))
+	at := min(k.due(), k.lane.next(after))
 	if !k.down {
-		return min(at, k.failAt(list, r.first()))
+		reads := r.first()
+		return min(at, k.failAt(l.awaited(), reads), k.failAt(reads.silent(), reads))
 	}
 	return min(at, k.polled.add(peekPoll))
 }
 
-// blind reports whether lists of everything, the last read of the pod, or the read under way did
-// not answer.
-func (k *peeks) blind(p *pod, r *reads) bool {
-	return k.down || p.entry == failedEntry || r.hangs(p)
-}
+// blind reports whether lists of everything, or the last list of the pod, did not answer.
+func (k *peeks) blind(p *pod) bool { return k.down || p.entry == failedEntry }
 
 // precede returns when a read of a pod may begin that is due at the given time: after the last peek
 // that was applied, or the read might show less and would be discarded.
@@ -235,13 +221,27 @@ func (k *peeks) precede(uid cache.UID, due instant) instant {
 	return max(due, k.looked(uid).next())
 }
 
+// asksFor returns the items of a pod in the last list as far as peeks ask for them. What lists show
+// is left to the ordinary read, unless that has failed, or hangs since before: on a slow runtime,
+// two reads of each pod would make all of them slower.
+func (k *peeks) asksFor(p *pod, r *reads) []Item {
+	hangs := k.silent && r.startedBefore(p, p.listedFirst())
+	if p.entry == failedEntry || hangs {
+		return p.listedSince()
+	}
+	return nil
+}
+
 // consider has a pod looked at if an event, a call of the agent's own or the last list has told
 // something of the pod that no read could show since. New reports are looked at once.
 func (k *peeks) consider(p *pod, r *reads, now instant) {
-	if k.of == nil || p.foreign || !k.blind(p, r) {
+	if k.of == nil || p.foreign || !k.blind(p) {
 		return
 	}
-	last := p.lastNews()
+	last := p.lastReport()
+	if len(k.asksFor(p, r)) > 0 {
+		last = max(last, p.diff.first)
+	}
 	if last == 0 {
 		return
 	}
@@ -263,7 +263,7 @@ func (k *peeks) poll(all map[cache.UID]*pod, now instant) {
 	k.polled = now
 	pods := make([]*pod, 0, len(all))
 	for _, p := range all {
-		if (len(p.items) > 0 || len(p.listedSince()) > 0) && !p.foreign {
+		if len(p.items) > 0 && !p.foreign {
 			pods = append(pods, p)
 		}
 	}
@@ -288,10 +288,10 @@ func (k *peeks) next(now instant) *peeking {
 	return x
 }
 
-// begin notes that a peek of a pod begins, which asks for the given items.
-func (k *peeks) begin(x *peeking, p *pod, asked []Item, now instant) {
+// begin notes that a peek begins, which asks for the given items, some of which lists have shown.
+func (k *peeks) begin(x *peeking, asked, listed []Item, now instant) {
 	x.asked = setOfItems(asked)
-	x.listed = setOfItems(p.listedSince())
+	x.listed = setOfItems(listed)
 	x.began = now
 	k.lane.begin(now)
 }
@@ -349,13 +349,12 @@ func (x *peeking) judge(known *records, p *pod, r *look, at span) peekVerdict {
 			return peekAgain // shown since
 		}
 	}
-	listed := setOfItems(p.listedSince())
 	shows := r.shows.Items
 	for i, it := range shows {
 		y := known.find(p, i, it.ID)
 		switch {
 		case !it.valid():
-		case y == nil && x.asked.has(it.ID) && !p.expects(it.ID) && !listed.has(it.ID):
+		case y == nil && x.asked.has(it.ID) && !p.expects(it.ID) && !x.listed.has(it.ID):
 			return peekAgain // gone since; what the runtime shows unasked is news
 		case y != nil && it.Phase < y.phase && it.Phase != PhaseUnknown:
 			return peekDropped
@@ -378,13 +377,10 @@ func (c *core[S]) tickPeeks(now instant) {
 	if k.of == nil {
 		return
 	}
-	for now >= k.hangsAt(&c.reads) {
-		f := c.reads.young.pop()
-		f.hung = true
-		k.consider(f.of, &c.reads, now)
-	}
 	was := k.down
-	k.down = c.lists.err != nil || now >= k.failAt(c.lists.awaited(), c.reads.first())
+	reads := c.reads.first()
+	k.silent = now >= k.failAt(reads.silent(), reads) // lists of pods hang as those of everything do
+	k.down = c.lists.err != nil || k.silent || now >= k.failAt(c.lists.awaited(), reads)
 	if k.down && !was {
 		for _, p := range inOrder(c.reads.dirty) {
 			k.consider(p, &c.reads, now)
@@ -399,20 +395,22 @@ func (c *core[S]) tickPeeks(now instant) {
 	for x := k.next(now); x != nil; x = k.next(now) {
 		p := c.pods[x.uid]
 		switch {
-		case p == nil || !k.blind(p, &c.reads):
+		case p == nil || !k.blind(p):
 			x.at = never
+			x.told = 0 // lists answer: if they cease to before they have shown it, it is looked at anew
 		case x.at <= now:
 			x.at = never
-			if asked := c.named(p, x.left); len(asked) > 0 && !p.foreign {
-				k.begin(x, p, asked, now)
+			listed := k.asksFor(p, &c.reads)
+			if asked := c.named(p, listed, x.left); len(asked) > 0 && !p.foreign {
+				k.begin(x, asked, listed, now)
 				c.out.peek(p, asked, now)
 			}
 		}
 	}
 	k.forget(func(x *peeking) bool {
 		p := c.pods[x.uid]
-		if f := c.reads.inflight[p]; f != nil && (f.hung || f.began <= x.shown) {
-			return false // nothing else looks at the pod, or the read may have looked earlier
+		if f := c.reads.inflight[p]; f != nil && f.began <= x.shown {
+			return false // the read may have looked earlier
 		}
 		return p == nil || !k.down && !p.failed() && c.lists.asOf(p) >= x.looked
 	})
@@ -494,13 +492,9 @@ func withoutLists(up bool) string {
 	return known
 }
 
-// lastNews returns when the latest report came that calls for a read of the pod, or the begin of
-// the first list that showed the pod as the last one does, and otherwise than the cache; zero if
-// nothing is new.
-func (p *pod) lastNews() (at instant) {
-	if len(p.listedSince()) > 0 {
-		at = p.diff.first
-	}
+// lastReport returns when the latest report came that calls for a read of the pod; zero if none
+// does.
+func (p *pod) lastReport() (at instant) {
 	for i := range p.expected.all {
 		if e := &p.expected.all[i]; !e.stored {
 			at = max(at, e.at)

@@ -105,6 +105,15 @@ func (p *pod) listedSince() []Item {
 	return p.diff.items
 }
 
+// listedFirst returns the begin of the first list in a row that shows the difference; zero if there
+// is none.
+func (p *pod) listedFirst() instant {
+	if !p.differs() {
+		return 0
+	}
+	return p.diff.first
+}
+
 // lane returns the lane of the pod's next read.
 func (p *pod) lane() int {
 	if p.failed() {

@@ -26,10 +26,6 @@ type reads struct {
 
 	// inflight are the reads under way.
 	inflight map[*pod]*flight
-
-	// young are the reads not yet known to hang, in the order of their begins, and among them some
-	// that have ended.
-	young fifo[*flight] `prove:"-"`
 }
 
 // place is where a pod stands among the reads. Only reads writes it.
@@ -62,7 +58,6 @@ func newReads(workers int) reads {
 
 // flight is a read of a pod under way.
 type flight struct {
-	of      *pod    `prove:"-"`
 	began   instant // time of the result: begin of the list that the read builds on, or started
 	started instant `prove:"ordered,scarce:begins"`
 	lane    int
@@ -71,8 +66,6 @@ type flight struct {
 	excused bool          `prove:"-"` // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
-	hung    bool          `prove:"-"` // the read has not been answered for long: see peeks.hangsAt
-	ended   bool          `prove:"-"`
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
 }
 
@@ -131,7 +124,6 @@ func (r *reads) begin(p *pod, f *flight) {
 	p.since = 0
 	r.lanes[f.lane].begin(f.started)
 	r.inflight[p] = f
-	r.young.push(f)
 }
 
 // stood notes that the generator has stood still until now.
@@ -144,7 +136,6 @@ func (r *reads) stood(now instant) {
 // end notes that the read of a pod has ended, and returns what was noted at its begin.
 func (r *reads) end(p *pod, well bool, now instant) *flight {
 	f := r.inflight[p]
-	f.ended = true
 	f.took = r.lanes[f.lane].lasted(f.started, now)
 	r.lanes[f.lane].end(f.started, well, now)
 	p.reading = false
@@ -153,22 +144,10 @@ func (r *reads) end(p *pod, well bool, now instant) *flight {
 	return f
 }
 
-// oldestYoung returns the oldest read under way that is not known to hang; nil if there is none.
-func (r *reads) oldestYoung() *flight {
-	for {
-		f, ok := r.young.front()
-		if !ok {
-			return nil
-		}
-		if !f.ended {
-			return f
-		}
-		r.young.pop()
-	}
+// startedBefore reports whether the read of a pod under way was started before a time.
+func (r *reads) startedBefore(p *pod, at instant) bool {
+	return p.reading && r.inflight[p].started < at
 }
-
-// hangs reports whether the read of a pod under way is known to hang.
-func (r *reads) hangs(p *pod) bool { return p.reading && r.inflight[p].hung }
 
 // since returns the begin of the read of a pod under way; zero if there is none.
 func (r *reads) since(p *pod) instant {
