@@ -217,6 +217,9 @@ func (r *records) create(p *pod, it Item) *item {
 	}
 	for e := range p.expected.of(it.ID) {
 		x.announce(e)
+		if e.phase > it.Phase {
+			e.stored = false // a peek that did not show the ID came too early, or too late
+		}
 	}
 	if other := r.index[it.ID]; other != nil { // reads show the ID in two pods, each of which has an item
 		x.claimed = other.claimed
