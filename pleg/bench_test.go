@@ -273,6 +273,31 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
+// BenchmarkTurnWithoutLists is one turn of the loop while no list answers, and every pod is looked
+// at once in a while, on nodes of different sizes.
+func BenchmarkTurnWithoutLists(b *testing.B) {
+	for _, pods := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			d := newDeck(pods)
+			d.core.list(d.now)
+			d.settle()
+			d.now = d.now.add(time.Minute)
+			d.tick(d.now)
+			d.settle()
+			d.now = d.now.add(peekPoll)
+			d.tick(d.now)
+			if len(d.core.peeks.of) != pods {
+				b.Fatalf("%d of %d pods are looked at", len(d.core.peeks.of), pods)
+			}
+			for b.Loop() {
+				d.now++
+				d.tick(d.now)
+				_ = d.core.deadline()
+			}
+		})
+	}
+}
+
 // BenchmarkDemand serves waiters, each of another pod: the demand is taken, and each pod's read
 // shows it unchanged.
 func BenchmarkDemand(b *testing.B) {

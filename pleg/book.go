@@ -62,7 +62,7 @@ func (k *book[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 	}
 	p.heard(now)
 	if p.calling() || p.held(now) {
-		p.holdFor(&k.cfg, p.ownBurst(), now)
+		p.holdFor(&k.cfg, p.ownBurst(&k.cfg, now), now)
 	}
 	return true
 }

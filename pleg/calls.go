@@ -43,8 +43,9 @@ func (o *own) calling() bool { return o.calls > 0 }
 // burst is the agent's own calls in a pod, as far as reads wait for their end.
 type burst struct {
 	// goesOn reports whether the burst is not over: a call is under way, or the agent has made a
-	// sandbox, and not yet a container in it. The work before the first container takes a loaded
-	// node longer than the pauses between other calls.
+	// sandbox a moment ago, and not yet a container in it. The work before the first container takes
+	// a loaded node longer than the pauses between other calls. Reads may be slow, and show the
+	// sandbox long after: then nothing waits for its container any more.
 	goesOn bool
 
 	// others is when the first report came that none of the calls explains; never if none has.
@@ -56,7 +57,7 @@ type burst struct {
 const burstMost = 64
 
 // ownBurst returns the agent's own calls in the pod.
-func (p *pod) ownBurst() burst {
+func (p *pod) ownBurst(cfg *limits, now instant) burst {
 	if p.expected.len() > burstMost {
 		return burst{goesOn: p.calling(), others: p.expected.all[0].at}
 	}
@@ -69,7 +70,7 @@ func (p *pod) ownBurst() burst {
 		switch {
 		case e.cause == CauseAck:
 			container = container || e.kind == Container
-			sandbox = sandbox || e.kind == Sandbox && e.phase == PhaseRunning
+			sandbox = sandbox || e.kind == Sandbox && e.phase == PhaseRunning && now < e.at.add(cfg.CallBurst)
 		case !e.stored && (own == nil || own.phase < e.phase):
 			b.others = min(b.others, e.at)
 		}
@@ -275,7 +276,7 @@ func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
 		} else if p != nil {
 			c.calls.begin(p, &a.call)
 			if p.held(now) { // one more of the burst
-				p.holdFor(&c.cfg, p.ownBurst(), now)
+				p.holdFor(&c.cfg, p.ownBurst(&c.cfg, now), now)
 			}
 		}
 		if p != nil {
@@ -313,5 +314,5 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 			c.expect(p, c.find(p, 0, e.id), e, now)
 		}
 	}
-	p.holdFor(&c.cfg, p.ownBurst(), now)
+	p.holdFor(&c.cfg, p.ownBurst(&c.cfg, now), now)
 }

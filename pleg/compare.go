@@ -62,7 +62,7 @@ func (r *records) matches(p *pod, items []Item) bool {
 // The report ends the doubt about the IDs shown, apart from ghosts.
 func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (perhaps bool) {
 	if p.foreign && !slices.ContainsFunc(shows, Item.valid) {
-		perhaps = p.missing(at, 0) // whatever the entry shows may be running
+		perhaps = p.whole.missing(at, 0) // whatever the entry shows may be running
 	}
 	r.mark(p, shows)
 	for _, x := range p.items {
@@ -75,7 +75,7 @@ func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (perhaps 
 			}
 			continue
 		}
-		if x.missing(at, p.seen) {
+		if x.missing(at, p.whole.seen) {
 			perhaps = true
 		}
 	}
@@ -239,7 +239,7 @@ func (r *records) see(p *pod, shows []Item, ghosts *ghosts, now instant) {
 		}
 	}
 	if some && p.foreign {
-		p.sight(now)
+		p.whole.sight(now)
 	}
 }
 

@@ -255,6 +255,9 @@ func (c *core[S]) review(p *pod, now instant) {
 		c.forget(p)
 	}
 	c.reads.place(p, next, now)
+	if x := c.peeks.of[p.uid]; x != nil {
+		c.peeks.leave(x, c.pods[p.uid], &c.lists, &c.reads)
+	}
 	if next != never {
 		c.peeks.consider(p, &c.reads, now)
 	}
@@ -336,7 +339,8 @@ func (c *core[S]) checkInvariants(now instant) error {
 	c.evidence.check(check, c.pods)
 	c.calls.check(check, c.pods)
 	c.trust.check(check, now)
-	c.peeks.check(check, now)
+	over := func(x *peeking) bool { return c.peeks.over(x, c.pods[x.uid], &c.lists, &c.reads) }
+	c.peeks.check(check, over, now)
 	c.lists.check(check, c.pods, now)
 	c.reads.check(check, c.pods, due, now)
 	period := c.trust.sched.period

@@ -369,7 +369,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 		quiet := c.visit(p, items, began, now)
 		if p.asOf < began {
 			pending[p] = struct{}{}
-		} else if !quiet {
+		} else if !quiet || c.peeks.of[p.uid] != nil {
 			c.review(p, now)
 		}
 	}
@@ -432,7 +432,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
 	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts, span{began, now})
 	if same && !p.ghosts.any() && p.expected.len() == 0 {
-		p.seen = now
+		p.whole.seen = now
 	} else {
 		c.see(p, items, p.ghosts, now)
 	}

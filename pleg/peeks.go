@@ -27,6 +27,9 @@ type peeks struct {
 	// peeks.
 	of map[cache.UID]*peeking
 
+	// later has the pods whose peek is due at a time.
+	later agenda[*peeking]
+
 	// lane has the pods whose peek is due, and the workers.
 	lane lane[*peeking]
 
@@ -146,40 +149,39 @@ func (k *peeks) brought(uid cache.UID, now instant) {
 
 // oldest returns the begin of the oldest peek under way; never if there is none.
 func (k *peeks) oldest() instant {
-	at := never
-	for _, x := range k.of {
-		if x.began != 0 {
-			at = min(at, x.began)
-		}
+	if len(k.lane.begins) == 0 {
+		return never
 	}
-	return at
+	return k.lane.begins[0]
 }
 
-// due returns when the next peek is due that is not yet in the lane; never if none is.
-func (k *peeks) due() instant {
-	at := never
-	for _, x := range k.of {
-		if !x.queued && x.began == 0 {
-			at = min(at, x.at)
-		}
+// wants has a pod looked at at a time, or earlier if that is due already.
+func (k *peeks) wants(x *peeking, at instant) {
+	if at >= x.at {
+		return
 	}
-	return at
+	x.at = at
+	if x.waits() {
+		k.later.enter(at, x)
+	}
 }
+
+// waits reports whether the next peek, if any is due, waits for its time: none is in the lane or
+// under way.
+func (x *peeking) waits() bool { return !x.queued && x.began == 0 }
 
 // enqueue puts the peeks that are due into the lane, in the order in which they came to be due.
 func (k *peeks) enqueue(now instant) {
-	if len(k.of) == 0 {
-		return
-	}
 	var due []*peeking
-	for _, x := range k.of {
-		if x.at <= now && !x.queued && x.began == 0 {
+	for k.later.next() <= now {
+		e := k.later.take()
+		if x := e.of; e.at == x.at && x.waits() {
+			x.queued = true
 			due = append(due, x)
 		}
 	}
 	slices.SortFunc(due, func(a, b *peeking) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.uid, b.uid)) })
 	for _, x := range due {
-		x.queued = true
 		k.lane.push(waiter[*peeking]{x, x.at})
 	}
 }
@@ -201,7 +203,7 @@ func (k *peeks) deadline(l *lists, r *reads, after instant) instant {
 	if k.of == nil {
 		return never
 	}
-	at := min(k.due(), k.lane.next(after))
+	at := min(k.later.next(), k.lane.next(after))
 	if !k.down {
 		reads := r.first()
 		return min(at, k.failAt(l.awaited(), reads), k.failAt(reads.silent(), reads))
@@ -225,9 +227,12 @@ func (k *peeks) precede(uid cache.UID, due instant) instant {
 // is left to the ordinary read, unless that has failed, or hangs since before: on a slow runtime,
 // two reads of each pod would make all of them slower.
 func (k *peeks) asksFor(p *pod, r *reads) []Item {
-	hangs := k.silent && r.startedBefore(p, p.listedFirst())
-	if p.entry == failedEntry || hangs {
-		return p.listedSince()
+	listed := p.listedSince()
+	if len(listed) == 0 {
+		return nil
+	}
+	if p.entry == failedEntry || k.silent && r.startedBefore(p, p.diff.first) {
+		return listed
 	}
 	return nil
 }
@@ -250,7 +255,7 @@ func (k *peeks) consider(p *pod, r *reads, now instant) {
 		x.told = last
 		x.left = nil
 		x.retry = ladder{}
-		x.at = min(x.at, now)
+		k.wants(x, now)
 	}
 }
 
@@ -269,22 +274,19 @@ func (k *peeks) poll(all map[cache.UID]*pod, now instant) {
 	}
 	slices.SortFunc(pods, func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) })
 	for i, p := range pods {
-		x := k.ensure(p.uid)
-		x.at = min(x.at, now.add(time.Duration(i)*peekPoll/time.Duration(len(pods))).next())
+		k.wants(k.ensure(p.uid), now.add(time.Duration(i)*peekPoll/time.Duration(len(pods))).next())
 	}
 }
 
 // next removes the next pod whose peek may begin from the lane; nil if there is none.
 func (k *peeks) next(now instant) *peeking {
-	if len(k.of) == 0 {
-		return nil
-	}
 	k.enqueue(now)
 	if !k.lane.may(now) {
 		return nil
 	}
 	x := k.lane.take(now)
 	x.queued = false
+	x.at = never
 	return x
 }
 
@@ -300,20 +302,35 @@ func (k *peeks) begin(x *peeking, asked, listed []Item, now instant) {
 func (k *peeks) end(x *peeking, well bool, now instant) {
 	k.lane.end(x.began, well, now)
 	x.began = 0
+	if x.at != never { // came to be due meanwhile
+		k.later.enter(x.at, x)
+	}
 }
 
 // again has a pod looked at once more, after a delay that grows.
 func (k *peeks) again(x *peeking, began instant, cfg *limits, now instant) {
-	x.at = min(x.at, x.retry.climb(began, now, cfg.RereadBase, peekPoll))
+	k.wants(x, x.retry.climb(began, now, cfg.RereadBase, peekPoll))
 }
 
-// forget drops the records of pods that need no peek: lists answer again, and have confirmed the
-// peeks.
-func (k *peeks) forget(confirmed func(*peeking) bool) {
-	for uid, x := range k.of {
-		if !x.queued && x.began == 0 && confirmed(x) {
-			delete(k.of, uid)
-		}
+// over reports whether a pod needs no peeks any more: the pod is forgotten, or lists answer again,
+// and a look has confirmed the peeks.
+func (k *peeks) over(x *peeking, p *pod, l *lists, r *reads) bool {
+	switch {
+	case !x.waits():
+		return false
+	case p == nil:
+		return true
+	case p.reading && r.since(p) <= x.shown:
+		return false // the read may have looked earlier
+	}
+	return !k.down && !p.failed() && l.asOf(p) >= x.looked
+}
+
+// leave forgets the peeks of a pod if they are over. P is the pod's record; nil if there is none.
+func (k *peeks) leave(x *peeking, p *pod, l *lists, r *reads) {
+	if k.over(x, p, l, r) {
+		x.at = never
+		delete(k.of, x.uid)
 	}
 }
 
@@ -394,26 +411,22 @@ func (c *core[S]) tickPeeks(now instant) {
 	}
 	for x := k.next(now); x != nil; x = k.next(now) {
 		p := c.pods[x.uid]
-		switch {
-		case p == nil || !k.blind(p):
-			x.at = never
+		if p == nil || !k.blind(p) {
 			x.told = 0 // lists answer: if they cease to before they have shown it, it is looked at anew
-		case x.at <= now:
-			x.at = never
-			listed := k.asksFor(p, &c.reads)
-			if asked := c.named(p, listed, x.left); len(asked) > 0 && !p.foreign {
-				k.begin(x, asked, listed, now)
-				c.out.peek(p, asked, now)
-			}
+			k.leave(x, p, &c.lists, &c.reads)
+			continue
+		}
+		listed := k.asksFor(p, &c.reads)
+		if asked := c.named(p, listed, x.left); len(asked) > 0 && !p.foreign {
+			k.begin(x, asked, listed, now)
+			c.out.peek(p, asked, now)
 		}
 	}
-	k.forget(func(x *peeking) bool {
-		p := c.pods[x.uid]
-		if f := c.reads.inflight[p]; f != nil && f.began <= x.shown {
-			return false // the read may have looked earlier
+	if was && !k.down {
+		for uid, x := range k.of {
+			k.leave(x, c.pods[uid], &c.lists, &c.reads)
 		}
-		return p == nil || !k.down && !p.failed() && c.lists.asOf(p) >= x.looked
-	})
+	}
 }
 
 // onPeeked applies a peek.
@@ -422,6 +435,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	c.peeks.end(x, r.err == nil, now)
 	p := c.pods[r.uid]
 	if p == nil {
+		c.peeks.leave(x, nil, &c.lists, &c.reads)
 		return
 	}
 	p.rename(r.shows.Name, r.shows.Namespace)
@@ -504,11 +518,17 @@ func (p *pod) lastReport() (at instant) {
 }
 
 // check reports each violated invariant of the room: each peek that waits or is under way is in the
-// lane, and nothing else is.
-func (k *peeks) check(check checker, now instant) {
+// lane, and nothing else is; each that is due later is made; and no pod is remembered for nothing.
+func (k *peeks) check(check checker, over func(*peeking) bool, now instant) {
 	queued := 0
 	under := 0
+	later := make(map[*peeking]bool)
+	for _, e := range k.later {
+		later[e.of] = later[e.of] || e.at == e.of.at
+	}
 	for uid, x := range k.of {
+		check(!over(x), "pod %q needs no peeks, and is not forgotten: %+v", uid, *x)
+		check(!x.waits() || later[x] == (x.at != never), "a peek of pod %q is due, and nobody will make it: %+v", uid, *x)
 		check(uid == x.uid, "the peeks of pod %q are filed under %q", x.uid, uid)
 		check(!x.queued || x.began == 0, "a peek of pod %q waits beside another", uid)
 		check(max(x.began, x.looked, x.shown, x.stored, x.told) <= now, "the peeks of pod %q have an instant in the future: %+v", uid, *x)

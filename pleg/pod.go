@@ -28,9 +28,10 @@ type pod struct {
 	// known.
 	foreign bool
 
-	// sighting is of the pod as a whole: seen is the end of the last look that has shown all of its
-	// items, or anything of a foreign pod, and doubted of one that has shown nothing of a foreign pod.
-	sighting
+	// whole is the sighting of the pod as a whole: seen is the end of the last look that has shown
+	// all of its items, or anything of a foreign pod, and doubted of one that has shown nothing of a
+	// foreign pod.
+	whole sighting
 
 	// asOf is the begin of the last look behind the cache entry, unless the global time is later.
 	asOf instant `prove:"marks,payloads:ordered,judged:begins"`
@@ -105,15 +106,6 @@ func (p *pod) listedSince() []Item {
 	return p.diff.items
 }
 
-// listedFirst returns the begin of the first list in a row that shows the difference; zero if there
-// is none.
-func (p *pod) listedFirst() instant {
-	if !p.differs() {
-		return 0
-	}
-	return p.diff.first
-}
-
 // lane returns the lane of the pod's next read.
 func (p *pod) lane() int {
 	if p.failed() {
@@ -152,7 +144,7 @@ func (r *records) becomeForeign(p *pod, at instant) {
 	r.countUnread(p, 0, false)
 	p.entry = foreignEntry
 	p.foreign = true
-	p.sighting = sighting{}
+	p.whole = sighting{}
 	p.asOf = max(p.asOf, at)
 }
 

@@ -268,14 +268,14 @@ func (v *prover) normalize() {
 	for _, p := range c.pods {
 		v.normalizePod(p, oldest)
 		if p.later != 0 {
-			c.reads.later = append(c.reads.later, laterEntry{p.later, p})
+			c.reads.later = append(c.reads.later, agendaEntry[*pod]{p.later, p})
 		}
 	}
-	slices.SortFunc(c.reads.later, func(a, b laterEntry) int {
+	slices.SortFunc(c.reads.later, func(a, b agendaEntry[*pod]) int {
 		if u := cmp.Compare(a.at/proveUnit, b.at/proveUnit); u != 0 || !sc.scarce {
-			return cmp.Or(u, byUID(a.pod, b.pod))
+			return cmp.Or(u, byUID(a.of, b.of))
 		}
-		return cmp.Or(cmp.Compare(a.at, b.at), byUID(a.pod, b.pod))
+		return cmp.Or(cmp.Compare(a.at, b.at), byUID(a.of, b.of))
 	})
 	for _, r := range w.reads {
 		if r.started = v.since(r.started); !sc.quick {

@@ -4,7 +4,6 @@
 package pleg
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
@@ -22,7 +21,7 @@ type reads struct {
 	lanes [lanes]lane[*pod] `prove:"-"`
 
 	// later are the pods to be read, or to be looked at again, at a time.
-	later laterHeap
+	later agenda[*pod]
 
 	// inflight are the reads under way.
 	inflight map[*pod]*flight
@@ -89,17 +88,17 @@ func (r *reads) place(p *pod, next, now instant) {
 		r.lanes[p.lane()].push(waiter[*pod]{p, p.since})
 	case p.later == 0 || next < p.later:
 		p.later = next
-		heap.Push(&r.later, laterEntry{at: next, pod: p})
+		r.later.enter(next, p)
 	}
 }
 
 // dueNow removes the next pod whose time has come, and returns it; nil if there is none.
 func (r *reads) dueNow(now instant) *pod {
-	for r.later.Len() > 0 && r.later[0].at <= now {
-		e := heap.Pop(&r.later).(laterEntry)
-		if e.at == e.pod.later {
-			e.pod.later = 0
-			return e.pod
+	for r.later.next() <= now {
+		e := r.later.take()
+		if e.at == e.of.later {
+			e.of.later = 0
+			return e.of
 		}
 	}
 	return nil
@@ -189,10 +188,7 @@ func (r *reads) deadline(after instant) instant {
 	for i := range r.lanes {
 		at = min(at, r.lanes[i].next(after))
 	}
-	if r.later.Len() > 0 {
-		at = min(at, r.later[0].at)
-	}
-	return at
+	return min(at, r.later.next())
 }
 
 // sweeps reports whether a list of everything is to replace the reads of many pods, all of which
@@ -257,7 +253,7 @@ func (r *reads) check(check checker, pods map[cache.UID]*pod, due func(*pod) ins
 	check(len(r.inflight) == under, "%d reads under way, %d of them limited", len(r.inflight), under)
 	later := make(map[*pod]bool)
 	for _, e := range r.later {
-		later[e.pod] = later[e.pod] || e.at == e.pod.later
+		later[e.of] = later[e.of] || e.at == e.of.later
 	}
 	for _, p := range pods {
 		_, dirty := r.dirty[p]
@@ -274,31 +270,4 @@ func (r *reads) check(check checker, pods map[cache.UID]*pod, due func(*pod) ins
 			check(false, "pod %q is not where its record says: %+v", p.uid, &p.place)
 		}
 	}
-}
-
-// laterEntry is a pod to review at a time. An entry not at pod.later is stale.
-type laterEntry struct {
-	at  instant `prove:"timers,scarce:begins"`
-	pod *pod
-}
-
-// laterHeap orders entries by time.
-type laterHeap []laterEntry
-
-var _ heap.Interface = (*laterHeap)(nil)
-
-func (h laterHeap) Len() int           { return len(h) }
-func (h laterHeap) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h laterHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push appends an entry; use heap.Push.
-func (h *laterHeap) Push(v any) { *h = append(*h, v.(laterEntry)) }
-
-// Pop removes the last entry; use heap.Pop.
-func (h *laterHeap) Pop() any {
-	old := *h
-	v := old[len(old)-1]
-	old[len(old)-1] = laterEntry{}
-	*h = old[:len(old)-1]
-	return v
 }
