@@ -37,6 +37,10 @@ type peeks struct {
 	// reads of pods.
 	down, silent bool
 
+	// global is the cache's global time when all peeks were last looked through for those that are
+	// over.
+	global instant
+
 	// polled is when all pods were last given a peek, or lists ceased to answer while a stream
 	// reports changes.
 	polled instant
@@ -422,7 +426,8 @@ func (c *core[S]) tickPeeks(now instant) {
 			c.out.peek(p, asked, now)
 		}
 	}
-	if was && !k.down {
+	if was && !k.down || k.global < c.lists.global {
+		k.global = c.lists.global
 		for uid, x := range k.of {
 			k.leave(x, c.pods[uid], &c.lists, &c.reads)
 		}
