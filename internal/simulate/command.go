@@ -137,9 +137,8 @@ func (w *world) advance(d time.Duration) error {
 		return errUsage
 	}
 	step := max(d/16, time.Second)
-	for d > 0 {
-		w.sleep(min(d, step))
-		d -= step
+	for until := time.Now().Add(d); time.Now().Before(until); {
+		w.nap(min(time.Until(until), step))
 		w.rest()
 		if w.oracle.result() != nil {
 			return nil

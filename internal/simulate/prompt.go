@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ type prompt struct {
 	troubled time.Time               // when a read last failed, was slow, or found every worker busy
 	ahead    map[cache.UID]time.Time // when a claim of a pod was last ahead of the truth
 	waited   map[cache.UID]time.Time // when a read of a pod last was slow beside an unreadable item
+	hurt     chan<- struct{}         // signalled whenever troubled is set
 }
 
 // soon is how long after a claim a pod of n IDs must be shown. The time covers: a read under way;
@@ -64,6 +66,10 @@ func (b *ledger) trouble(begun, now time.Time, n int, err error) {
 	}
 	if b.pace.on && (err != nil || now.Sub(begun) > b.pace.settings.quick(n)) {
 		b.prompt.troubled = now
+		select {
+		case b.prompt.hurt <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -241,6 +247,28 @@ func (o *oracle) lookPrompt(reading bool) {
 			)
 		}
 	}
+}
+
+// dueIn returns how long it is until the next promise must have been kept, if no excuse comes.
+func (o *oracle) dueIn() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	soonest := time.Duration(math.MaxInt64)
+	if o.ledger == nil || o.lying {
+		return soonest
+	}
+	b := o.ledger
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	beside := b.beside(now)
+	for _, x := range b.prompt.promises {
+		left := b.soon(x.pod) + beside - now.Sub(b.owedSince(x)) + 1
+		if !x.seen && !x.excused.Equal(now) && left > 0 {
+			soonest = min(soonest, left)
+		}
+	}
+	return soonest
 }
 
 // lookTold checks that Watch got an event soon after its claim.

@@ -111,11 +111,27 @@ func (w *world) quiet() {
 }
 
 // sleep lets time pass.
-func (w *world) sleep(d time.Duration) {
+func (w *world) sleep(d time.Duration) { w.sleepUnless(d, nil) }
+
+// nap lets time pass, at most d: until a promise must have been kept, so that a promise kept late
+// is not taken for one that was kept.
+func (w *world) nap(d time.Duration) {
+	select {
+	case <-w.hurt:
+	default:
+	}
+	w.sleepUnless(min(d, w.oracle.dueIn()), w.hurt)
+}
+
+// sleepUnless lets time pass until something comes.
+func (w *world) sleepUnless(d time.Duration, comes <-chan struct{}) {
 	for until := time.Now().Add(d); ; {
 		timer := time.NewTimer(max(1, time.Until(until)))
 		select {
 		case <-timer.C:
+			return
+		case <-comes:
+			timer.Stop()
 			return
 		case <-w.within.stood:
 			w.within.stood <- struct{}{}

@@ -92,6 +92,10 @@ type world struct {
 	until    time.Time // the runtime is not at rest before this time
 	toldMu   sync.Mutex
 	within   within
+
+	// hurt is signalled when a read has failed or was slow: what that excused is due soon. Its
+	// capacity is 1.
+	hurt chan struct{}
 }
 
 // Run runs a history. Call Run in a bubble; it returns when all goroutines of the run have ended.
@@ -100,6 +104,7 @@ func Run(h History, opts Options) *Result {
 		opts: opts, truth: NewTruth(),
 		byName: make(map[string]*waiter), workers: make(map[cache.UID]*podWorker),
 		within: within{stood: make(chan struct{}, 1)},
+		hurt:   make(chan struct{}, 1),
 	}
 	r := &Result{}
 	if opts.Record {
@@ -218,6 +223,7 @@ func (w *world) start() error {
 	}
 	w.oracle.started(sys, l)
 	l.outcome = w.outcome
+	l.prompt.hurt = w.hurt
 	l.disturb(time.Now())
 	w.toldMu.Lock()
 	w.system = sys
@@ -263,7 +269,7 @@ func (w *world) settle() error {
 	const works = 10 * time.Minute // the agent's own calls have taken effect by then
 	began := time.Now()
 	for time.Since(latest(began, w.ledger.rest())) < bound && time.Since(began) < bound+works {
-		w.sleep(step)
+		w.nap(step)
 		w.rest()
 		if w.oracle.settled(!w.reader.stalled()) || w.oracle.result() != nil {
 			w.stuckWaiters()
