@@ -36,8 +36,8 @@ type generator struct {
 	phases     *rand.Rand // of the waiters for phases only; its draws move no other choice
 }
 
-// Generate makes the history of a seed for the first tier, with the kinds in every search and the
-// named kinds. The same seed gives the same history.
+// Generate makes the history of a seed for the first tier. It has the kinds of every search by
+// chance, and the named ones in any case. The same seed gives the same history.
 func Generate(seed uint64, named ...string) History { return weave(seed, generate(seed), named) }
 
 // generate makes the history of a seed without any kinds.

@@ -25,7 +25,8 @@ func GenerateFake(seed uint64, first []fakeruntime.Fault, named ...string) Histo
 	h := generateFake(seed, first)
 	mix := func(kind string, stream uint64, share float64, change func(*weaver, History) History) {
 		rng := rand.New(rand.NewPCG(seed, stream))
-		if (kindOn(kind) || slices.Contains(named, kind)) && rng.Float64() < share {
+		chosen := rng.Float64() < share
+		if chosen && kindOn(kind) || slices.Contains(named, kind) {
 			h = change(&weaver{rng: rng}, h)
 		}
 	}

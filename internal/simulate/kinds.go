@@ -49,14 +49,16 @@ func KindNames() (all, on []string) {
 	return all, on
 }
 
-// weave weaves into the history of a seed the kinds that are on, and the named kinds.
+// weave weaves kinds into the history of a seed: those that are on by their share of the histories,
+// the named ones always, apart from the kinds of the second tier.
 func weave(seed uint64, h History, named []string) History {
 	for i, k := range kinds {
 		if !k.on && !slices.Contains(named, k.name) {
 			continue
 		}
 		rng := rand.New(rand.NewPCG(seed, 200+uint64(i)))
-		if rng.Float64() < k.share {
+		chosen := rng.Float64() < k.share
+		if chosen || k.share > 0 && slices.Contains(named, k.name) {
 			h = k.weave(&weaver{rng: rng}, h)
 		}
 	}

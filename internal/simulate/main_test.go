@@ -33,7 +33,7 @@ var (
 	kindsFlag = flag.String(
 		"kinds",
 		"",
-		"weave these kinds, separated by commas, or all, into histories of the first tier beside those that are in every search",
+		"weave these kinds, separated by commas, or all, into every history, not into their share of the histories",
 	)
 	forFlag = flag.Duration("for", 0, "stop the search after this time, however many seeds are left")
 )
