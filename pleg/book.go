@@ -152,8 +152,10 @@ type reading[S any] struct {
 	// looked is the begin of the peek; zero for all other kinds.
 	looked instant
 
-	// before is the begin of the last read of all statuses before this one.
+	// before is the begin of the last read of all statuses before this one, and agreed of the last
+	// look in agreement with the record when this one began.
 	before instant
+	agreed instant
 
 	// excused reports whether a change of content has a reason of the agent's own, or was
 	// announced.

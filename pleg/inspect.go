@@ -73,6 +73,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		full:    !r.builds,
 		excused: p.excusable(),
 		before:  p.read,
+		agreed:  c.lists.lastRead(p),
 		listed:  listed,
 	})
 	c.out.add(countInspections, 1)
@@ -158,7 +159,7 @@ func (r *look) readable() []Item {
 func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
 	switch {
 	case len(shows) == 0:
-		c.store(p, reading[S]{began: r.began}, now)
+		c.store(p, reading[S]{began: r.began, agreed: f.agreed}, now)
 	case r.status != nil:
 		if f.full {
 			p.read = max(p.read, r.began)
@@ -168,6 +169,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 			items:   shows,
 			began:   r.began,
 			before:  f.before,
+			agreed:  f.agreed,
 			excused: f.excused,
 		}, now)
 		p.unsettles(&c.cfg, p.ended())
@@ -190,6 +192,7 @@ func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, no
 		unread: r.unread,
 		err:    r.err,
 		began:  r.began,
+		agreed: f.agreed,
 	}, now)
 	c.resolve(settlement{pod: p, began: r.began, unread: &r.unread})
 	left := &r.unread

@@ -61,8 +61,9 @@ type flight struct {
 	started instant `prove:"ordered,scarce:begins"`
 	lane    int
 	full    bool          // all statuses are read
-	before  instant       `prove:"-"` // begin of the last read of all statuses before this one
-	excused bool          `prove:"-"` // the read may show changed content for a reason of the agent's own: see pod.excusable
+	before  instant       `prove:"-"`                   // begin of the last read of all statuses before this one
+	agreed  instant       `prove:"marks,judged:begins"` // begin of the last look in agreement with the record before this one
+	excused bool          `prove:"-"`                   // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended

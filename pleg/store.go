@@ -22,7 +22,7 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 		last.knew = p.good
 	}
 	if r.began != 0 && last.since > r.began {
-		last.since = 0 // a list begun later had agreed: when the change came is not known
+		last.since = r.agreed // a list begun later has agreed, and may have looked later
 	}
 	listed, listedAt := c.lists.last(p)
 	c.enter(p, &r, at, last, now)
