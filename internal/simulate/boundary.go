@@ -189,6 +189,7 @@ func (b *boundary[S]) end(
 	b.inflight[uid]--
 	if peek {
 		delete(b.peekPace.maybe[uid], ctx.Done())
+		b.peekPace.ended[uid] = time.Now()
 	}
 	if b.inflight[uid] == 0 {
 		delete(b.inflight, uid)

@@ -110,7 +110,7 @@ func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
 	d := time.Since(
-		latest(waits, t, x.caused, b.opened),
+		latest(waits, t, x.caused, b.opened, b.peekPace.ended[uid]),
 	) // the last waiter is served by a read begun later than the last news
 	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 {
 		return

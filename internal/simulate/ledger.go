@@ -101,6 +101,7 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 			under: make(map[cache.UID]int),
 			maybe: make(map[cache.UID]calls),
 			made:  make(map[cache.UID][]time.Time),
+			ended: make(map[cache.UID]time.Time),
 		},
 	}
 }

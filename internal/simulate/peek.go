@@ -21,6 +21,7 @@ type peekPace struct {
 	under   map[cache.UID]int         // under way, beside an ordinary read
 	maybe   map[cache.UID]calls       // ordinary reads under way that may be peeks
 	made    map[cache.UID][]time.Time // begins, since the last news of the pod
+	ended   map[cache.UID]time.Time   // the last end: an ordinary read begins a moment later at the earliest
 	hurt    time.Time                 // when a peek last failed or was slow
 	slowest time.Duration             // of the successful lists and reads
 	answers time.Time                 // when a list last succeeded after others had failed, or had hung
@@ -84,6 +85,7 @@ func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)
 	defer b.mu.Unlock()
 	now := time.Now()
 	b.peekPace.under[uid]--
+	b.peekPace.ended[uid] = now
 	b.outlived(begun)
 	if err != nil && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun // the readable items stand beside the error
