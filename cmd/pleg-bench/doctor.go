@@ -75,10 +75,6 @@ namespaces: in a pod with hostPID.`,
 			if metrics != "" {
 				addresses = []string{metrics}
 			}
-			var host doctor.Host = &doctor.Machine{Socket: socket, Kubelet: healthz}
-			if s.through != nil {
-				host = s.through(host)
-			}
 			began := time.Now()
 			found := doctor.Examine(cmd.Context(), doctor.Options{
 				Endpoint: "unix://" + socket,
@@ -90,7 +86,8 @@ namespaces: in a pod with hostPID.`,
 				Own:        supervisor.Why,
 				Within:     within,
 				NoEvents:   noEvents,
-				Host:       host,
+				Host:       &doctor.Machine{Socket: socket, Kubelet: healthz},
+				Adjust:     s.adjust,
 				Metrics:    doctor.ListRates(addresses...),
 			})
 			if check {

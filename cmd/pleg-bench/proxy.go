@@ -14,7 +14,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -179,15 +178,9 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 // disturbFor disturbs for a time, or until ctx ends. It returns for how long this process ran then,
 // and for how long it did not, in which it held up all calls, whatever the rules say.
 func disturbFor(ctx context.Context, d *disturb.Disturber, long time.Duration) (ran, stood time.Duration) {
-	// Beyond the duration, in case a standstill covers its end.
-	beating, rest := context.WithCancel(context.WithoutCancel(ctx))
-	var meter standstill.Meter
-	var beats sync.WaitGroup
-	defer beats.Wait()
+	meter, rest := standstill.Start()
 	defer rest()
-	meter.Beat(time.Now())
 	span := meter.Begin()
-	beats.Go(func() { meter.Run(beating) })
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	d.Run(ctx)

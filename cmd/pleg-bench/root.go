@@ -29,8 +29,8 @@ import (
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
-	// through gives a test its view of the machine; nil for the machine as it is.
-	through func(doctor.Host) doctor.Host
+	// adjust gives a test its view of the machine; nil for the machine as it is.
+	adjust func(*doctor.Facts)
 }
 
 // newRoot returns the command line. The default command is run.

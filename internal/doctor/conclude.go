@@ -71,7 +71,7 @@ func Conclude(f Facts) Report {
 	}
 	r.Findings = sorted(list)
 	r.Unseen = f.unseen()
-	r.lag = max(f.LagSeconds, f.LongestSeconds)
+	r.lag = f.waited()
 	switch {
 	case r.count(Ill) > 0:
 		r.Worth = Sick
@@ -418,7 +418,7 @@ func calls(f Facts) (list []Finding) {
 				Evidence: []string{c.Error},
 				Change:   change,
 			})
-		case c.Hung == 0 && c.doneSeconds > max(slowFrom, slowBy*c.UsualSeconds, lagBy*f.LagSeconds):
+		case c.Hung == 0 && c.doneSeconds > max(slowFrom, slowBy*c.UsualSeconds, lagBy*f.waited()):
 			list = append(list, Finding{
 				ID:       "call-slow",
 				Grade:    Ill,

@@ -439,13 +439,25 @@ func TestWords(t *testing.T) {
 // well but for one thing, and none from one that is well.
 func TestRules(t *testing.T) {
 	for id, spoil := range map[string]func(*Facts){
-		"":               func(*Facts) {},
-		"clients":        func(f *Facts) { f.Host.Clients = 2 },
-		"clock-free":     func(f *Facts) { f.Host.Unsynchronised = true },
-		"cpu-quiet":      func(f *Facts) { f.Host.Owner.CPU = 0.2 },
-		"events-fail":    func(f *Facts) { f.Stream.Ended = "transport is closing" },
-		"host-unseen":    func(f *Facts) { f.Host.Seen = false },
-		"no-cpu":         func(f *Facts) { f.Stood, f.StoodSeconds, f.Again = 1, 1, 2 },
+		"":            func(*Facts) {},
+		"clients":     func(f *Facts) { f.Host.Clients = 2 },
+		"clock-free":  func(f *Facts) { f.Host.Unsynchronised = true },
+		"cpu-quiet":   func(f *Facts) { f.Host.Owner.CPU = 0.2 },
+		"events-fail": func(f *Facts) { f.Stream.Ended = "transport is closing" },
+		"host-unseen": func(f *Facts) { f.Host.Seen = false },
+		"no-cpu": func(f *Facts) { // on a crowded machine an answer in a second is not slow
+			f.Stood = 2
+			f.Again = 2
+			f.StoodSeconds = 0.5
+			f.LongestSeconds = 0.3
+			f.Calls = []Call{{Method: "ListContainers", Count: 1, doneSeconds: 1.2, UsualSeconds: 0.01}}
+		},
+		"call-slow": func(f *Facts) {
+			f.Stood = 1
+			f.StoodSeconds = 0.1
+			f.LongestSeconds = 0.1
+			f.Calls = []Call{{Method: "ListContainers", Count: 1, doneSeconds: 1.2, UsualSeconds: 0.01}}
+		},
 		"not-ready":      func(f *Facts) { f.Conditions = []Condition{{Type: "RuntimeReady", Reason: "Down"}} },
 		"sandboxes-left": func(f *Facts) { f.NotReady = 1000 },
 		"shims-wake":     func(f *Facts) { f.Host.ShimsRun = 30 },

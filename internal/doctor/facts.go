@@ -14,8 +14,8 @@ type Facts struct {
 	Began    time.Time
 	Seconds  float64
 	Endpoint string
-	// LagSeconds is the longest wait of this program for the CPU that is no standstill: calls seem slow
-	// by as much.
+	// LagSeconds is the longest wait of this program for the CPU that is no standstill. The runtime
+	// waits as well: a call that comes late is slow only beside it.
 	LagSeconds float64
 	// Stood counts the times in which this program stood still: it was stopped, or had no CPU. They add
 	// up to StoodSeconds, which no call's time includes, and the longest took LongestSeconds. Again
@@ -63,6 +63,10 @@ func (f *Facts) standstills(now, before standstill.Totals, sum time.Duration) {
 		f.LongestSeconds = min(now.Longest, sum).Seconds()
 	}
 }
+
+// waited is this program's longest wait for the CPU, in seconds. Where a stop, not a crowd, was the
+// reason, calls are not called slow either.
+func (f *Facts) waited() float64 { return max(f.LagSeconds, f.LongestSeconds) }
 
 // Condition is a condition of the runtime's Status.
 type Condition struct {

@@ -72,6 +72,21 @@ func (m *Meter) Run(ctx context.Context) {
 	}
 }
 
+// Start returns a meter that beats until stop is called, for work of several steps: a standstill
+// right after it counts, and one across the end of the work's context as well. stop returns once
+// the meter beats no more; later calls do nothing.
+func Start() (m *Meter, stop func()) {
+	m = new(Meter)
+	m.Beat(time.Now()) // Run may begin late
+	ctx, cancel := context.WithCancel(context.Background())
+	var beats sync.WaitGroup
+	beats.Go(func() { m.Run(ctx) })
+	return m, func() {
+		cancel()
+		beats.Wait()
+	}
+}
+
 // Beat notes that the process runs, for a caller with a loop of its own; a zero time ends the
 // beats.
 func (m *Meter) Beat(now time.Time) {

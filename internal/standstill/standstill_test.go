@@ -137,3 +137,23 @@ func TestRun(t *testing.T) {
 		}
 	})
 }
+
+// TestStart beats from the start to the stop, which may come twice.
+func TestStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, stop := Start()
+		defer stop()
+		if m.beat.IsZero() {
+			t.Error("a standstill before the first beat is not noticed")
+		}
+		span := m.Begin()
+		time.Sleep(time.Minute)
+		if ran, stood := span.Took(); ran != time.Minute || stood != 0 {
+			t.Errorf("ran %v, stood %v, want a minute and nothing", ran, stood)
+		}
+		stop()
+		if !m.beat.IsZero() {
+			t.Error("it beats after its stop")
+		}
+	})
+}

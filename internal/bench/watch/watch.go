@@ -103,13 +103,9 @@ const (
 // Run watches until ctx ends or the time is up, prints what happens, and returns the summary.
 func Run(ctx context.Context, o Options) (*Summary, error) {
 	if o.Meter == nil {
-		o.Meter = new(standstill.Meter)
-		o.Meter.Beat(time.Now())
-		beating, stop := context.WithCancel(context.WithoutCancel(ctx))
-		var group sync.WaitGroup
-		group.Go(func() { o.Meter.Run(beating) })
-		defer group.Wait()
+		meter, stop := standstill.Start()
 		defer stop()
+		o.Meter = meter
 	}
 	w, err := attach(ctx, o)
 	if err != nil {
