@@ -82,6 +82,10 @@ type peeking struct {
 	// shown is the end of the last peek that has shown a status, whatever became of it.
 	shown instant
 
+	// past is the begin of the last list that shows nothing more than peeks have asked for since: what
+	// they have not shown is gone.
+	past instant
+
 	// stored is when a read or a payload last brought a status of the pod; zero if none did. A peek
 	// begun earlier may have looked earlier.
 	stored instant
@@ -140,6 +144,15 @@ func (k *peeks) ensure(uid cache.UID) *peeking {
 func (k *peeks) looked(uid cache.UID) instant {
 	if x := k.of[uid]; x != nil {
 		return x.looked
+	}
+	return 0
+}
+
+// past returns the begin of the last list that shows nothing more than peeks have asked for since;
+// zero if there is none.
+func (k *peeks) past(uid cache.UID) instant {
+	if x := k.of[uid]; x != nil {
+		return x.past
 	}
 	return 0
 }
@@ -232,7 +245,7 @@ func (k *peeks) precede(uid cache.UID, due instant) instant {
 // two reads of each pod would make all of them slower.
 func (k *peeks) asksFor(p *pod, r *reads) []Item {
 	listed := p.listedSince()
-	if len(listed) == 0 {
+	if len(listed) == 0 || p.diff.at <= k.past(p.uid) {
 		return nil
 	}
 	if p.entry == failedEntry || k.silent && r.startedBefore(p, p.diff.first) {
@@ -336,6 +349,20 @@ func (k *peeks) leave(x *peeking, p *pod, l *lists, r *reads) {
 		x.at = never
 		delete(k.of, x.uid)
 	}
+}
+
+// passes notes that a peek agrees with the record of a pod. A list that ended before the peek began
+// shows nothing more, if the peek has asked for all that the list shows.
+func (x *peeking) passes(p *pod, began, listed instant) {
+	if !p.differs() || began <= listed {
+		return
+	}
+	for _, it := range p.diff.items {
+		if it.valid() && !x.asked.has(it.ID) {
+			return
+		}
+	}
+	x.past = p.diff.at
 }
 
 // peekVerdict is what becomes of a peek.
@@ -455,6 +482,9 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	}
 	if verdict == peekStands {
 		c.storePeek(p, x, r, now)
+	}
+	if r.status != nil && c.matches(p, r.shows.Items) {
+		x.passes(p, r.began, c.lists.finished)
 	}
 	x.asked = idSet{}
 	x.listed = idSet{}

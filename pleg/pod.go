@@ -256,7 +256,12 @@ func (p *pod) teardown() bool {
 func (p *pod) shownItems() []Item {
 	items := make([]Item, len(p.items))
 	for i, x := range p.items {
-		items[i] = Item{ID: x.id, Kind: x.kind, Phase: x.shown}
+		items[i] = Item{
+			ID:    x.id,
+			Kind:  x.kind,
+			Phase: x.shown,
+			Name:  x.name,
+		}
 	}
 	return items
 }

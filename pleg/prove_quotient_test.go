@@ -366,6 +366,9 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 			p.diff.agreed, p.diff.at = 2, 2
 		}
 	}
+	if f := c.reads.inflight[p]; f != nil && !v.sc.judged() {
+		f.agreed = min(f.agreed, 2) // see store
+	}
 	if p.readEnd < min(listing, oldest) && !(p.differs() && p.asOf <= p.diff.at && p.diff.at <= p.readEnd) { // see core.inspect
 		p.readEnd = 0
 	}

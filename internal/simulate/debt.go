@@ -50,6 +50,20 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	}
 }
 
+// silentMost is after how many creations, and removals, without a word a generator may take a
+// runtime for one that announces none, until the runtime announces one.
+const silentMost = 3
+
+// unspoken reports whether the runtime may be taken for one that announces no changes such as a
+// debt, at the time of the debt.
+func (b *ledger) unspoken(d *debt) bool {
+	if d.phase != pleg.PhaseCreated && d.phase != pleg.PhaseRemoved {
+		return false
+	}
+	told := b.firstTold[d.phase]
+	return (told.IsZero() || told.After(d.at)) && b.truth.wordless(d.phase) > silentMost
+}
+
 // hearing reports whether the stream has been connected since a time.
 func (b *ledger) hearing(since time.Time) bool {
 	p := &b.pace
@@ -76,6 +90,8 @@ func (b *ledger) lookDebts(now time.Time) {
 			continue // a call of the agent's own may have done it
 		case !b.hearing(d.at), phase != d.phase && d.shown.IsZero(), b.truth.announced(d):
 			continue // not missed, or not seen
+		case b.unspoken(&d):
+			continue
 		case d.shown.IsZero() && shows == d.phase:
 			d.shown = now
 		case !d.shown.IsZero() && b.pace.baseAt.After(d.open):
@@ -98,14 +114,15 @@ func (b *ledger) lookDebts(now time.Time) {
 	b.debts = kept
 }
 
-// announced reports whether a claim has reported the phase of a debt, or a later phase. For an
+// announced reports whether a claim has reported the phase of a debt, or a later phase, be it from
+// before the creation: the call that makes an ID may return after the events of its life. For an
 // unknown state, any later claim counts, and any claim beyond the cache.
 func (t *Truth) announced(d debt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.lives[d.id]
 	if l == nil || d.phase != pleg.PhaseUnknown {
-		return l == nil || l.told>>d.phase != 0
+		return l == nil || l.told>>d.phase != 0 || t.early[d.id] >= d.phase
 	}
 	return !l.heard.IsZero() && !l.heard.Before(d.at) || l.told>>(d.was+1) != 0
 }

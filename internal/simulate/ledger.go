@@ -62,19 +62,20 @@ type ledger struct {
 	peekPace   peekPace
 	prompt     prompt
 	own        map[cache.UID]*agentAt
-	touched    map[string]time.Time        // the last begin or end of an own call about each ID
-	debts      []debt                      // silent changes that cost trust
-	removed    map[cache.UID]time.Time     // when an own call or a read by IDs last showed that an ID of the pod is gone
-	goneAsOf   map[cache.UID]time.Time     // as of when a pod was last gone by such calls alone
-	unnamed    map[string]bool             // IDs with news of unknown place, until a read or a list shows them
-	shows      func(cache.UID) []pleg.Item // by the cache
-	fails      func(cache.UID) bool        // whether an error stands in the cache
-	held       func() []cache.UID          // the pods in the cache
-	halved     bool                        // the last list may have lost more pods than it has kept
-	believed   bool                        // halved of the list before, on which the last list builds
-	revision   pleg.Revision               // of the last list
-	confirmed  func(cache.UID) time.Time   // since when the cache knows of a pod; zero beside an error
-	outcome    *Outcome                    // nil without a recording
+	touched    map[string]time.Time             // the last begin or end of an own call about each ID
+	debts      []debt                           // silent changes that cost trust
+	firstTold  [pleg.PhaseRemoved + 1]time.Time // when a claim first told of each phase
+	removed    map[cache.UID]time.Time          // when an own call or a read by IDs last showed that an ID of the pod is gone
+	goneAsOf   map[cache.UID]time.Time          // as of when a pod was last gone by such calls alone
+	unnamed    map[string]bool                  // IDs with news of unknown place, until a read or a list shows them
+	shows      func(cache.UID) []pleg.Item      // by the cache
+	fails      func(cache.UID) bool             // whether an error stands in the cache
+	held       func() []cache.UID               // the pods in the cache
+	halved     bool                             // the last list may have lost more pods than it has kept
+	believed   bool                             // halved of the list before, on which the last list builds
+	revision   pleg.Revision                    // of the last list
+	confirmed  func(cache.UID) time.Time        // since when the cache knows of a pod; zero beside an error
+	outcome    *Outcome                         // nil without a recording
 	instant    time.Time
 	perInstant int
 }
@@ -206,6 +207,9 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if it.Phase <= pleg.PhaseRemoved && b.firstTold[it.Phase].IsZero() {
+		b.firstTold[it.Phase] = now
+	}
 	owner, _ := b.truth.phaseOf(it.ID)
 	b.settling(pod, now, false)
 	b.settling(owner, now, false)

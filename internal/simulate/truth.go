@@ -257,6 +257,19 @@ func (t *Truth) BornOut(id string) {
 // remembered is how long a generator remembers an ID that has gone without an event.
 const remembered = time.Minute
 
+// wordless counts the IDs that have come to a phase, and were not claimed to have.
+func (t *Truth) wordless(phase pleg.Phase) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.lives {
+		came := slices.ContainsFunc(l.steps, func(s step) bool { return s.phase >= phase })
+		if came && l.told&(1<<phase) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // gone reports whether a look has not shown an ID, and either a claim has told of its removal or
 // the generator has forgotten the ID since.
 func (t *Truth) gone(id string) bool {
