@@ -58,7 +58,7 @@ var gauges = []definition{
 		source:   "runtime/",
 		label:    "runtime,version",
 		help:     "1 for the name and the version of the container runtime, as the runtime says.",
-		guidance: "From `pleg-bench watch`. Joins a node's metrics with its runtime's version.",
+		guidance: "From `pleg-bench watch` and `pleg-agent`. Joins a node's metrics with its runtime's version.",
 	},
 	{
 		name:     "evented_pleg_relist_period_seconds",

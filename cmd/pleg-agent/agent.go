@@ -31,6 +31,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events"
 	"github.com/evented-pleg/evented-pleg/exits"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/identity"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/metrics"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -42,6 +43,7 @@ const controller = "pleg-agent"
 // agent is a running agent: the runtime's client, the generator, the reporter and the recorder.
 type agent struct {
 	client      *cri.Client
+	runtime     *identity.Runtime // as a metric
 	generator   *pleg.Generator[cri.PodStatus]
 	reporter    *exits.Reporter[cri.PodStatus]
 	broadcaster *events.Broadcaster
@@ -85,6 +87,7 @@ func newAgent(o *options, with parts) (a *agent, err error) {
 	if err != nil {
 		return nil, err
 	}
+	a.runtime = identity.Of(a.client)
 	recorder := a.broadcaster.NewSeriesRecorder(nil, controller)
 	statuses := cache.New(cri.EmptyStatus)
 	config := pleg.Config[cri.PodStatus]{
@@ -109,7 +112,7 @@ func newAgent(o *options, with parts) (a *agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	set.SetGauges(a.generator.Gauges, a.client.Counts)
+	set.SetGauges(a.generator.Gauges, a.client.Counts, a.runtime.Gauges)
 	choice, err := o.choice()
 	if err != nil {
 		return nil, err
@@ -150,7 +153,8 @@ func instance(node string) string {
 	return controller + "-" + hex.EncodeToString(sum[:])
 }
 
-// flushFor is how long the end of an agent waits for the API server.
+// flushFor is how long the end of an agent waits for the API server, by the wall clock: the kubelet
+// kills it by that clock, and an agent that stood still meanwhile has to save what is unsent first.
 const flushFor = 5 * time.Second
 
 // run works until ctx ends: then the ledger is written, the recorder sends the waiting Events, and
@@ -159,12 +163,14 @@ func (a *agent) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	recording, stop := context.WithCancel(klog.NewContext(context.Background(), logger))
 	defer stop()
-	var recorder, generator sync.WaitGroup
+	var recorder, generator, follower sync.WaitGroup
 	var generated error
 	recorder.Go(func() { _ = a.broadcaster.Run(recording) }) // its errors are about calls that are not made here
 	generator.Go(func() { generated = a.generator.Run(ctx) })
+	follower.Go(func() { a.runtime.Follow(ctx) })
 	err := a.reporter.Run(ctx)
 	generator.Wait()
+	follower.Wait()
 	flush, cancel := context.WithTimeout(recording, flushFor)
 	defer cancel()
 	var unsent *events.UnsentError

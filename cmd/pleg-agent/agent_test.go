@@ -198,7 +198,8 @@ func TestPages(t *testing.T) {
 		_, text := get("/metrics")
 		testkit.Says(t, "/metrics", text, `pleg_agent_ends_total{kind="oom",namespace="shop"} `, `pleg_agent_ends_total{kind="oom",namespace="kube-system"} 0`,
 			`pleg_agent_container_restarts_total{namespace="shop"} `, "pleg_agent_end_to_report_seconds_count ", "pleg_agent_containers ",
-			"event_recorder_unsent ", "evented_pleg_stream_state", "evented_pleg_client_calls_total")
+			"event_recorder_unsent ", "evented_pleg_stream_state", "evented_pleg_client_calls_total",
+			`evented_pleg_runtime_info{runtime="`)
 		checkDashboard(t, a.registry)
 		cancel()
 		if err := <-ended; err != nil {

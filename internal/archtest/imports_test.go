@@ -122,6 +122,7 @@ var rules = map[string]rule{
 			"internal/bench/report",
 			"internal/bench/stream",
 			"internal/cli",
+			"internal/identity",
 			"internal/printable",
 		},
 		never: []string{"k8s.io/kubernetes"},

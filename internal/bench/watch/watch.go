@@ -33,7 +33,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	kubemetrics "k8s.io/component-base/metrics"
@@ -43,6 +42,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/identity"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/metrics"
@@ -94,8 +94,6 @@ const (
 	lookEvery = 100 * time.Millisecond
 	// quietEvery is how often a quiet watch prints changes of the state.
 	quietEvery = time.Minute
-	// identifyEvery is how often a new connection is looked for.
-	identifyEvery = 5 * time.Second
 	// longestPeriod is the longest relist period that a stream can earn, as by default.
 	longestPeriod = 300 * time.Second
 )
@@ -153,7 +151,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 			o.note("metrics on http://%s/metrics, health on /healthz", listener.Addr())
 		}
 		group.Go(func() { worker.ServeMetrics(runCtx, listener, w.registry, w.generator.Health) })
-		group.Go(func() { w.identify(runCtx) })
+		group.Go(func() { w.runtime.Follow(runCtx) })
 	}
 	group.Go(func() { stop(w.generator.Run(runCtx)) }) // its Watch ends then, and the loop
 	if rounds != nil {
@@ -205,7 +203,7 @@ type watched struct {
 	cache     *cache.Cache[cri.PodStatus]
 	generator *pleg.Generator[cri.PodStatus]
 	registry  kubemetrics.KubeRegistry
-	info      *atomic.Pointer[string] // the runtime's name and version, as a metric's source
+	runtime   *identity.Runtime // as a metric
 }
 
 // attach reaches the runtime.
@@ -213,7 +211,6 @@ func attach(ctx context.Context, o Options) (w watched, err error) {
 	ctx, cancel := o.Meter.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	w.tap = newTap(o.Raw)
-	w.info = new(atomic.Pointer[string])
 	for {
 		span := o.Meter.Begin()
 		w.client, err = cri.Dial(ctx, cri.Config{Endpoint: o.Endpoint, Dialer: o.Dialer, OnEvent: w.tap.message})
@@ -287,33 +284,14 @@ func (w *watched) generate(o Options) error {
 	if w.generator, err = pleg.New(config); err != nil {
 		return err
 	}
-	w.name(w.version)
+	w.runtime = identity.Of(w.client)
+	w.runtime.Is(w.version)
 	set.SetGauges(
 		w.generator.Gauges,
 		w.client.Counts,
-		func(yield func(string, float64)) { yield(*w.info.Load(), 1) },
+		w.runtime.Gauges,
 	)
 	return nil
-}
-
-// name sets the runtime of the metrics.
-func (w *watched) name(v cri.Version) {
-	w.info.Store(new(printable.Text("runtime/" + v.RuntimeName + "/" + v.RuntimeVersion)))
-}
-
-// identify asks the runtime behind each new connection for its version: an upgrade restarts it.
-func (w *watched) identify(ctx context.Context) {
-	connects := w.client.Stats().Connects
-	for bench.Sleep(ctx, identifyEvery) == nil {
-		now := w.client.Stats().Connects
-		if now == connects {
-			continue
-		}
-		if v, err := w.client.Version(ctx); err == nil {
-			w.name(v)
-			connects = now
-		}
-	}
 }
 
 // closing is the last part of the watch, in which a list proves what has happened and events on
