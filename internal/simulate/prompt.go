@@ -364,9 +364,22 @@ func (b *ledger) long(uid cache.UID, now time.Time) bool {
 	return under && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid)
 }
 
-// busy reports whether the read of a pod under way, or the list of everything, takes long.
+// busy reports whether the read of a pod under way, or the list of everything, takes long, or slow
+// reads of others have all workers.
 func (b *ledger) busy(uid cache.UID, now time.Time) bool {
-	return b.long(uid, now) || b.listing > 0 && now.Sub(b.listBegun) > b.pace.settings.quick(0)
+	return b.long(uid, now) || b.occupied(now) || b.listing > 0 && now.Sub(b.listBegun) > b.pace.settings.quick(0)
+}
+
+// occupied reports whether reads have all workers that take long, and not so much longer than reads
+// did before that a generator takes them to hang: hardly another read begins beside them.
+func (b *ledger) occupied(now time.Time) bool {
+	slow := 0
+	for uid, begun := range b.begun {
+		if b.long(uid, now) && now.Sub(begun) <= b.patience()+besideHung {
+			slow++
+		}
+	}
+	return slow >= b.workers-b.fewer[0]
 }
 
 // besideHung is how much longer the read of a pod may wait beside reads that take long.
