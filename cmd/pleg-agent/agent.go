@@ -167,9 +167,12 @@ func (a *agent) run(ctx context.Context) error {
 	var generated error
 	recorder.Go(func() { _ = a.broadcaster.Run(recording) }) // its errors are about calls that are not made here
 	generator.Go(func() { generated = a.generator.Run(ctx) })
-	follower.Go(func() { a.runtime.Follow(ctx) })
+	following, leave := context.WithCancel(ctx) // also left where the generator ends by itself
+	defer leave()
+	follower.Go(func() { a.runtime.Follow(following) })
 	err := a.reporter.Run(ctx)
 	generator.Wait()
+	leave()
 	follower.Wait()
 	flush, cancel := context.WithTimeout(recording, flushFor)
 	defer cancel()
