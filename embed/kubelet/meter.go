@@ -53,8 +53,6 @@ func counter(name string) basemetrics.CounterMetric {
 		return missed("removed")
 	case pleg.MetricMissedUnknowns:
 		return missed("unknown")
-	case pleg.MetricContentChanges:
-		return missed("content")
 	case pleg.MetricUnheardChanges:
 		return metrics.EventedPLEGUnheardChanges
 	}
