@@ -47,7 +47,8 @@ type Course struct {
 	// NoEnds leaves out what follows: exits, removals, pods unknown to a restarted kubelet.
 	NoEnds bool
 	// Profile is a folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again
-	// as Idle, afterwards, so that the figures have no profiler in them. Empty: none is taken.
+	// as Idle, afterwards, so that the figures have no profiler in them; and one of the churn,
+	// VARIANT-churn.pprof, whose figures do. Empty: none is taken.
 	Profile string
 }
 

@@ -10,7 +10,7 @@
 //		[-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP]
 //		[-runtime crio] [-out DIR] [VARIANT...]
-//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-containers 2] [-probes] [-idle 5m]
+//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-containers 2] [-probes] [-idle 5m] [-churn 1]
 //		[-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
 // Variants are stock-1.36.3, evented-1.36.3, stock-1.37.1, evented-1.37.1 and,

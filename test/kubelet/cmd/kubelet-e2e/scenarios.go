@@ -150,13 +150,22 @@ func compare(ctx context.Context, args []string) error {
 	flags.BoolVar(&course.Probes, "probes", false, "give each container an exec and an HTTP probe, every 10 s")
 	flags.DurationVar(&course.Settle, "settle", 2*time.Minute, "time for a started node to come to rest")
 	flags.DurationVar(&course.Idle, "idle", 5*time.Minute, "time to watch the idle node")
+	flags.Float64Var(
+		&course.Churn,
+		"churn",
+		0,
+		"pods a second that come and go afterwards, for a minute, in place of exits and removals",
+	)
 	flags.StringVar(
 		&course.Profile,
 		"profile",
 		"",
-		"folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as -idle after it",
+		"folder for a CPU profile of each kubelet, VARIANT.pprof, taken for as long again as -idle after it, and of the churn, VARIANT-churn.pprof",
 	)
 	_ = flags.Parse(args)
+	course.NoEnds = course.Churn > 0
+	course.ChurnFor = time.Minute
+	course.Life = 3 * time.Second
 	list, err := flags.variants(flags.Args())
 	if err != nil {
 		return err
