@@ -62,8 +62,7 @@ type Generator struct {
 	removable func(types.UID) bool // see Config
 	relistMax time.Duration
 
-	gauges sync.Mutex                   // held while gauges are set, so that the newest values stand
-	shown  map[kubecontainer.State]bool // states with a series; owned by the holder of gauges
+	shown map[kubecontainer.State]bool // states with a series; owned by the goroutine that sets gauges
 
 	mu     sync.Mutex // owns the fields below
 	cancel context.CancelFunc
@@ -183,7 +182,7 @@ func (g *Generator) Healthy() (bool, error) {
 	if err == nil && stats.LastRelist.IsZero() {
 		err = errors.New("pleg: no list of the container runtime has succeeded yet")
 	}
-	g.publish()
+	nudge(g.moved)
 	return err == nil, err
 }
 

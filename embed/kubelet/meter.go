@@ -65,10 +65,15 @@ func (m meter) Add(name string, n int) {
 	}
 	switch name {
 	case pleg.MetricEvents, pleg.MetricRelists, pleg.MetricConnects, pleg.MetricConnectErrors:
-		select {
-		case m.moved <- struct{}{}:
-		default:
-		}
+		nudge(m.moved)
+	}
+}
+
+// nudge has the gauges set soon.
+func nudge(moved chan<- struct{}) {
+	select {
+	case moved <- struct{}{}:
+	default:
 	}
 }
 
@@ -97,8 +102,8 @@ var streamStates = map[pleg.StreamState]string{
 // gaugesDelay is how long changes are gathered before gauges show them.
 const gaugesDelay = 100 * time.Millisecond
 
-// showGauges keeps the kubelet's gauges right until ctx ends, whether or not the kubelet asks
-// Healthy.
+// showGauges keeps the kubelet's gauges right until ctx ends. The kubelet asks Healthy at every turn
+// of its sync loop, which would set the gauges more often than anybody reads them.
 func (g *Generator) showGauges(ctx context.Context) {
 	for {
 		select {
@@ -117,8 +122,6 @@ func (g *Generator) showGauges(ctx context.Context) {
 
 // publish sets the kubelet's gauges, which cannot be computed at a scrape.
 func (g *Generator) publish() {
-	g.gauges.Lock()
-	defer g.gauges.Unlock()
 	s := g.core.Stats()
 	if !s.LastRelist.IsZero() {
 		metrics.PLEGLastSeen.Set(

@@ -109,3 +109,30 @@ kubelet_evented_pleg_stream_state{state="unsupported"} 0
 		want("0", "1", "1")
 	})
 }
+
+// TestHealthyHasGaugesSetLater checks that the kubelet's sync loop, which asks Healthy at every turn,
+// does not set gauges each time, and that its question has them set.
+func TestHealthyHasGaugesSetLater(t *testing.T) {
+	registered(t)
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, noEvents())
+		n.started()
+		time.Sleep(2 * gaugesDelay)
+		synctest.Wait()
+		want := func(waiters float64) {
+			t.Helper()
+			got, err := testutil.GetGaugeMetricValue(metrics.EventedPLEGWaiters)
+			if err != nil || got != waiters {
+				t.Errorf("%v waiters are shown, %v; want %v", got, err, waiters)
+			}
+		}
+		metrics.EventedPLEGWaiters.Set(7) // as of before
+		if ok, err := n.pleg.Healthy(); !ok {
+			t.Error(err)
+		}
+		want(7)
+		time.Sleep(gaugesDelay)
+		synctest.Wait()
+		want(0)
+	})
+}
