@@ -102,8 +102,8 @@ var streamStates = map[pleg.StreamState]string{
 // gaugesDelay is how long changes are gathered before gauges show them.
 const gaugesDelay = 100 * time.Millisecond
 
-// showGauges keeps the kubelet's gauges right until ctx ends. The kubelet asks Healthy at every turn
-// of its sync loop, which would set the gauges more often than anybody reads them.
+// showGauges keeps the kubelet's gauges right until ctx ends. The kubelet asks Healthy at every
+// turn of its sync loop, which would set the gauges more often than anybody reads them.
 func (g *Generator) showGauges(ctx context.Context) {
 	for {
 		select {

@@ -110,8 +110,8 @@ kubelet_evented_pleg_stream_state{state="unsupported"} 0
 	})
 }
 
-// TestHealthyHasGaugesSetLater checks that the kubelet's sync loop, which asks Healthy at every turn,
-// does not set gauges each time, and that its question has them set.
+// TestHealthyHasGaugesSetLater checks that the kubelet's sync loop, which asks Healthy at every
+// turn, does not set gauges each time, and that its question has them set.
 func TestHealthyHasGaugesSetLater(t *testing.T) {
 	registered(t)
 	synctest.Test(t, func(t *testing.T) {

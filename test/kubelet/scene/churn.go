@@ -79,8 +79,8 @@ func (f figures) churn(c Course) {
 	f.add(row+"harness late by at most, ms", "%d", late.Milliseconds())
 }
 
-// profile begins a CPU profile of the kubelet while pods come. The function it returns waits for the
-// profile and writes the file.
+// profile begins a CPU profile of the kubelet while pods come. The returned function waits for the
+// profile, and writes the file.
 func (f figures) profile(c Course) (write func() error) {
 	if c.Profile == "" {
 		return func() error { return nil }

@@ -10,8 +10,8 @@
 //		[-runtime crio] [-api DIR] [-only NAME,...] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP]
 //		[-runtime crio] [-out DIR] [VARIANT...]
-//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-containers 2] [-probes] [-idle 5m] [-churn 1]
-//		[-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
+//	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-containers 2] [-probes] [-idle 5m]
+//		[-churn 1] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
 // Variants are stock-1.36.3, evented-1.36.3, stock-1.37.1, evented-1.37.1 and,
 // on request, gate-1.36.3 and gate-1.37.1 (stock with EventedPLEG), and those of 1.38.0-alpha.0.
