@@ -27,6 +27,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/bench/watch"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 )
@@ -366,6 +367,7 @@ func TestStandstill(t *testing.T) {
 		long   = 15 * time.Second
 		answer = 1300 * time.Millisecond // one that comes meanwhile is not waited for afterwards
 		looks  = 100 * time.Millisecond  // the watch looks so often
+		most   = long + looks + standstill.Every
 	)
 	whole := scene{faults: "slow-list=" + answer.String(), options: watch.Options{Output: "json"}}
 	usual := whole.play(t).took
@@ -387,7 +389,7 @@ func TestStandstill(t *testing.T) {
 		if o.err != nil {
 			t.Errorf("stopped %s: %v", s.name, o.err)
 		}
-		if longer := o.took - usual; longer < long-answer-looks || longer > long+looks {
+		if longer := o.took - usual; longer < long-answer-looks || longer > most {
 			t.Errorf("stopped %s for %v: took %v, %v longer", s.name, long, o.took, longer)
 		}
 	}
