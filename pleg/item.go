@@ -10,15 +10,29 @@ const phaseNone = Phase(0xff)
 // items. What events and own calls report of an ID is written by announce and retract; no status
 // and no freshness depends on it.
 type item struct {
-	// id and kind are the ID.
-	id   string
-	kind Kind
+	// id is the ID.
+	id string
 
 	// name is for events and people, and empty until a read has the name.
 	name string `prove:"-"`
 
 	// pod is the pod that shows the ID. An ID shown in two pods has an item in each.
 	pod *pod
+
+	// sighting is when looks have shown the ID, or have not.
+	sighting
+
+	// mark is the last comparison of records that met the ID.
+	mark uint64 `prove:"-"`
+
+	// stamp is the runtime's time of the event that has reported claimed, in Unix nanoseconds; zero if
+	// none.
+	stamp int64 `prove:"-"`
+
+	// The small fields stand together: a node has many items.
+
+	// kind is the kind of the ID.
+	kind Kind
 
 	// shown is the phase in the pod's status: PhaseUnknown if the runtime did not know.
 	shown Phase
@@ -30,9 +44,6 @@ type item struct {
 	// sent are the events sent, a bit each: each event of a life is sent once.
 	sent uint8
 
-	// sighting is when looks have shown the ID, or have not.
-	sighting
-
 	// unshown reports whether the item could not be read, and is missing in the status. Whoever
 	// looks at the pod by then does not see it, also after an event of before: the next status with
 	// the item is told of.
@@ -42,18 +53,12 @@ type item struct {
 	// item now.
 	back bool
 
-	// mark is the last comparison of records that met the ID.
-	mark uint64 `prove:"-"`
-
 	// claimed is the furthest phase reported by an event or an own call. A read that refutes the
 	// report takes the phase back.
 	claimed Phase
 
 	// cause is of the claimed phase: CauseRead until anything was reported.
 	cause Cause
-
-	// stamp is the runtime's time of that event, in Unix nanoseconds; zero if none.
-	stamp int64 `prove:"-"`
 }
 
 // announce notes that an event or an own call has reported a phase of the ID.
