@@ -304,6 +304,10 @@ func (o *oracle) lookFresh(uid cache.UID, at time.Time, held bool, err error) {
 	}
 	gone = gone || at.Equal(o.ledger.goneAsOf[uid])
 	o.ledger.mu.Unlock()
+	if !gone && at.After(latest) && held && !removed.IsZero() && !at.Before(removed) {
+		kind, _ := o.truth.Check(uid, nil, at) // nobody may have looked while it was gone
+		gone = kind == ""
+	}
 	if gone {
 		return
 	}
