@@ -8,8 +8,6 @@ package scene
 import (
 	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +43,7 @@ func (f figures) churn(c Course) {
 	pods := f.batch("one-churn", int(c.Churn*c.ChurnFor.Seconds()))
 	counters := f.World.metrics()
 	before := f.sample()
-	profiled := f.profile(c)
+	profiled := f.profile(c.Profile, f.Variant.Name+"-churn", c.ChurnFor)
 	start := time.Now()
 	put := make(map[string]int64, len(pods))
 	late := time.Duration(0)
@@ -77,30 +75,6 @@ func (f figures) churn(c Course) {
 	f.add(row+"reads by the generator a pod", "%.2f", reads*each)
 	f.add(row+"load of the machine, from / to", "%.1f / %.1f", before.load, after.load)
 	f.add(row+"harness late by at most, ms", "%d", late.Milliseconds())
-}
-
-// profile begins a CPU profile of the kubelet while pods come. The returned function waits for the
-// profile, and writes the file.
-func (f figures) profile(c Course) (write func() error) {
-	if c.Profile == "" {
-		return func() error { return nil }
-	}
-	type result struct {
-		profile []byte
-		err     error
-	}
-	done := make(chan result, 1)
-	go func() {
-		profile, err := f.World.Kubelet.CPUProfile(f.ctx, c.ChurnFor)
-		done <- result{profile, err}
-	}()
-	return func() error {
-		r := <-done
-		if r.err != nil {
-			return r.err
-		}
-		return os.WriteFile(filepath.Join(c.Profile, f.Variant.Name+"-churn.pprof"), r.profile, 0o644)
-	}
 }
 
 // readsName is the metric of reads of single pods: the generator's, or a stock kubelet's on demand.

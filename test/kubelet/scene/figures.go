@@ -77,10 +77,7 @@ func Measure(ctx context.Context, v Variant, c Course) (*Column, error) {
 		all := f.start(c.Pods, ordinary...)
 		w.sleep(c.Settle)
 		f.idle(c.Idle)
-		if c.Profile != "" {
-			profile := must(w.Kubelet.CPUProfile(ctx, c.Idle))
-			do(os.WriteFile(filepath.Join(c.Profile, v.Name+".pprof"), profile, 0o644))
-		}
+		do(f.profile(c.Profile, v.Name, c.Idle)())
 		if c.Churn > 0 {
 			f.churn(c)
 		}
@@ -374,5 +371,29 @@ func WriteTable(out io.Writer, columns []*Column) {
 	line("---", func(*Column) string { return "---:" })
 	for _, row := range rows {
 		line(row, func(c *Column) string { return cmp.Or(c.cells[row], "0") })
+	}
+}
+
+// profile begins a CPU profile of the kubelet, of the given length. The returned function waits for
+// the profile, and writes NAME.pprof in the folder. Without a folder none is taken.
+func (f figures) profile(folder, name string, d time.Duration) (write func() error) {
+	if folder == "" {
+		return func() error { return nil }
+	}
+	type result struct {
+		profile []byte
+		err     error
+	}
+	done := make(chan result, 1)
+	go func() {
+		profile, err := f.World.Kubelet.CPUProfile(f.ctx, d)
+		done <- result{profile, err}
+	}()
+	return func() error {
+		r := <-done
+		if r.err != nil {
+			return r.err
+		}
+		return os.WriteFile(filepath.Join(folder, name+".pprof"), r.profile, 0o644)
 	}
 }

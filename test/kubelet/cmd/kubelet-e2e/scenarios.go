@@ -93,7 +93,8 @@ func playAll(
 			verdict,
 		)
 	}
-	for end, round := time.Now().Add(long), 1; ; round++ {
+	end := time.Now().Add(long)
+	for round := 1; ; round++ {
 		began := time.Now()
 		for _, s := range list {
 			if long > 0 && time.Now().After(end) && s.Name != scene.PodsStop {
