@@ -29,6 +29,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/exits"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // TestFakeShowsEndsOfEveryKind: within a minute a newcomer sees what the agent is for.
@@ -137,6 +138,38 @@ func TestNodeEventsAreThoseOfTheNode(t *testing.T) {
 			if about.Kind != "Node" || about.Name != "n1" || about.UID != "n1" {
 				t.Errorf("%s is about %+v", name, about)
 			}
+		}
+	})
+}
+
+// TestAgentEndsWithItsGenerator: no signal comes, and nothing of the agent stays behind.
+func TestAgentEndsWithItsGenerator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testkit.Must(config(t, "--fake", "--node", "n1"))(t)
+		dial, stop, err := startFake(t.Context())
+		testkit.Check(t, err)
+		defer stop()
+		a := testkit.Must(newAgent(o, parts{sink: newPrinter(new(bytes.Buffer), false), noRoster: true, dial: dial}))(t)
+		generating, endGenerator := context.WithCancel(t.Context())
+		go func() { _ = a.generator.Run(generating) }() // in the agent's place, which cannot end it
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- a.run(ctx) }()
+		time.Sleep(time.Minute)
+		endGenerator()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, pleg.ErrAlreadyRun) {
+				t.Errorf("the agent ended with %v, want what its generator's Run returned", err)
+			}
+			cancel()
+		default:
+			t.Error("the agent goes on a minute after its generator")
+			cancel()
+			<-ended
 		}
 	})
 }
