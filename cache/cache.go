@@ -32,6 +32,9 @@ type Looks struct {
 	// for a read that shows some IDs and cannot show that there are no others: such a read is no older
 	// than any, and confirms nothing.
 	Began time.Time
+	// Beside reports whether the error is the entry's own, which the status does not end: the error
+	// stays as old as it is.
+	Beside bool
 }
 
 // Cache holds the last known status of every pod. Make one with [New].
@@ -171,7 +174,8 @@ func (c *Cache[S]) SetLooked(uid UID, status *S, err error, looks Looks) bool {
 	if !looks.Began.IsZero() {
 		began = looks.Began
 	}
-	if e.err == nil || began.After(e.failed) { // a look from before the error leaves the error as young as it is
+	older := looks.Beside || !began.After(e.failed) // a look from before the error leaves it as young as it is
+	if e.err == nil || !older {
 		e.failed = began
 	}
 	e.err = err

@@ -297,4 +297,8 @@ func TestLookBesideAnError(t *testing.T) {
 	if s, err := c.GetPhasesNewerThan(t.Context(), "p", moment(11)); err != nil || s.n != 1 {
 		t.Errorf("a list has confirmed the phases since: %v, %v", s, err)
 	}
+	c.SetLooked("p", &word{2}, errRead, Looks{At: moment(12), Began: moment(13), Beside: true})
+	if s, err := c.GetPhasesNewerThan(t.Context(), "p", moment(11)); err != nil || s.n != 2 {
+		t.Errorf("a later look beside the same error makes it no younger: %v, %v", s, err)
+	}
 }

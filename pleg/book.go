@@ -198,6 +198,7 @@ func (k *book[S]) write(p *pod, r *reading[S], at instant) {
 		at:       at,
 		content:  p.read,
 		looked:   r.looked,
+		beside:   r.beside,
 		status:   r.status,
 		err:      r.err,
 		replaces: p.entry != noEntry,

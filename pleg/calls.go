@@ -133,8 +133,11 @@ func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
 	items := slices.DeleteFunc(p.shownItems(), func(it Item) bool { return p.removed(it.ID) })
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
+		_, gone := r.gone[e.id]
 		switch {
 		case r.find(p, 0, e.id) != nil:
+		case gone && e.phase < PhaseRemoved:
+			return nil // others have removed it meanwhile: a list tells
 		case e.cause != CauseAck && p.expected.get(e.id, CauseAck) == nil:
 			return nil // made by others, or of another pod
 		case e.cause != CauseAck || e.phase == PhaseRemoved:

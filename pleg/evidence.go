@@ -335,6 +335,29 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	return true, true
 }
 
+// disprove drops what failed calls may have done, if a look begun later at some items of the pod
+// shows less, as the record does: the calls explain no later change.
+func (v *evidence) disprove(r *records, p *pod, shows []Item, began instant) {
+	for i := 0; i < len(shows) && p.expected.len() > 0; i++ {
+		it := shows[i]
+		x := r.find(p, i, it.ID)
+		e := p.expected.get(it.ID, CauseAck)
+		if x == nil || e == nil || !e.failed || began <= e.at {
+			continue
+		}
+		if it.Phase != x.phase || it.Phase == PhaseUnknown || it.Phase >= e.phase {
+			continue
+		}
+		key := e.reportKey
+		p.expected.drop(func(e expectation) bool { return e.reportKey == key })
+		v.expected--
+		x.retract()
+		if claim := p.expected.get(it.ID, CauseClaim); claim != nil {
+			x.announce(claim)
+		}
+	}
+}
+
 // disputed reports whether a look begun at the given time would refute a claim, or what a call has
 // done, by the last shown phases of the pod. Lists may show gone IDs for ever, so that only a
 // status can refute either.

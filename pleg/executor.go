@@ -45,6 +45,7 @@ type action[S any] struct {
 	content  instant       // actStore, actFail: begin of the last read of all statuses
 	before   instant       // actList: begin of the previous list; actStore: of the previous read of all statuses; 0 if none
 	looked   instant       // actStore: begin of the peek; 0 if the status is not a peek's
+	beside   bool          // actStore: err is the entry's own, and stays beside a peek
 	since    Revision      // actList
 	took     time.Duration // actListLasted
 	status   *S            // actStore; nil if only the error is stored
@@ -229,6 +230,7 @@ func (e *executor[S]) looks(a *action[S]) cache.Looks {
 	looks := cache.Looks{At: e.clock.time(a.at), Read: e.clock.time(a.content)}
 	if a.looked != 0 {
 		looks.Began = e.clock.time(a.looked)
+		looks.Beside = a.beside
 	}
 	if a.at < firstInstant { // no look of this generator has shown all of the pod
 		looks.At = e.cfg.Cache.AsOf(a.uid)

@@ -96,6 +96,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 			shows = r.listing.Items
 		}
 		c.sighted(p, r.listing.Items, p.ghosts) // the statuses may not show what the listing has shown
+		c.evidence.disprove(&c.records, p, r.listing.Items, r.began)
 		f.listed = r.listing.Items
 	}
 	switch {
@@ -143,6 +144,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	if f.lapped && r.err == nil && p.differs() { // either may have looked last
 		p.lookFrom(now)
 	}
+	c.evidence.disprove(&c.records, p, r.readable(), r.began)
 	c.see(p, r.readable(), nil, now)
 	c.review(p, now)
 }

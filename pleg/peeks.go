@@ -486,6 +486,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	if r.status != nil && c.matches(p, r.shows.Items) {
 		x.passes(p, r.began, c.lists.finished)
 	}
+	c.evidence.disprove(&c.records, p, r.readable(), r.began)
 	x.asked = idSet{}
 	x.listed = idSet{}
 	if verdict == peekAgain || p.unmet() {

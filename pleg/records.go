@@ -30,7 +30,8 @@ type records struct {
 	index map[string]*item
 
 	// gone are removed IDs, which may return: for a grace if the removal was announced, else for
-	// returnsWithin. The event of a removal without a word may still come.
+	// returnsWithin. The event of a removal without a word may still come. While the agent works on
+	// the pod, the return of a call may name an ID that others have removed long ago.
 	gone map[string]removal
 
 	// phases counts the items of all pods, by kind and phase.
@@ -88,8 +89,10 @@ func (r *records) returned(id string) {
 
 // prune forgets the vanished IDs that will not return.
 func (r *records) prune(now instant) {
-	maps.DeleteFunc(r.gone, func(_ string, g removal) bool {
-		return !g.open && now >= g.until
+	maps.DeleteFunc(r.gone, func(id string, g removal) bool {
+		p := g.of.pod
+		named := p.calling() || p.expected.get(id, CauseAck) != nil
+		return !g.open && now >= g.until && !named
 	})
 }
 

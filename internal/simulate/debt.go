@@ -29,6 +29,10 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := phaseIn(b.shows(pod), id)
+	since := b.confirmed(pod)
+	if b.fails(pod) && showsSame(b.podPace(pod).listed, b.shows(pod)) {
+		since = b.listOK // reads fail, and a list agrees with what the last one has brought
+	}
 	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
 	if was == pleg.PhaseUnknown && phase != pleg.PhaseRemoved {
 		return // nobody knows when an ID came so far; that its state was lost is a debt of its own
@@ -38,7 +42,7 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	}
 	// Until a look confirms an ID after the stream is up, the ID may have changed while the stream was
 	// down.
-	if b.pace.on && known && b.pace.settings.roomy() && b.hearing(b.confirmed(pod)) {
+	if b.pace.on && known && b.pace.settings.roomy() && b.hearing(since) {
 		b.debts = append(b.debts, debt{
 			pod:   pod,
 			id:    id,
