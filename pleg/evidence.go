@@ -336,8 +336,9 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 }
 
 // disprove drops what failed calls may have done, if a look begun later at some items of the pod
-// shows less, as the record does: the calls explain no later change.
-func (v *evidence) disprove(r *records, p *pod, shows []Item, began instant) {
+// shows less, as the record does: the calls explain no later change. It reports whether there was
+// any.
+func (v *evidence) disprove(r *records, p *pod, shows []Item, began instant) (some bool) {
 	for i := 0; i < len(shows) && p.expected.len() > 0; i++ {
 		it := shows[i]
 		x := r.find(p, i, it.ID)
@@ -355,7 +356,9 @@ func (v *evidence) disprove(r *records, p *pod, shows []Item, began instant) {
 		if claim := p.expected.get(it.ID, CauseClaim); claim != nil {
 			x.announce(claim)
 		}
+		some = true
 	}
+	return some
 }
 
 // disputed reports whether a look begun at the given time would refute a claim, or what a call has

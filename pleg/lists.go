@@ -425,7 +425,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	c.lists.compare(p, items, began, same)
 	if same {
 		c.sighted(p, items, p.ghosts)
-		c.evidence.disprove(&c.records, p, items, began)
+		news = c.evidence.disprove(&c.records, p, items, began) || news
 	}
 	if !same && slices.ContainsFunc(items, func(it Item) bool { return it.valid() && c.find(p, 0, it.ID) == nil }) {
 		p.mayHave(began) // a read by the known IDs would not show this one

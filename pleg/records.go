@@ -30,8 +30,8 @@ type records struct {
 	index map[string]*item
 
 	// gone are removed IDs, which may return: for a grace if the removal was announced, else for
-	// returnsWithin. The event of a removal without a word may still come. While the agent works on
-	// the pod, the return of a call may name an ID that others have removed long ago.
+	// returnsWithin; and for as long as a read to come may show them, as lists do. The event of a
+	// removal without a word may still come.
 	gone map[string]removal
 
 	// phases counts the items of all pods, by kind and phase.
@@ -90,10 +90,19 @@ func (r *records) returned(id string) {
 // prune forgets the vanished IDs that will not return.
 func (r *records) prune(now instant) {
 	maps.DeleteFunc(r.gone, func(id string, g removal) bool {
-		p := g.of.pod
-		named := p.calling() || p.expected.get(id, CauseAck) != nil
-		return !g.open && now >= g.until && !named
+		return !g.open && now >= g.until && !r.awaited(g.of.pod.uid, id)
 	})
+}
+
+// awaited reports whether a read to come may show a removed ID: the last list does, or a call of
+// the agent's own has named the ID, or may name it when it returns.
+func (r *records) awaited(uid cache.UID, id string) bool {
+	p := r.pods[uid]
+	if p == nil {
+		return false
+	}
+	listed := p.differs() && slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == id })
+	return listed || p.calling() || p.expected.get(id, CauseAck) != nil
 }
 
 func newRecords() records {

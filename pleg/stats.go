@@ -349,7 +349,7 @@ type snapshot struct {
 	stats    Stats
 	finished instant // when the last successful list was applied, or the start
 	listErr  error   // of the last list
-	fell     instant // when the relist period last fell
+	fell     instant // when a list was due at the latest, as the relist period last fell
 }
 
 // Health returns nil while the generator works, and otherwise the reason why not: the generator is
@@ -363,10 +363,12 @@ func (g *Generator[S]) Health() error {
 	if !s.running {
 		return ErrNotRunning
 	}
-	late := g.clock.now().sub(max(s.finished, s.fell))
-	if late <= sum(s.stats.RelistPeriod, g.cfg.RelistThreshold) {
+	now := g.clock.now()
+	due := max(s.finished.add(s.stats.RelistPeriod), s.fell)
+	if now.sub(due) <= g.cfg.RelistThreshold {
 		return nil
 	}
+	late := now.sub(s.finished)
 	if s.listErr != nil {
 		return fmt.Errorf("pleg: no list of the runtime has succeeded for %v, threshold %v: %w", late.Round(time.Second), g.cfg.RelistThreshold, s.listErr)
 	}

@@ -158,7 +158,7 @@ func (b *boundary[S]) end(
 	defer b.mu.Unlock()
 	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	peek = b.peekPace.maybe[uid][ctx.Done()]
-	if time.Since(b.podPace(uid).started) >= listsHang {
+	if time.Since(b.podPace(uid).started) >= mayHang {
 		b.peekPace.answers = time.Now() // a peek may begin before the generator hears of the end
 	}
 	if !cut {

@@ -34,6 +34,9 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 		since = b.listOK // reads fail, and a list agrees with what the last one has brought
 	}
 	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
+	if was == phase {
+		return // the cache has not shown it otherwise: of a sandbox that recovers for a moment no look tells
+	}
 	if was == pleg.PhaseUnknown && phase != pleg.PhaseRemoved {
 		return // nobody knows when an ID came so far; that its state was lost is a debt of its own
 	}

@@ -221,7 +221,7 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 	p.ended = now
 	p.lists++
 	b.podsListed(begun, now, l, err)
-	if err == nil && (b.listFailed || now.Sub(begun) >= listsHang) {
+	if err == nil && (b.listFailed || now.Sub(begun) >= mayHang) {
 		b.peekPace.answers = now
 	}
 	b.listFailed = err != nil

@@ -35,16 +35,20 @@ type calls map[<-chan struct{}]bool
 // the call comes here: commands within a turn take nanoseconds.
 const listsHang = 2*time.Second - time.Microsecond
 
+// mayHang is the age from which on a list, or a list of a pod, may count as hung: a generator that
+// stands still for a moment before the call, and does not notice, counts from its decision.
+const mayHang = listsHang - 200*time.Millisecond
+
 // listless reports whether lists do not answer, or did not a moment ago: of everything, or of the
 // pod, beside which an error stands. The error comes and goes within the instant in which a read
 // and a list end.
 func (b *ledger) listless(uid cache.UID, now time.Time) bool {
 	for other := range b.inflight {
-		if now.Sub(b.podPace(other).started) >= listsHang {
+		if now.Sub(b.podPace(other).started) >= mayHang {
 			return true // the list of a pod hangs like a list of everything
 		}
 	}
-	hangs := b.listing > 0 && now.Sub(b.listBegun) >= listsHang
+	hangs := b.listing > 0 && now.Sub(b.listBegun) >= mayHang
 	x := b.podPace(uid)
 	justNow := now.Sub(latest(b.peekPace.answers, x.closed, x.failedAt)) < heardAfter
 	return b.listFailed || hangs || b.fails(uid) || justNow
