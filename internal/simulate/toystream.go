@@ -71,6 +71,7 @@ func (r *toy) tell(it *toyItem, phase pleg.Phase, how telling) {
 	d := delivery{due: time.Now().Add(how.late), claim: r.claim(it, phase, how), bad: how.oversize}
 	if how.late > 0 {
 		r.upset(d.due)
+		it.told = d.due
 	}
 	r.send(d)
 	if how.twice {

@@ -29,6 +29,7 @@ type life struct {
 	heard  time.Time                        // when a claim last reported a known state
 	shown  bool                             // by the cache, at some time
 	missed time.Time                        // last look without the living ID; zero: none
+	echoes bool                             // an event of its end, and of older content, comes after its recovery
 	away   time.Time                        // first look without the ID after its last appearance in the cache; zero: none
 	hid    int                              // unannounced returns of the ID, after looks without it
 	texts  []writing                        // of the content, in the order of time; empty: not recorded
