@@ -391,9 +391,8 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 			rest[p] = struct{}{}
 		}
 	}
-	for p, f := range c.reads.inflight { // or a failure from before the list would count as newer
+	for _, f := range c.reads.inflight {
 		f.lapped = true
-		add(p)
 	}
 	if r.listing.Delta {
 		for p := range c.reads.dirty {

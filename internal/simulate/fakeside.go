@@ -203,11 +203,19 @@ func (f *fakeSide) restless() bool {
 			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
 }
 
+// unanswered returns how long the calls under way may go on when the faults end: what hangs, or is
+// slow, is not asked for again before its end.
+func (f *fakeSide) unanswered(w *world) time.Duration {
+	now := f.rt.Faults()
+	if now.HangStatus+now.HangItem > 0 {
+		return w.settings.inspectTimeout
+	}
+	return min(now.SlowStatus, w.settings.inspectTimeout)
+}
+
 func (f *fakeSide) calm(w *world) {
 	defer w.oracle.lieEnds()
-	if now := f.rt.Faults(); now.HangStatus+now.HangItem > 0 {
-		w.upset(time.Now().Add(w.settings.inspectTimeout)) // a hanging call is not made again before its end
-	}
+	w.upset(time.Now().Add(f.unanswered(w)))
 	_ = f.setFaults(f.quiet)
 	f.rt.Up(0)
 	f.mu.Lock()
@@ -339,9 +347,7 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	if lying {
 		w.oracle.lie()
 	}
-	if now := f.rt.Faults(); now.HangStatus+now.HangItem > 0 {
-		w.upset(time.Now().Add(w.settings.inspectTimeout)) // as in calm
-	}
+	w.upset(time.Now().Add(f.unanswered(w)))
 	err = f.setFaults(faults)
 	if !lying {
 		w.oracle.lieEnds()
