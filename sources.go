@@ -7,7 +7,7 @@ package eventedpleg
 
 import "embed"
 
-// Sources are the Go files of cache and pleg, tests included.
+// Sources are the Go files of cache, pleg and cri/criphase, tests included.
 //
-//go:embed cache/*.go pleg/*.go
+//go:embed cache/*.go pleg/*.go cri/criphase/*.go
 var Sources embed.FS

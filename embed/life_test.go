@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -381,11 +382,11 @@ func (s *modelSource) list(ctx context.Context, labels map[string]string) (map[c
 		return nil, err
 	}
 	for _, x := range sandboxes {
-		add(x.Labels, pleg.Item{ID: x.Id, Kind: pleg.Sandbox, Phase: SandboxPhase(x.State)})
+		add(x.Labels, pleg.Item{ID: x.Id, Kind: pleg.Sandbox, Phase: criphase.OfSandbox(x.State)})
 	}
 	containers, err := s.service.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
 	for _, x := range containers {
-		add(x.Labels, pleg.Item{ID: x.Id, Phase: containerPhase(x.State)})
+		add(x.Labels, pleg.Item{ID: x.Id, Phase: criphase.OfContainer(x.State)})
 	}
 	return pods, err
 }
@@ -402,13 +403,13 @@ func (s *modelSource) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspectio
 			if err != nil {
 				continue
 			}
-			it.Phase = SandboxPhase(st.Status.State)
+			it.Phase = criphase.OfSandbox(st.Status.State)
 		} else {
 			st, err := s.service.ContainerStatus(ctx, it.ID, false)
 			if err != nil {
 				continue
 			}
-			it.Phase = containerPhase(st.Status.State)
+			it.Phase = criphase.OfContainer(st.Status.State)
 		}
 		shows.Items = append(shows.Items, it)
 	}

@@ -13,6 +13,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/embed/ledger"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -149,17 +150,8 @@ func (o *observer) recordEvent(e *runtimeapi.ContainerEventResponse) {
 			kind = ledger.SandboxKind
 		}
 	}
-	var phase ledger.Phase
-	switch e.ContainerEventType {
-	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
-		phase = ledger.Created
-	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		phase = ledger.Running
-	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
-		phase = ledger.Exited
-	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		phase = ledger.Gone
-	default:
+	phase := criphase.OfEvent(e.ContainerEventType, pleg.Container) // the ledger knows sandboxes
+	if phase == pleg.PhaseUnknown {
 		return // of a later CRI: lists show no more than before
 	}
 	o.service.update(func(l *ledger.Ledger, _ time.Time) { l.Claim(e.ContainerId, kind, phase, pod) })

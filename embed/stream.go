@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -76,7 +77,7 @@ func claim[S any](e *runtimeapi.ContainerEventResponse) (pleg.Claim[S], bool) {
 	}
 	if sb := e.PodSandboxStatus; sb != nil {
 		c.Pod = cache.UID(sb.GetMetadata().GetUid())
-		c.Payload = append(c.Payload, pleg.Item{ID: sb.Id, Kind: pleg.Sandbox, Phase: SandboxPhase(sb.State)})
+		c.Payload = append(c.Payload, pleg.Item{ID: sb.Id, Kind: pleg.Sandbox, Phase: criphase.OfSandbox(sb.State)})
 		if sb.Id == e.ContainerId {
 			c.Item.Kind = pleg.Sandbox
 		}
@@ -84,43 +85,9 @@ func claim[S any](e *runtimeapi.ContainerEventResponse) (pleg.Claim[S], bool) {
 	for _, cs := range e.ContainersStatuses {
 		c.Payload = append(
 			c.Payload,
-			pleg.Item{ID: cs.GetId(), Kind: pleg.Container, Phase: containerPhase(cs.GetState())},
+			pleg.Item{ID: cs.GetId(), Kind: pleg.Container, Phase: criphase.OfContainer(cs.GetState())},
 		)
 	}
-	switch e.ContainerEventType {
-	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
-		c.Item.Phase = pleg.PhaseCreated
-		if c.Item.Kind == pleg.Sandbox {
-			c.Item.Phase = pleg.PhaseRunning // a sandbox is announced when ready
-		}
-	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		c.Item.Phase = pleg.PhaseRunning
-	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
-		c.Item.Phase = pleg.PhaseExited
-	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		c.Item.Phase = pleg.PhaseRemoved
-	default: // of a later CRI: it claims nothing, and has the pod's statuses read
-		c.Item.Phase = pleg.PhaseUnknown
-	}
+	c.Item.Phase = criphase.OfEvent(e.ContainerEventType, c.Item.Kind)
 	return c, true
-}
-
-func containerPhase(s runtimeapi.ContainerState) pleg.Phase {
-	switch s {
-	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		return pleg.PhaseCreated
-	case runtimeapi.ContainerState_CONTAINER_RUNNING:
-		return pleg.PhaseRunning
-	case runtimeapi.ContainerState_CONTAINER_EXITED:
-		return pleg.PhaseExited
-	}
-	return pleg.PhaseUnknown
-}
-
-// SandboxPhase returns the phase of a CRI sandbox state.
-func SandboxPhase(s runtimeapi.PodSandboxState) pleg.Phase {
-	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
-		return pleg.PhaseRunning
-	}
-	return pleg.PhaseExited
 }

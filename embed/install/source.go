@@ -58,6 +58,10 @@ var packages = []struct {
 		tests: "*_test.go", part: partLedger,
 	},
 	{
+		from: origin{"cri/criphase", eventedpleg.Sources, "cri/criphase"}, to: "internal/criphase",
+		tests: "*_test.go", part: partAdapter,
+	},
+	{
 		// Without the search of all states, which is for changes of the core.
 		from: origin{"pleg", eventedpleg.Sources, "pleg"}, to: "internal/pleg",
 		tests: "*_test.go", without: "prove_*", part: partCore,

@@ -17,6 +17,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/embed"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -116,7 +117,7 @@ func (s *source) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[kub
 	for _, sb := range status.SandboxStatuses {
 		shows.Items = append(
 			shows.Items,
-			pleg.Item{ID: sb.GetId(), Kind: pleg.Sandbox, Phase: embed.SandboxPhase(sb.GetState())},
+			pleg.Item{ID: sb.GetId(), Kind: pleg.Sandbox, Phase: criphase.OfSandbox(sb.GetState())},
 		)
 	}
 	for _, c := range status.ContainerStatuses {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 )
 
 // Read is a read of the runtime, from its beginning.
@@ -50,7 +52,7 @@ func (l *Ledger) SandboxStatus(r Read, id string, st *runtimeapi.PodSandboxStatu
 		l.sandboxes.show(r, id, sandboxOf(id, st))
 		return
 	}
-	l.sandboxes.state(r, id, SandboxPhase(st.GetState()))
+	l.sandboxes.state(r, id, criphase.OfSandbox(st.GetState()))
 }
 
 // ContainerStatus takes the answer to a ContainerStatus: the state, the log's path, which is known
@@ -60,7 +62,7 @@ func (l *Ledger) ContainerStatus(r Read, id string, st *runtimeapi.ContainerStat
 	sandbox := l.containers.doubts[id].sandbox
 	switch {
 	case l.containers.items[id] != nil:
-		l.containers.state(r, id, ContainerPhase(st.GetState()))
+		l.containers.state(r, id, criphase.OfContainer(st.GetState()))
 	case sandbox != "" && st.GetImageId() != "": // else the image in use is known from lists alone
 		l.containers.show(r, id, containerOf(id, sandbox, st))
 	}

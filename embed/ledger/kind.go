@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 )
 
 // kind holds the functions by which a table reads its elements.
@@ -31,7 +33,7 @@ var sandboxKind = kind[*runtimeapi.PodSandbox]{
 	id:      (*runtimeapi.PodSandbox).GetId,
 	labels:  (*runtimeapi.PodSandbox).GetLabels,
 	sandbox: (*runtimeapi.PodSandbox).GetId,
-	phase:   func(s *runtimeapi.PodSandbox) Phase { return SandboxPhase(s.GetState()) },
+	phase:   func(s *runtimeapi.PodSandbox) Phase { return criphase.OfSandbox(s.GetState()) },
 	with: func(s *runtimeapi.PodSandbox, p Phase) *runtimeapi.PodSandbox {
 		copied := shallow(s)
 		copied.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
@@ -54,7 +56,7 @@ var containerKind = kind[*runtimeapi.Container]{
 	id:      (*runtimeapi.Container).GetId,
 	labels:  (*runtimeapi.Container).GetLabels,
 	sandbox: (*runtimeapi.Container).GetPodSandboxId,
-	phase:   func(c *runtimeapi.Container) Phase { return ContainerPhase(c.GetState()) },
+	phase:   func(c *runtimeapi.Container) Phase { return criphase.OfContainer(c.GetState()) },
 	with: func(c *runtimeapi.Container, p Phase) *runtimeapi.Container {
 		copied := shallow(c)
 		copied.State = containerState(p)
@@ -70,27 +72,7 @@ var containerKind = kind[*runtimeapi.Container]{
 	},
 }
 
-// SandboxPhase returns the phase of a CRI sandbox state.
-func SandboxPhase(s runtimeapi.PodSandboxState) Phase {
-	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
-		return Running
-	}
-	return Exited
-}
-
-// ContainerPhase returns the phase of a CRI container state.
-func ContainerPhase(s runtimeapi.ContainerState) Phase {
-	switch s {
-	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		return Created
-	case runtimeapi.ContainerState_CONTAINER_RUNNING:
-		return Running
-	case runtimeapi.ContainerState_CONTAINER_EXITED:
-		return Exited
-	}
-	return Unknown
-}
-
+// containerState returns the CRI state of a container in a phase.
 func containerState(p Phase) runtimeapi.ContainerState {
 	switch p {
 	case Created:
@@ -159,7 +141,7 @@ type filter struct {
 func sandboxFilter(f *runtimeapi.PodSandboxFilter) filter {
 	return filter{
 		id: f.GetId(), labels: f.GetLabelSelector(),
-		hasState: f.GetState() != nil, state: SandboxPhase(f.GetState().GetState()),
+		hasState: f.GetState() != nil, state: criphase.OfSandbox(f.GetState().GetState()),
 	}
 }
 
@@ -169,7 +151,7 @@ func containerFilter(f *runtimeapi.ContainerFilter) filter {
 		sandbox:  f.GetPodSandboxId(),
 		labels:   f.GetLabelSelector(),
 		hasState: f.GetState() != nil,
-		state:    ContainerPhase(f.GetState().GetState()),
+		state:    criphase.OfContainer(f.GetState().GetState()),
 	}
 }
 

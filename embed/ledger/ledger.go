@@ -7,6 +7,9 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // Seq is a moment: the ledger's count of inputs.
@@ -23,17 +26,17 @@ const (
 )
 
 // Phase is a stage of a life. For a sandbox Running is ready and Exited is not ready.
-type Phase uint8
+type Phase = pleg.Phase
 
-// Phases, in their order.
+// Phases, by short names.
 const (
-	Unknown Phase = iota
-	Created
-	Running
-	Exited
-	Gone
+	Unknown = pleg.PhaseUnknown
+	Created = pleg.PhaseCreated
+	Running = pleg.PhaseRunning
+	Exited  = pleg.PhaseExited
+	Gone    = pleg.PhaseRemoved
 	// anything is claimed by a failed call: only a read answers.
-	anything
+	anything = pleg.PhaseRemoved + 1
 )
 
 // Reason is why a list is not served; the label of a metric.
@@ -120,7 +123,7 @@ func New(maxAge time.Duration) *Ledger {
 	l.sandboxes = newTable(sandboxKind, l.tick, func(Read, *runtimeapi.PodSandbox) bool { return false })
 	l.containers = newTable(containerKind, l.tick, func(r Read, c *runtimeapi.Container) bool {
 		_, removed := l.sandboxes.gone[c.GetPodSandboxId()]
-		return r.began <= l.ended[c.GetPodSandboxId()].at && (removed || ContainerPhase(c.GetState()) < Exited)
+		return r.began <= l.ended[c.GetPodSandboxId()].at && (removed || criphase.OfContainer(c.GetState()) < Exited)
 	})
 	return l
 }

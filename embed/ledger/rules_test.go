@@ -12,6 +12,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 )
 
 // hand drives a ledger by hand: a sandbox s with the given containers.
@@ -91,7 +93,7 @@ func (h *hand) listed() string {
 	}
 	var words []string
 	for _, c := range list {
-		words = append(words, fmt.Sprintf("%s%d", c.Id, ContainerPhase(c.State)))
+		words = append(words, fmt.Sprintf("%s%d", c.Id, criphase.OfContainer(c.State)))
 	}
 	slices.Sort(words)
 	return fmt.Sprint(words)

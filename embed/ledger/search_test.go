@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 )
 
 var (
@@ -370,13 +372,13 @@ func (w *world) serve(sandboxes bool, f filter) (shown map[string]Phase, v Verdi
 	if sandboxes {
 		list, v := w.l.ServeSandboxes(f.forSandboxes(), w.now())
 		for _, s := range list {
-			shown[s.Id] = SandboxPhase(s.State)
+			shown[s.Id] = criphase.OfSandbox(s.State)
 		}
 		return shown, v
 	}
 	list, v := w.l.ServeContainers(f.forContainers(), w.now())
 	for _, c := range list {
-		shown[c.Id] = ContainerPhase(c.State)
+		shown[c.Id] = criphase.OfContainer(c.State)
 	}
 	return shown, v
 }

@@ -69,6 +69,7 @@ var rules = map[string]rule{
 			"internal/bench",
 			"internal/bench/report",
 			"internal/bench/stream",
+			"cri/criphase",
 			"internal/cli",
 			"internal/doctor/findings",
 			"internal/printable",
@@ -85,6 +86,16 @@ var rules = map[string]rule{
 			"github.com/prometheus",
 		},
 		why: "the client implements pleg's sources and nothing else",
+	},
+	"cri/criphase": {
+		ours: []string{"pleg", "cache"},
+		never: []string{
+			"k8s.io/client-go",
+			"k8s.io/component-base",
+			"k8s.io/kubernetes",
+			"github.com/prometheus",
+		},
+		why: "it maps values of the CRI to phases, and nothing else",
 	},
 	"cri/fakeruntime": {
 		ours:  []string{"cri/fakeruntime/processors"},
@@ -116,6 +127,7 @@ var rules = map[string]rule{
 			"metrics",
 			"events",
 			"exits",
+			"cri/criphase",
 			"embed",
 			"embed/ledger",
 			"internal/bench",
@@ -129,11 +141,12 @@ var rules = map[string]rule{
 		why:   "it runs on every node",
 	},
 	"embed": {
-		ours:  []string{"pleg", "cache", "embed/ledger"},
+		ours:  []string{"pleg", "cache", "cri/criphase", "embed/ledger"},
 		never: []string{"k8s.io/component-base", "k8s.io/kubernetes", "github.com/prometheus"},
 		why:   "it is what all kubelets share; what needs one version of Kubernetes is in the modules below",
 	},
 	"embed/ledger": {
+		ours: []string{"pleg", "cache", "cri/criphase"},
 		never: []string{
 			"k8s.io/client-go",
 			"k8s.io/component-base",

@@ -18,9 +18,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri"
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
-	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -29,41 +29,66 @@ import (
 // phases are the phases of a set of the CRI's values, by the values' names.
 type phases map[string]pleg.Phase
 
-// TestEachPhaseHasItsStateOfTheCRI holds the places that read the CRI against all its states and
-// types of events, and against all phases: a new state of either side is handled in each, or fails
-// here. Package embed has such a test of its own.
+// TestPhasesHaveNames wants a name of its own for each phase. Without its name a new phase takes
+// that of the next.
+func TestPhasesHaveNames(t *testing.T) {
+	named := map[string]pleg.Phase{}
+	for p := pleg.PhaseUnknown; p <= pleg.PhaseRemoved; p++ {
+		if other, ok := named[p.String()]; ok || p.String() == "" {
+			t.Errorf("the phases %d and %d are both called %q", other, p, p)
+		}
+		named[p.String()] = p
+	}
+	if named["Removed"] != pleg.PhaseRemoved {
+		t.Errorf(
+			"the last phase, %d, is called %q: give each constant of pleg.Phase its name in phaseNames, pleg/source.go",
+			pleg.PhaseRemoved,
+			pleg.PhaseRemoved,
+		)
+	}
+}
+
+// TestEachPhaseHasItsStateOfTheCRI holds those who read the CRI by other means than criphase
+// against all its states and types of events, and the fake runtime against all phases: a new state
+// of either side is handled in each, or fails here, with the file in which it is missing.
 func TestEachPhaseHasItsStateOfTheCRI(t *testing.T) {
-	listed, announced := readByClient(t)
-	judged, claimed := readByJudge(t)
-	loaded := phases{}
+	states := phases{}
 	for n, name := range runtimeapi.ContainerState_name {
-		loaded[name] = load.StateOf(runtimeapi.ContainerState(n))
+		states[name] = criphase.OfContainer(runtimeapi.ContainerState(n))
 	}
-	faked := phases{}
-	for s := fakeruntime.StateCreated; s <= fakeruntime.StateRemoved; s++ {
-		faked[strings.ToUpper(s.String())] = fakeproc.PhaseOf(s)
+	types := phases{}
+	for n, name := range runtimeapi.ContainerEventType_name {
+		types[name] = criphase.OfEvent(runtimeapi.ContainerEventType(n), pleg.Container)
 	}
-	for place, of := range map[string]struct {
-		phases
-		last pleg.Phase
+	listed, announced := readByClient(t)
+	for _, reader := range []struct {
+		file      string
+		got, want phases
 	}{
-		"states of a container in cri":           {listed, pleg.PhaseExited},
-		"types of events in cri":                 {announced, pleg.PhaseRemoved},
-		"states of a container in bench/stream":  {judged, pleg.PhaseExited},
-		"types of events in bench/stream":        {claimed, pleg.PhaseRemoved},
-		"states of a container in bench/load":    {loaded, pleg.PhaseExited},
-		"states of the fake runtime in fakeproc": {faked, pleg.PhaseRemoved},
+		{"containerPhase in cri/item.go", listed, states},
+		{"eventPhase in cri/events.go", announced, types},
+		{"stateName in internal/bench/stream/judge.go", readByJudge(t), states},
 	} {
-		for name, phase := range of.phases {
-			if phase == pleg.PhaseUnknown && !strings.HasSuffix(name, "UNKNOWN") {
-				t.Errorf("%s: %s is no phase", place, name)
+		for _, name := range slices.Sorted(maps.Keys(reader.want)) {
+			if reader.got[name] != reader.want[name] {
+				t.Errorf("%s: %s is %v, and %v in cri/criphase", reader.file, name, reader.got[name], reader.want[name])
 			}
 		}
-		reached := slices.Collect(maps.Values(of.phases))
-		for p := pleg.PhaseCreated; p <= of.last; p++ {
-			if !slices.Contains(reached, p) {
-				t.Errorf("%s: none is %v", place, p)
-			}
+	}
+	faked := map[pleg.Phase]bool{}
+	for s := fakeruntime.StateCreated; s <= fakeruntime.StateRemoved; s++ {
+		phase := fakeproc.PhaseOf(s)
+		if phase == pleg.PhaseUnknown && s != fakeruntime.StateUnknown {
+			t.Errorf("states in internal/bench/fakeproc/fakeproc.go: the fake's %v is no phase", s)
+		}
+		faked[phase] = true
+	}
+	for p := pleg.PhaseCreated; p <= pleg.PhaseRemoved; p++ {
+		if !faked[p] {
+			t.Errorf(
+				"State in cri/fakeruntime/history.go, states in internal/bench/fakeproc/fakeproc.go: none is %v",
+				p,
+			)
 		}
 	}
 }
@@ -176,21 +201,18 @@ func readByClient(t *testing.T) (states, types phases) {
 	return states, types
 }
 
-// readByJudge returns what the judge of streams makes of every event.
-func readByJudge(t *testing.T) (states, types phases) {
-	states = phases{}
-	types = phases{}
-	judge := stream.New(0)
+// readByJudge returns the states in the payload of an event, as the judge of streams prints them.
+func readByJudge(t *testing.T) phases {
+	states := phases{}
 	for _, e := range everyEvent() {
 		raw := testkit.Must(proto.Marshal(e))(t)
-		types[e.ContainerId] = stream.Announced(e.ContainerEventType)
-		for _, item := range judge.Event(time.Now(), raw).Payload {
+		for _, item := range stream.New(0).Event(time.Now(), raw).Payload {
 			if !item.Sandbox {
 				states[item.ID] = phaseNamed(item.Phase)
 			}
 		}
 	}
-	return states, types
+	return states
 }
 
 // phaseNamed returns the phase of a name in capitals.

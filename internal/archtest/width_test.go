@@ -20,6 +20,7 @@ var libraries = []string{
 	"pleg/plegtest",
 	"cache",
 	"cri",
+	"cri/criphase",
 	"cri/fakeruntime",
 	"metrics",
 	"events",

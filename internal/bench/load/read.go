@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -78,11 +79,11 @@ func FactsOf(ctx context.Context, conn grpc.ClientConnInterface, uid string) (fa
 			Pod:     uid,
 			ID:      s.GetId(),
 			Sandbox: true,
-			State:   StateOfSandbox(s.GetState()),
+			State:   criphase.OfSandbox(s.GetState()),
 		})
 	}
 	for _, c := range containers {
-		facts = append(facts, Fact{Pod: uid, ID: c.GetId(), State: StateOf(c.GetState())})
+		facts = append(facts, Fact{Pod: uid, ID: c.GetId(), State: criphase.OfContainer(c.GetState())})
 	}
 	return facts, err
 }
@@ -102,7 +103,7 @@ func Read(ctx context.Context, conn grpc.ClientConnInterface, label, value strin
 	for _, s := range sandboxes {
 		uid := s.GetMetadata().GetUid()
 		podOf[s.GetId()] = uid
-		state := StateOfSandbox(s.GetState())
+		state := criphase.OfSandbox(s.GetState())
 		r.add(uid, nil, bench.Item{ID: s.GetId(), Sandbox: true, State: state})
 		if state == pleg.PhaseRunning {
 			tasks.Go(func() error { return r.readIPs(ctx, uid, s.GetId()) })
@@ -169,23 +170,6 @@ func (r *reader) readIPs(ctx context.Context, uid, id string) error {
 	return nil
 }
 
-var states = map[runtimeapi.ContainerState]pleg.Phase{
-	runtimeapi.ContainerState_CONTAINER_CREATED: pleg.PhaseCreated,
-	runtimeapi.ContainerState_CONTAINER_RUNNING: pleg.PhaseRunning,
-	runtimeapi.ContainerState_CONTAINER_EXITED:  pleg.PhaseExited,
-}
-
-// StateOf returns the phase of a container by the runtime's state.
-func StateOf(s runtimeapi.ContainerState) pleg.Phase { return states[s] }
-
-// StateOfSandbox says the same of a sandbox.
-func StateOfSandbox(s runtimeapi.PodSandboxState) pleg.Phase {
-	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
-		return pleg.PhaseRunning
-	}
-	return pleg.PhaseExited
-}
-
 func (r *reader) readContainer(ctx context.Context, uid, id string) error {
 	answer, err := r.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if gone(err) {
@@ -197,7 +181,7 @@ func (r *reader) readContainer(ctx context.Context, uid, id string) error {
 	s := answer.GetStatus()
 	r.add(uid, nil, bench.Item{
 		ID:         id,
-		State:      StateOf(s.GetState()),
+		State:      criphase.OfContainer(s.GetState()),
 		Name:       s.GetMetadata().GetName(),
 		ExitCode:   s.GetExitCode(),
 		Reason:     s.GetReason(),

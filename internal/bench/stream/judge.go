@@ -39,6 +39,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -367,26 +368,8 @@ const (
 	removed = pleg.PhaseRemoved
 )
 
-// Announced returns the phase announced by a type of event, unknown for other types.
-func Announced(t runtimeapi.ContainerEventType) pleg.Phase { return announced[t] }
-
 // stateName is the name of a phase in the output, such as RUNNING.
 func stateName(p phase) string { return strings.ToUpper(p.String()) }
-
-// announced has the phases by types of events, phaseOf the phases by states. Others are unknown.
-var (
-	announced = map[runtimeapi.ContainerEventType]phase{
-		runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT: created,
-		runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT: running,
-		runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT: exited,
-		runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT: removed,
-	}
-	phaseOf = map[runtimeapi.ContainerState]phase{
-		runtimeapi.ContainerState_CONTAINER_CREATED: created,
-		runtimeapi.ContainerState_CONTAINER_RUNNING: running,
-		runtimeapi.ContainerState_CONTAINER_EXITED:  exited,
-	}
-)
 
 // typeName is the CRI's name of a type without its prefix and suffix, such as STARTED.
 func typeName(t runtimeapi.ContainerEventType) string {
@@ -448,7 +431,7 @@ func read(raw []byte, at time.Time) (e Event, of phase, ok bool) {
 	}
 	e.ID = printable.Text(m.GetContainerId())
 	e.Type = typeName(m.GetContainerEventType())
-	of = Announced(m.GetContainerEventType())
+	of = criphase.OfEvent(m.GetContainerEventType(), pleg.Container)
 	if n := m.GetCreatedAt(); n > 0 {
 		e.CreatedAt = time.Unix(0, n).UTC()
 		e.AgeSeconds = new(at.Sub(e.CreatedAt).Seconds())
@@ -458,10 +441,7 @@ func read(raw []byte, at time.Time) (e Event, of phase, ok bool) {
 		e.Namespace = printable.Text(of.GetNamespace())
 		e.Pod = printable.Text(of.GetName())
 		e.UID = printable.Text(of.GetUid())
-		p := exited
-		if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
-			p = running
-		}
+		p := criphase.OfSandbox(s.GetState())
 		e.Payload = append(e.Payload, Item{
 			ID:      printable.Text(s.GetId()),
 			Sandbox: true,
@@ -471,7 +451,7 @@ func read(raw []byte, at time.Time) (e Event, of phase, ok bool) {
 		})
 	}
 	for _, c := range m.GetContainersStatuses() {
-		p := phaseOf[c.GetState()]
+		p := criphase.OfContainer(c.GetState())
 		e.Payload = append(e.Payload, Item{
 			ID:     printable.Text(c.GetId()),
 			Name:   printable.Text(c.GetMetadata().GetName()),

@@ -21,9 +21,8 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
-	"github.com/evented-pleg/evented-pleg/internal/bench/load"
-	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
@@ -78,7 +77,7 @@ func (r *real) heard(e *runtimeapi.ContainerEventResponse) {
 		Pod:     sb.GetMetadata().GetUid(),
 		ID:      e.ContainerId,
 		Sandbox: sb.GetId() == e.ContainerId,
-		State:   stream.Announced(e.ContainerEventType),
+		State:   criphase.OfEvent(e.ContainerEventType, pleg.Container),
 		At:      e.CreatedAt,
 		Told:    true,
 	}
@@ -131,7 +130,7 @@ func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 			Pod:     s.GetMetadata().GetUid(),
 			ID:      s.Id,
 			Sandbox: true,
-			State:   load.StateOfSandbox(s.State),
+			State:   criphase.OfSandbox(s.State),
 			At:      bench.Now(),
 			Inexact: true,
 		})
@@ -142,7 +141,7 @@ func (r *real) news(ctx context.Context) ([]bench.Change, error) {
 			Pod:     c.Labels["io.kubernetes.pod.uid"],
 			ID:      c.Id,
 			Name:    c.GetMetadata().GetName(),
-			State:   load.StateOf(c.State),
+			State:   criphase.OfContainer(c.State),
 			At:      bench.Now(),
 			Inexact: true,
 		})
