@@ -56,6 +56,9 @@ type form struct {
 
 // begin completes the options with the flags and validates all.
 func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, all interface{ Validate() error }, result form) error {
+	if cmd.Flags().Changed("endpoint") && o.Endpoint == "" {
+		return cli.Usagef("--endpoint is empty: name the runtime's socket, or leave the flag out for the fake runtime")
+	}
 	var err error
 	if o.Endpoint, err = absolute(o.Endpoint); err != nil {
 		return cli.Usagef("--endpoint: %w", err)

@@ -168,9 +168,6 @@ failed.`,
 			if !cmd.Flags().Changed("compare") {
 				o.Compare = l.output.Form == "text" && o.Endpoint == "" && o.Mode == worker.Evented
 			}
-			if cmd.Flags().Changed("endpoint") && o.Endpoint == "" {
-				return cli.Usagef("--endpoint is empty: name the runtime's socket, or leave the flag out for the fake runtime")
-			}
 			if cmd.Flags().Changed("outage") && o.RestartAt == 0 {
 				return cli.Usagef("--outage is for --restart-runtime-at, which is missing")
 			}

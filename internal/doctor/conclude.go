@@ -369,6 +369,14 @@ func (i Item) words() string {
 	return "the sandbox of " + where
 }
 
+// firstOf names the first of some items, as evidence.
+func firstOf(items []Item) (evidence []string) {
+	for _, i := range items[:min(len(items), mostNamed)] {
+		evidence = append(evidence, i.String())
+	}
+	return evidence
+}
+
 // inspect is the command of crictl for the item.
 func (i Item) inspect() string {
 	if i.Kind == "container" {
@@ -507,10 +515,6 @@ func disks(f Facts) (list []Finding) {
 
 func clocks(f Facts) (list []Finding) {
 	if f.AheadSeconds > clockOff {
-		var evidence []string
-		for _, i := range f.Ahead[:min(len(f.Ahead), mostNamed)] {
-			evidence = append(evidence, i.words()+" "+i.ID)
-		}
 		list = append(list, Finding{
 			ID:    "clock-behind",
 			Grade: Ill,
@@ -519,7 +523,7 @@ func clocks(f Facts) (list []Finding) {
 				bench.Count(len(f.Ahead), "item"),
 				bench.Seconds(f.AheadSeconds),
 			),
-			Evidence: evidence,
+			Evidence: firstOf(f.Ahead),
 			Change:   "timedatectl; chronyc tracking",
 		})
 	}
@@ -619,10 +623,6 @@ func events(f Facts) (list []Finding) {
 			Change:   fmt.Sprintf("journalctl -u %s -n 100", f.service()),
 		})
 	case len(s.Untold) > 0:
-		var evidence []string
-		for _, i := range s.Untold[:min(len(s.Untold), mostNamed)] {
-			evidence = append(evidence, i.words()+" "+i.ID)
-		}
 		list = append(list, Finding{
 			ID:    "events-silent",
 			Grade: Ill,
@@ -631,7 +631,7 @@ func events(f Facts) (list []Finding) {
 				len(s.Untold),
 				bench.Count(s.Changed, "item that changed", "items that changed"),
 			),
-			Evidence: evidence,
+			Evidence: firstOf(s.Untold),
 			Change:   "pleg-bench watch judges the stream; another subscriber that does not read holds CRI-O's stream up (ss -xp)",
 		})
 	}
