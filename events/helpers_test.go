@@ -253,6 +253,15 @@ func (r *rig) wantBooks(dropped, unsent int64) {
 	}
 }
 
+// fewer is n, and under the race detector a part of it: more of the same shows no other race, and
+// the same test with all of it runs without the detector.
+func fewer(n, part int) int {
+	if raceDetector {
+		return n / part
+	}
+	return n
+}
+
 // underRace is the first and the last of a list under the race detector, else all of it.
 func underRace[T any](list []T) []T {
 	if raceDetector && len(list) > 2 {

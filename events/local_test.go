@@ -294,7 +294,7 @@ func TestCallsInTroubleOfAll(t *testing.T) {
 				before, _ := a.server.Count()
 				a.server.SetFault(trouble.fault)
 				for second := range 60 {
-					for i := range 10 {
+					for i := range fewer(10, 5) {
 						n := second*10 + i
 						a.about(fmt.Sprint("ns-", n%namespaces), fmt.Sprint("p", n))
 					}
@@ -366,7 +366,7 @@ func TestPartialRefusals(t *testing.T) {
 	case *showTables:
 		runs = 60
 	case raceDetector:
-		runs = 4
+		runs = 1 // whose median is its worst
 	}
 	for _, c := range []struct {
 		percent              int
@@ -395,7 +395,7 @@ func TestPartialRefusals(t *testing.T) {
 				t.Logf("%d %% refused, %s: lost %d; the latest event of a run: median %v, nine of ten %v, worst %v; after a minute %v",
 					c.percent, r.name, all, median, worst[len(worst)*9/10], last, later)
 			}
-			if r.ours && (all != 0 || median > c.median || later > c.worst || last > c.first) {
+			if r.ours && (all != 0 || median > c.median && runs > 1 || later > c.worst || last > c.first) {
 				t.Errorf("%d %% refused: lost %d; the latest event of a run: median %v, worst %v; after a minute %v",
 					c.percent, all, median, last, later)
 			}
@@ -484,7 +484,7 @@ func TestRoleForOneGroup(t *testing.T) {
 		for _, r := range rivals[:2] {
 			inArena(t, r, func(a *arena) {
 				a.server.SetFault(where(func(c eventstest.Call) bool { return !allowed(c) }, always(forbidden("x"))))
-				for i := range 300 {
+				for i := range fewer(300, 5) {
 					for n := range 3 {
 						a.about(fmt.Sprint("ns-", n), fmt.Sprint("p", i, "-", n))
 						a.about(fmt.Sprint("ns-", n), fmt.Sprint("loop-", n))
@@ -617,7 +617,7 @@ func TestRosterBytes(t *testing.T) {
 	case *showTables:
 		seconds = 60 * 60
 	case raceDetector:
-		seconds = 5 * 60
+		seconds = 2 * 60
 	}
 	bubble(t, continuing, func(t *testing.T, r *rig) {
 		for second := range seconds {

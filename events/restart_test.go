@@ -317,7 +317,7 @@ func TestRosterOfManySeries(t *testing.T) {
 			pass(10 * time.Second)
 		}
 		loops(0, 4000)
-		for i := range 15 {
+		for i := range fewer(15, 5) {
 			loops(4000+300*i, 4300+300*i)
 		}
 		for _, c := range r.server.Calls() {
@@ -339,7 +339,7 @@ func TestRosterThatCannotBeWritten(t *testing.T) {
 	bubble(t, func(o *Options) { continuing(o); o.MaxSeries = 100 }, func(t *testing.T, r *rig) {
 		elsewhere := func(c eventstest.Call) bool { return c.Namespace != "ns" }
 		r.server.SetFault(where(elsewhere, always(forbidden("x"))))
-		for i := range 90 {
+		for i := range fewer(90, 6) {
 			for j := range 100 {
 				r.pod(fmt.Sprint("p", 100*i+j), 2)
 			}

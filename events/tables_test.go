@@ -110,6 +110,9 @@ func weather(t *testing.T, n int, ours bool) (told, lost int64, ongoing int, cal
 // within their budget. With -events.show the test prints client-go's recorder beside this one.
 func TestWeathers(t *testing.T) {
 	for i, w := range weathers {
+		if raceDetector && i%3 > 0 { // no fault, a server that is away, two processes
+			continue
+		}
 		told, lost, ongoing, calls := weather(t, i, true)
 		if lost != 0 || ongoing != 0 || calls > w.most {
 			t.Errorf("%s: of %d occurrences %d are lost, %d objects are Ongoing for ever, %d calls of at most %d", w.name, told, lost, ongoing, calls, w.most)

@@ -133,7 +133,7 @@ func TestRestoreThatFails(t *testing.T) {
 func TestTroubleOfAllRosters(t *testing.T) {
 	elsewhere := func(c eventstest.Call) bool { return c.Namespace != "ns" }
 	for _, trouble := range underRace(localTroubles) {
-		for _, sources := range []int{1, 2, 5, 40} {
+		for _, sources := range underRace([]int{1, 2, 5, 40}) {
 			bubble(t, continuing, func(t *testing.T, r *rig) {
 				r.server.SetFault(where(elsewhere, trouble.fault))
 				for i := range sources {
@@ -249,7 +249,7 @@ func TestSteadyConflict(t *testing.T) {
 // TestThroughputAfterARestart: 4,000 series at 20 ms a call are kept, and do not delay new events.
 func TestThroughputAfterARestart(t *testing.T) {
 	bubble(t, continuing, func(t *testing.T, r *rig) {
-		const n = 4000
+		n := fewer(4000, 8)
 		name := func(i int) string { // as the pods of a Deployment have, with a random part
 			return fmt.Sprintf("some-deployment-%08x-%05x", uint32(i/10)*2654435761, uint32(i)*2246822519>>12)
 		}
@@ -270,10 +270,10 @@ func TestThroughputAfterARestart(t *testing.T) {
 		for next.Stats().Queue > 0 {
 			pass(time.Second)
 		}
-		if d := time.Since(begin); d > n*2*20*time.Millisecond/4+2*time.Second {
+		if d := time.Since(begin); d > time.Duration(n)*2*20*time.Millisecond/4+2*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		if count, _ := stored(r.server); count != 3*n+1 || len(r.server.Events()) != n+2 {
+		if count, _ := stored(r.server); count != int64(3*n+1) || len(r.server.Events()) != n+2 {
 			t.Errorf("%d occurrences in %d objects", count, len(r.server.Events()))
 		}
 		next.wantBooks(0, 0)
