@@ -26,6 +26,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
@@ -595,6 +596,31 @@ func TestSicknesses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEarlierWaitsAreNotOfTheExamination: in a watch that examines again and again a wait of once
+// does not excuse slow calls for good.
+func TestEarlierWaitsAreNotOfTheExamination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		meter, stop := standstill.Start()
+		defer stop()
+		short, long := standstill.Every+standstill.Noticed*9/10, time.Minute
+		for _, wait := range []time.Duration{short, long} {
+			now := time.Now()
+			meter.Beat(now)
+			meter.Beat(now.Add(wait)) // as after a wait
+			time.Sleep(wait)
+		}
+		var facts Facts
+		examine(t, sickness{population: ten, options: func(o *Options) {
+			o.Meter = meter
+			o.Adjust = func(f *Facts) { facts = *f }
+		}})
+		if facts.LagSeconds+facts.LongestSeconds+facts.StoodSeconds > 0 || facts.Stood > 0 {
+			t.Errorf("waited for %v s, stood %d times for %v s, at most %v s: all of it was before",
+				facts.LagSeconds, facts.Stood, facts.StoodSeconds, facts.LongestSeconds)
+		}
+	})
 }
 
 // TestShims checks the findings about shims: the hung one of an item, and a stopped one that no

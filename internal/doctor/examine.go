@@ -109,7 +109,7 @@ func Examine(ctx context.Context, o Options) Report {
 		defer stop()
 		e.meter = meter
 	}
-	before := e.meter.Totals()
+	tally := e.meter.Tally()
 	e.span = e.meter.Begin()
 	ctx, cancel := e.meter.WithTimeout(ctx, o.Within)
 	defer cancel()
@@ -117,8 +117,7 @@ func Examine(ctx context.Context, o Options) Report {
 		o.Host.Begin(ctx)
 	}
 	e.examine(ctx)
-	_, stood := e.span.Took()
-	e.facts.standstills(e.meter.Totals(), before, stood)
+	e.facts.standstills(tally())
 	if o.Host != nil {
 		e.facts.Host = o.Host.End(context.WithoutCancel(ctx), Whereabouts{IDs: e.ids(), Paths: e.paths})
 		e.facts.Looked = true

@@ -54,14 +54,12 @@ type Facts struct {
 	MetricsAddress string
 }
 
-// standstills enters the standstills between two totals of a meter, and their sum.
-func (f *Facts) standstills(now, before standstill.Totals, sum time.Duration) {
-	f.LagSeconds = now.Lag.Seconds()
-	f.Stood = now.Times - before.Times
-	if f.Stood > 0 {
-		f.StoodSeconds = sum.Seconds()
-		f.LongestSeconds = min(now.Longest, sum).Seconds()
-	}
+// standstills enters the standstills of the examination.
+func (f *Facts) standstills(all standstill.Totals) {
+	f.LagSeconds = all.Lag.Seconds()
+	f.Stood = all.Times
+	f.StoodSeconds = all.Stood.Seconds()
+	f.LongestSeconds = all.Longest.Seconds()
 }
 
 // waited is this program's longest wait for the CPU, in seconds. Where a stop, not a crowd, was the

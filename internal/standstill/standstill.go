@@ -10,7 +10,8 @@
 // gets no CPU (a throttled cgroup, a crowded machine). Its clock goes on. A [Meter] beats many
 // times a second, and takes the gap between two beats for a standstill, if the gap is long. A
 // [Span] divides the time since its begin into the time in which the process ran, and the rest.
-// It counts the gap under way, too: after a standstill any goroutine may be the first to run. A
+// It counts the gap under way, too: after a standstill any goroutine may be the first to run.
+// [Meter.Tally] counts the standstills of a while, and the short waits for a CPU beside them. A
 // timer of [Meter.WithTimeout] counts the time in which the process ran alone; [WithTimeout] is for
 // those who wait for one thing and have no meter.
 //
@@ -40,15 +41,14 @@ const (
 
 // Meter measures the standstills of this process.
 type Meter struct {
-	mu   sync.Mutex // owns the fields below
-	beat time.Time  // the last beat; zero: the meter does not beat
-	// stood adds the standstills up, times counts them, longest is the longest.
-	stood, longest time.Duration
-	times          int
-	lag            time.Duration // the longest lateness of a beat that was no standstill
+	mu    sync.Mutex    // owns the fields below
+	beat  time.Time     // the last beat; zero: the meter does not beat
+	stood time.Duration // the sum of the standstills
+	// tallies are those that have not ended.
+	tallies map[*Totals]struct{}
 }
 
-// Totals are the standstills so far.
+// Totals are the standstills of a tally.
 type Totals struct {
 	// Times counts the standstills, Stood adds them up.
 	Times          int
@@ -92,15 +92,31 @@ func Start() (m *Meter, stop func()) {
 func (m *Meter) Beat(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.note(now)
+}
+
+// note is Beat. The caller holds mu.
+func (m *Meter) note(now time.Time) {
 	gap := m.gap(now)
-	if gap > 0 {
-		m.stood += gap
-		m.longest = max(m.longest, gap)
-		m.times++
-	} else if !m.beat.IsZero() && !now.IsZero() {
-		m.lag = max(m.lag, now.Sub(m.beat)-Every)
+	m.stood += gap
+	for t := range m.tallies {
+		switch {
+		case gap > 0:
+			t.Times++
+			t.Stood += gap
+			t.Longest = max(t.Longest, gap)
+		case !m.beat.IsZero() && !now.IsZero():
+			t.Lag = max(t.Lag, now.Sub(m.beat)-Every)
+		}
 	}
 	m.beat = now
+}
+
+// noteNow is note for those who may find the meter without a beat. The caller holds mu.
+func (m *Meter) noteNow() {
+	if !m.beat.IsZero() {
+		m.note(time.Now())
+	}
 }
 
 // gap returns the standstill between the last beat and now, 0 for none. The caller holds mu.
@@ -128,15 +144,23 @@ func (m *Meter) stoodUntil(now time.Time) time.Duration {
 // Stood returns the sum of the standstills so far, with the one under way.
 func (m *Meter) Stood() time.Duration { return m.stoodUntil(time.Now()) }
 
-// Totals returns the standstills so far.
-func (m *Meter) Totals() Totals {
+// Tally begins a tally. Its end returns the standstills since, with the part that it has of one
+// under way at the begin or at the end.
+func (m *Meter) Tally() (end func() Totals) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Totals{
-		Times:   m.times,
-		Stood:   m.stood,
-		Longest: m.longest,
-		Lag:     m.lag,
+	m.noteNow()
+	if m.tallies == nil {
+		m.tallies = make(map[*Totals]struct{})
+	}
+	t := new(Totals)
+	m.tallies[t] = struct{}{}
+	return func() Totals {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.noteNow()
+		delete(m.tallies, t)
+		return *t
 	}
 }
 

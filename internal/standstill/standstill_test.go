@@ -64,25 +64,50 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestTotals adds up.
-func TestTotals(t *testing.T) {
-	m := new(Meter)
-	at := time.Now()
-	for _, after := range []time.Duration{0, Every, Every + Noticed/2, Every + time.Second, Every, Every + 3*time.Second} {
-		at = at.Add(after)
-		m.Beat(at)
-	}
-	m.Beat(time.Time{})
-	m.Beat(at.Add(time.Hour)) // another run
-	want := Totals{
-		Times:   2,
-		Stood:   4 * time.Second,
-		Longest: 3 * time.Second,
-		Lag:     Noticed / 2,
-	}
-	if got := m.Totals(); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+// TestTally adds up what was in its time: not what was before, and of a standstill that begins
+// before, or ends after, its part.
+func TestTally(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(Meter)
+		idle := m.Tally()
+		beat := func(after ...time.Duration) {
+			for _, d := range after {
+				time.Sleep(d)
+				m.Beat(time.Now())
+			}
+		}
+		beat(0, Every+Noticed*9/10, Every+time.Minute)
+		time.Sleep(Every + time.Second)
+		end := m.Tally()
+		time.Sleep(Every + 2*time.Second)
+		beat(0, Every, Every+Noticed/2, Every+time.Second, Every)
+		time.Sleep(Every + 3*time.Second)
+		want := Totals{
+			Times:   3,
+			Stood:   6 * time.Second,
+			Longest: 3 * time.Second,
+			Lag:     Noticed / 2,
+		}
+		if got := end(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		beat(Every + time.Minute)
+		m.Beat(time.Time{})
+		time.Sleep(time.Hour)
+		beat(0) // another run
+		want = Totals{
+			Times:   6,
+			Stood:   127 * time.Second,
+			Longest: time.Minute,
+			Lag:     Noticed * 9 / 10,
+		}
+		if got := idle(); got != want {
+			t.Errorf("from the meter's begin: %+v, want %+v", got, want)
+		}
+		if len(m.tallies) > 0 {
+			t.Errorf("%d tallies go on after their end", len(m.tallies))
+		}
+	})
 }
 
 // TestTimeout ends contexts after the time in which the process ran.
