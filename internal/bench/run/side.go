@@ -110,18 +110,18 @@ func (s *side) await(
 	long time.Duration,
 	ok func(worker.Progress) bool,
 ) (worker.Progress, bool) {
-	for span := s.meter.Begin(); ; {
+	for span := s.span(); ; {
 		err := s.process.News() // the end of a worker is noticed elsewhere
 		if p := s.now(); ok(p) {
 			return p, true
-		} else if err != nil || over(span, long) || bench.Sleep(ctx, askEvery) != nil {
+		} else if err != nil || span.ran() > long || bench.Sleep(ctx, askEvery) != nil {
 			return p, false
 		}
 	}
 }
 
 // compare compares the cache with the runtime, again and again until they are equal or the time is
-// up.
+// up, in which this process and the generator's ran.
 func (s *side) compare(
 	ctx context.Context,
 	read func(context.Context) ([]bench.Pod, error),
@@ -129,7 +129,7 @@ func (s *side) compare(
 	long time.Duration,
 ) (checked, mismatches int, lines []string, err error) {
 	const maxLines = 20
-	for span := s.meter.Begin(); ; {
+	for span := s.span(); ; {
 		truth, err := read(ctx)
 		if err != nil {
 			return 0, 0, nil, err
@@ -145,19 +145,13 @@ func (s *side) compare(
 			}
 		}
 		mismatches, lines = bench.Compare(cached, truth, maxLines)
-		if mismatches == 0 || over(span, long) {
+		if mismatches == 0 || span.ran() > long {
 			return len(truth), mismatches, lines, nil
 		}
 		if err := bench.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return 0, 0, nil, err
 		}
 	}
-}
-
-// over reports whether this process has run for a time since the begin of a span.
-func over(span standstill.Span, long time.Duration) bool {
-	ran, _ := span.Took()
-	return ran > long
 }
 
 // changes returns the generator over time, from begin on, with the delay of each change.

@@ -133,7 +133,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	})
 
 	begun := bench.Now()
-	whole := r.span()
+	whole := s.span()
 	since := func(at int64) bool { return at >= begun }
 	first, err := s.process.Tail(ctx)
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		}
 		rate, result.End = o.next(result.Steps)
 	}
-	after := r.span()
+	after := s.span()
 	// No more containers; the existing ones run to completion.
 	r.driver.SetRate(0)
 	r.driver.Finish()
@@ -262,11 +262,11 @@ type span struct {
 	began  time.Duration // of theirs
 }
 
-// span begins a span.
-func (r *runner) span() span {
-	theirs := func() time.Duration { return r.sides[0].now().Stood }
+// span begins a span of this process and of the side's.
+func (s *side) span() span {
+	theirs := func() time.Duration { return s.now().Stood }
 	return span{
-		ours:   r.meter.Begin(),
+		ours:   s.meter.Begin(),
 		theirs: theirs,
 		began:  theirs(),
 	}
@@ -276,6 +276,12 @@ func (r *runner) span() span {
 func (s span) stood() time.Duration {
 	_, ours := s.ours.Took()
 	return max(ours, s.theirs()-s.began)
+}
+
+// ran returns the rest of the span: without the time in which a process did not run.
+func (s span) ran() time.Duration {
+	ran, ours := s.ours.Took()
+	return ran + ours - s.stood()
 }
 
 // rest waits until the runtime shows the same for 5 s, a minute at most: it may still be at work on
@@ -312,7 +318,7 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 	s := r.sides[0]
 	r.enter(fmt.Sprintf("%.0f containers/s%s", rate, r.pace))
 	begin := bench.Now()
-	span := r.span()
+	span := s.span()
 	actions := r.driver.Stats().Actions
 	before, beforeErr := s.process.Report(ctx)
 	told, toldErr := s.process.Tail(ctx)
