@@ -120,6 +120,17 @@ func (s *side) await(
 	}
 }
 
+// patience is ten times as long on a machine on which this process or the generator's stood still:
+// reads wait for a CPU there, in the runtime too, and most of these waits are too short to be
+// noticed. A cache that is wrong for good is so after that time, too.
+func (s *side) patience(long time.Duration) time.Duration {
+	stood := max(s.meter.Stood(), s.now().Stood)
+	if stood.Seconds() < bench.StoodFrom {
+		return long
+	}
+	return 10 * long
+}
+
 // compare compares the cache with the runtime, again and again until they are equal or the time is
 // up, in which this process and the generator's ran.
 func (s *side) compare(
@@ -145,7 +156,7 @@ func (s *side) compare(
 			}
 		}
 		mismatches, lines = bench.Compare(cached, truth, maxLines)
-		if mismatches == 0 || span.ran() > long {
+		if mismatches == 0 || span.ran() > s.patience(long) {
 			return len(truth), mismatches, lines, nil
 		}
 		if err := bench.Sleep(ctx, 100*time.Millisecond); err != nil {

@@ -37,3 +37,25 @@ func TestSpanOfBothProcesses(t *testing.T) {
 		})
 	}
 }
+
+// TestPatience: on a machine on which a process stood still, the comparison waits for longer.
+func TestPatience(t *testing.T) {
+	for _, test := range []struct{ stood, want time.Duration }{
+		{0, time.Second},
+		{400 * time.Millisecond, time.Second},
+		{500 * time.Millisecond, 10 * time.Second},
+	} {
+		ours := &side{meter: new(standstill.Meter)}
+		began := time.Now()
+		ours.meter.Beat(began)
+		ours.meter.Beat(began.Add(standstill.Every + test.stood))
+		ours.meter.Beat(time.Time{})
+		theirs := &side{meter: new(standstill.Meter)}
+		theirs.onNews(worker.News{Progress: worker.Progress{Stood: test.stood}})
+		for name, s := range map[string]*side{"this process": ours, "the other": theirs} {
+			if got := s.patience(time.Second); got != test.want {
+				t.Errorf("%s stood for %v: %v, want %v", name, test.stood, got, test.want)
+			}
+		}
+	}
+}
