@@ -96,7 +96,7 @@ func TestScheduleEarnsAndLosesTrust(t *testing.T) {
 	var periods []int
 	for range 11 {
 		s.begun()
-		s.finished(now)
+		s.relisted(now)
 		s.lengthen(now)
 		periods = append(periods, int(s.period/time.Second))
 		now = s.due()
@@ -134,7 +134,7 @@ func TestScheduleServesWhoAsks(t *testing.T) {
 		t.Errorf("due in %v, want at once", due.sub(now))
 	}
 	s.begun()
-	s.finished(now.add(30 * time.Millisecond))
+	s.relisted(now.add(30 * time.Millisecond))
 	if due := s.due(); due != now.add(64*time.Second+30*time.Millisecond) {
 		t.Errorf("due in %v, want a period", due.sub(now))
 	}

@@ -100,7 +100,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 		for _, uid := range in.held {
 			c.becomeForeign(c.ensure(uid), 0)
 		}
-		c.lists.finished = now
+		c.lists.appliedAt = now
 		if c.cfg.Streams {
 			c.stepStream(inOpen, nil, now)
 		}

@@ -471,7 +471,7 @@ func (l *loop[S]) publish() {
 	s := snapshot{
 		running:  true,
 		stats:    c.stats(),
-		finished: c.lists.finished,
+		finished: c.lists.appliedAt,
 		listErr:  c.lists.err,
 	}
 	s.stats.Owed = l.exec.owed

@@ -36,7 +36,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	var known []Item
 	if c.cfg.TellsCalls && c.stream.up() {
 		heard := max(c.stream.connected, c.uncertain, c.trust.lastDiscard)
-		known = c.calls.known(&c.records, p, c.lists.applied, heard)
+		known = c.calls.known(&c.records, p, c.lists.appliedBegan, heard)
 	}
 	if r := remainder(p, known, c.cache, c.without, now); r != nil {
 		c.store(p, *r, now)

@@ -52,7 +52,7 @@ func TestInvariantsConvict(t *testing.T) {
 			c.reads.lanes[laneFirst].begin(1)
 			c.reads.inflight[&pod{uid: "ghost"}] = &flight{began: 1, started: 1}
 		}},
-		{"global time", func(c *core[benchStatus], p *pod, x *item) { c.lists.global = c.lists.applied + 1 }},
+		{"global time", func(c *core[benchStatus], p *pod, x *item) { c.lists.global = c.lists.appliedBegan + 1 }},
 		{"waits for pod", func(c *core[benchStatus], p *pod, x *item) {
 			c.lists.rounds = []round{{began: p.asOf, pending: map[*pod]struct{}{p: {}}}}
 		}},

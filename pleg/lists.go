@@ -15,16 +15,32 @@ import (
 // list from the records, and the global time. Only the room's methods write lists, apart from the
 // time of the start and the report of a hang.
 type lists struct {
+	// inflight reports whether a list is under way, and hung whether it has been reported as hung.
 	inflight bool
-	hung     bool     // the list under way has been reported as hung
-	began    instant  // begin of the list under way, or of the last
-	revision Revision // of the last applied list
-	applied  instant  `prove:"marks,knows:ordered,judged:begins"` // begin of the last applied list
-	global   instant  `prove:"marks,nameless:begins"`             // the cache's global time; it moves in advance only
-	finished instant  `prove:"-"`                                 // when the last successful list was applied, or the start
-	err      error    // of the last list, nil after success
-	doubted  bool     // the last list has lost more pods than it kept, and is being made again
-	awake    instant  `prove:"-"` // the end of the last time that the generator stood still
+	hung     bool
+
+	// began is the begin of the list under way, or of the last.
+	began instant
+
+	// revision is the revision of the last applied list.
+	revision Revision
+
+	// appliedBegan is the begin of the last applied list, and appliedAt when it was applied; before
+	// the first, zero and the start.
+	appliedBegan instant `prove:"marks,knows:ordered,judged:begins"`
+	appliedAt    instant `prove:"-"`
+
+	// global is the cache's global time, which moves in advance only.
+	global instant `prove:"marks,nameless:begins"`
+
+	// err is the error of the last list, nil after success.
+	err error
+
+	// doubted reports whether the last list has lost more pods than it kept, and is being made again.
+	doubted bool
+
+	// awake is the end of the last time that the generator stood still.
+	awake instant `prove:"-"`
 
 	// rounds are the last lists with changed pods still to be read, two at most.
 	rounds []round
@@ -72,15 +88,15 @@ func (l *lists) end(err error) (failed bool) {
 
 // apply notes that a list was applied.
 func (l *lists) apply(r *listedAll, now instant) {
-	l.applied = r.began
+	l.appliedBegan = r.began
 	l.revision = r.listing.Revision
-	l.finished = now
+	l.appliedAt = now
 	l.doubted = false
 }
 
 // doubt notes that a list is made again because the list has lost more than it kept.
 func (l *lists) doubt(now instant) {
-	l.finished = now
+	l.appliedAt = now
 	l.doubted = true
 }
 
@@ -113,7 +129,7 @@ func (l *lists) readAt(p *pod) instant {
 // lastRead returns the begin of the last read in agreement with the record.
 func (l *lists) lastRead(p *pod) instant {
 	read := p.asOf
-	listed := l.applied
+	listed := l.appliedBegan
 	if p.failed() {
 		read = p.good
 	}
@@ -131,7 +147,7 @@ func (l *lists) compare(p *pod, items []Item, began instant, same bool) {
 		delete(l.differ, p)
 		return
 	}
-	agreed := l.applied
+	agreed := l.appliedBegan
 	first := began
 	if p.differs() {
 		agreed = p.diff.agreed
@@ -153,7 +169,7 @@ func (l *lists) last(p *pod) (items []Item, at instant) {
 	if p.differs() {
 		return p.diff.items, p.diff.at
 	}
-	return p.shownItems(), l.applied
+	return p.shownItems(), l.appliedBegan
 }
 
 // agrees returns the time of a look, begun at the given time, that shows the items of a pod: the
@@ -178,7 +194,7 @@ func (l *lists) standsIn(p *pod, full bool, floor instant) (items []Item, at ins
 	case p.differs():
 		at = p.diff.at
 		items = p.diff.items
-	case full && p.entry == statusEntry && p.visited == l.applied:
+	case full && p.entry == statusEntry && p.visited == l.appliedBegan:
 		at = p.visited
 		items = p.shownItems()
 	}
@@ -303,7 +319,7 @@ func reportHanging(hung time.Duration, up bool) Report {
 // read of all others, and stores nothing but the absence of a pod.
 func (c *core[S]) onListed(r *listedAll, now instant) {
 	failed := c.lists.end(r.err)
-	c.trust.sched.finished(now)
+	c.trust.sched.relisted(now)
 	if r.err != nil {
 		c.out.add(countRelistErrors, 1)
 		c.out.paced(Report{
@@ -346,7 +362,7 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	found := c.trust.open.len()
 	pending := c.visitAll(r, now)
 	quiet := len(pending) == 0 && c.trust.open.len() == found
-	trusted := !c.lists.doubted && c.stream.up() && c.lists.applied > c.stream.connected && r.began > c.trust.refutedAt
+	trusted := !c.lists.doubted && c.stream.up() && c.lists.appliedBegan > c.stream.connected && r.began > c.trust.refutedAt
 	c.lists.apply(r, now)
 	if trusted {
 		c.trust.credit(quiet, now)
@@ -476,8 +492,8 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 
 // check reports each violated invariant of the room.
 func (l *lists) check(check checker, pods map[cache.UID]*pod, now instant) {
-	check(l.global <= l.applied && l.applied <= l.began && l.began <= now,
-		"global time %d, list applied %d, begun %d, now %d", l.global, l.applied, l.began, now)
+	check(l.global <= l.appliedBegan && l.appliedBegan <= l.began && l.began <= now,
+		"global time %d, list applied %d, begun %d, now %d", l.global, l.appliedBegan, l.began, now)
 	for _, r := range l.rounds {
 		check(r.began >= l.global && len(r.pending) > 0, "the list of %d is over, and the global time is %d", r.began, l.global)
 		for p := range r.pending {

@@ -484,7 +484,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		c.storePeek(p, x, r, now)
 	}
 	if r.status != nil && c.matches(p, r.shows.Items) {
-		x.passes(p, r.began, c.lists.finished)
+		x.passes(p, r.began, c.lists.appliedAt)
 	}
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
 	x.asked = idSet{}

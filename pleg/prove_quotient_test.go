@@ -36,7 +36,7 @@ const (
 // in the search: "-" for a field that a search never changes, or on which nothing depends; else the
 // class of its instants, followed by the classes for kinds of scopes:
 //
-//	applied instant `prove:"marks,knows:ordered,judged:begins"`
+//	appliedBegan instant `prove:"marks,knows:ordered,judged:begins"`
 //
 // Counts, reports and marks that are used up within an input are "-": no part of a state. So are
 // the peeks, which begin seconds after a list: the histories of internal/simulate have them. A
@@ -253,7 +253,7 @@ func (v *prover) normalize() {
 			*floor = 0
 		}
 	}
-	if !sc.knows || c.uncertain < c.lists.applied {
+	if !sc.knows || c.uncertain < c.lists.appliedBegan {
 		c.uncertain = 0
 	}
 	for id, e := range c.evidence.early {
@@ -354,7 +354,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if c.lists.inflight {
 		listing = c.lists.began
 	}
-	if p.visited != listing && p.visited != c.lists.applied && p.visited < now {
+	if p.visited != listing && p.visited != c.lists.appliedBegan && p.visited < now {
 		p.visited = 0
 	}
 	if p.differs() {
@@ -380,7 +380,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if p.retry.end <= oldest {
 		p.retry.end = min(p.retry.end, 1)
 	}
-	if !v.sc.knows || p.unlisted < c.lists.applied {
+	if !v.sc.knows || p.unlisted < c.lists.appliedBegan {
 		p.unlisted = 0
 	}
 	if p.forced.add(time.Duration(proveDelay)) <= now {

@@ -356,7 +356,7 @@ func (v *prover) turn() {
 func (v *prover) tick(prune bool) {
 	for {
 		c := v.core
-		if (!v.sc.lists || v.draining) && c.lists.applied != 0 {
+		if (!v.sc.lists || v.draining) && c.lists.appliedBegan != 0 {
 			c.trust.sched.ended = v.w.now - 1
 		}
 		if c.pruned = v.w.now; prune {

@@ -146,7 +146,13 @@ const (
 	PhaseRemoved
 )
 
-var phaseNames = [...]string{"Unknown", "Created", "Running", "Exited", "Removed"}
+var phaseNames = [...]string{
+	PhaseUnknown: "Unknown",
+	PhaseCreated: "Created",
+	PhaseRunning: "Running",
+	PhaseExited:  "Exited",
+	PhaseRemoved: "Removed",
+}
 
 // String returns the name that logs and scripts use.
 func (p Phase) String() string {

@@ -166,8 +166,8 @@ func (c *core[S]) stats() Stats {
 	}
 	s.Missed = s.MissedStarts + s.MissedExits
 	s.Reconnects = max(0, s.Connects-1)
-	if c.lists.applied != 0 {
-		s.LastRelist = c.out.clock.time(c.lists.finished)
+	if c.lists.appliedBegan != 0 {
+		s.LastRelist = c.out.clock.time(c.lists.appliedAt)
 	}
 	if c.lists.global != 0 {
 		s.GlobalTime = c.out.clock.time(c.lists.global)

@@ -500,8 +500,8 @@ func (s *schedule) begun() {
 	s.askedNow = false
 }
 
-// finished notes that the relist under way has ended, well or not.
-func (s *schedule) finished(now instant) { s.ended = now }
+// relisted notes that the relist under way has ended, well or not.
+func (s *schedule) relisted(now instant) { s.ended = now }
 
 // lengthen doubles the period.
 func (s *schedule) lengthen(now instant) {
