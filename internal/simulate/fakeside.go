@@ -203,8 +203,8 @@ func (f *fakeSide) restless() bool {
 			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
 }
 
-// unanswered returns how long the calls under way may go on when the faults end: what hangs, or is
-// slow, is not asked for again before its end.
+// unanswered returns how long the calls under way may go on when the faults change: what hangs, or
+// is slow, is not asked for again before its end.
 func (f *fakeSide) unanswered(w *world) time.Duration {
 	now := f.rt.Faults()
 	if now.HangStatus+now.HangItem > 0 {
@@ -349,6 +349,7 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	}
 	w.upset(time.Now().Add(f.unanswered(w)))
 	err = f.setFaults(faults)
+	w.upset(time.Now().Add(f.unanswered(w))) // a read under way goes on as long as one begun now
 	if !lying {
 		w.oracle.lieEnds()
 	}
