@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -18,8 +19,9 @@ import (
 
 // status is the tests' pod status: the items as they were read.
 type status struct {
-	UID   cache.UID
-	Items []Item
+	UID     cache.UID
+	Items   []Item
+	Content int // what else changes in a status
 }
 
 // toyRuntime is the smallest runtime that a generator can be tested against: a map of items with a
@@ -32,6 +34,9 @@ type toyRuntime struct {
 	noLoad   bool          // claims without payload
 	delay    time.Duration // of every read
 	gate     chan struct{} // List waits for its end before it looks, unless nil
+	podGate  chan struct{} // ListPod likewise
+	bad      string        // the ID whose status cannot be read
+	content  int           // of every status, beside the phases
 	listErr  error
 	readErr  error // of Inspect
 	endErr   error // what the stream ends with when cut
@@ -159,6 +164,16 @@ func (r *toyRuntime) ListPod(ctx context.Context, uid cache.UID) (Pod, error) {
 		return Pod{}, err
 	}
 	r.mu.Lock()
+	gate := r.podGate
+	r.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return Pod{}, ctx.Err()
+		}
+	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	return Pod{UID: uid, Name: string(uid), Namespace: "default", Items: slices.Clone(r.pods[uid])}, nil
 }
@@ -172,15 +187,30 @@ func (r *toyRuntime) Inspect(ctx context.Context, pod Pod) (Inspection[status], 
 	if r.readErr != nil {
 		return Inspection[status]{}, r.readErr
 	}
-	var items []Item
+	var readable, items []Item
+	var unread []string
 	for _, want := range pod.Items {
 		for _, it := range r.pods[pod.UID] {
-			if it.ID == want.ID {
+			switch {
+			case it.ID != want.ID:
+			case it.ID == r.bad:
+				items = append(items, want)
+				unread = append(unread, it.ID)
+			default:
 				items = append(items, it)
+				readable = append(readable, it)
 			}
 		}
 	}
-	return Inspection[status]{Status: &status{UID: pod.UID, Items: items}, Pod: Pod{UID: pod.UID, Items: items}}, nil
+	i := Inspection[status]{
+		Status: &status{UID: pod.UID, Items: readable, Content: r.content},
+		Pod:    Pod{UID: pod.UID, Items: items},
+		Unread: unread,
+	}
+	if len(unread) > 0 {
+		return i, errors.New("one item cannot be read")
+	}
+	return i, nil
 }
 
 func (r *toyRuntime) Events(ctx context.Context) iter.Seq2[Claim[status], error] {
