@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -147,17 +147,20 @@ func TestOneLookWithoutAnID(t *testing.T) {
 	inBubble(t, func(_ *Config[status], r *toyRuntime) { twoPodsIn(r) }, func(b *bed) {
 		time.Sleep(10 * time.Second)
 		b.events()
-		b.toy.mu.Lock()
-		whole := b.toy.pods["p"]
-		b.toy.pods["p"] = whole[:1]
-		b.toy.mu.Unlock()
-		b.gen.RequestRelist("")
-		b.within(2*time.Second, "p ContainerDied c-p", "p ContainerRemoved c-p")
-		b.toy.mu.Lock()
-		b.toy.pods["p"] = whole
-		b.toy.mu.Unlock()
-		b.gen.RequestRelist("")
-		b.within(2*time.Second, "p PodSync ")
+		miss := func(looks int) {
+			b.toy.mu.Lock()
+			b.toy.misses = looks
+			b.toy.mu.Unlock()
+			b.gen.RequestReinspect("p")
+		}
+		miss(1)
+		time.Sleep(2 * time.Second)
+		if got := b.events(); !slices.Equal(got, []string{"p PodSync "}) { // as for each reinspection
+			b.t.Errorf("after one look without a container Watch has told %q", got)
+		}
+		b.shows("p")
+		miss(2)
+		b.within(5*time.Second, "p ContainerDied c-p", "p ContainerRemoved c-p", "p PodSync ")
 		if s := b.gen.Stats(); s.Regressions != 1 {
 			b.t.Errorf("%d regressions are counted, want 1", s.Regressions)
 		}
@@ -286,47 +289,60 @@ func TestNobodyReadsWatch(t *testing.T) {
 // standingSteps has the generator stand still between two steps, once.
 type standingSteps struct {
 	invariantWatcher
-	once *time.Duration
+	once *atomic.Int64 // for so long
 }
 
 // BetweenSteps implements stepObserver.
-func (s standingSteps) BetweenSteps() {
-	d := *s.once
-	*s.once = 0
-	time.Sleep(d)
-}
+func (s standingSteps) BetweenSteps() { time.Sleep(time.Duration(s.once.Swap(0))) }
 
-// TestAStandstillAccusesNobody: the generator has no processor for a minute while a list, a read
-// and a change of the runtime are under way. Nothing hangs, and nothing was missed.
+// TestAStandstillAccusesNobody: the generator has no processor for a minute, while a list is under
+// way, and the event of a change that a list has found comes. Nothing hangs, and nothing was
+// missed.
 func TestAStandstillAccusesNobody(t *testing.T) {
-	var stands time.Duration
-	var reports reportLog
-	configure := func(c *Config[status], r *toyRuntime) {
-		c.Metrics = standingSteps{invariantWatcher: invariantWatcher{t: t}, once: &stands}
-		c.Recorder = &reports
-		r.delay = 10 * time.Millisecond
-		twoPodsIn(r)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		b := &bed{t: t, toy: newToy()}
-		b.cache = cache.New(func(uid cache.UID) *status { return &status{UID: uid} })
-		b.start(configure)
-		time.Sleep(10 * time.Second)
-		b.events()
-		stands = time.Minute
-		b.gen.RequestRelist("")
-		b.gen.RequestReinspect("q")
-		b.toy.set("p", Container, "c-p", PhaseExited)
-		b.within(70*time.Second, "p ContainerDied c-p")
-		b.shows("p", "q")
-		if s := b.gen.Stats(); s.Missed != 0 || s.InspectionErrors != 0 {
-			b.t.Errorf("%d changes count as missed, and %d reads as failed", s.Missed, s.InspectionErrors)
-		}
-		for _, r := range reports.all {
-			if r.Warning {
-				b.t.Errorf("a warning about a runtime that answers: %s", r.Note)
+	for _, tt := range []struct {
+		name   string
+		before func(b *bed) // after it the generator stands still
+	}{
+		{"list", func(b *bed) {
+			b.gen.RequestRelist("")
+			b.gen.RequestReinspect("q")
+		}},
+		{"event", func(b *bed) {
+			b.hush(true)
+			b.toy.set("p", Container, "c-p", PhaseExited)
+			b.gen.RequestRelist("")
+			time.Sleep(500 * time.Millisecond)
+			b.hush(false)
+			ended := Claim[status]{Pod: "p", Item: Item{ID: "c-p", Kind: Container, Phase: PhaseExited}}
+			time.AfterFunc(30*time.Second, func() { b.toy.replay(ended) })
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var stands atomic.Int64
+			var reports reportLog
+			configure := func(c *Config[status], r *toyRuntime) {
+				c.Metrics = standingSteps{invariantWatcher: invariantWatcher{t: t}, once: &stands}
+				c.Recorder = &reports
+				r.delay = 100 * time.Millisecond
+				twoPodsIn(r)
 			}
-		}
-		b.stop()
-	})
+			inBubble(t, configure, func(b *bed) {
+				time.Sleep(10 * time.Second)
+				tt.before(b)
+				time.Sleep(10 * time.Millisecond)
+				stands.Store(int64(time.Minute))
+				b.toy.set("q", Container, "c-q", PhaseExited) // has the loop take a step
+				b.within(70*time.Second, "q ContainerDied c-q")
+				b.shows("p", "q")
+				if s := b.gen.Stats(); s.Missed != 0 || s.InspectionErrors != 0 {
+					b.t.Errorf("%d changes count as missed, and %d reads as failed", s.Missed, s.InspectionErrors)
+				}
+				for _, r := range reports.all {
+					if r.Warning {
+						b.t.Errorf("a warning about a runtime that answers: %s", r.Note)
+					}
+				}
+			})
+		})
+	}
 }
