@@ -30,8 +30,8 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	defer b.mu.Unlock()
 	was := phaseIn(b.shows(pod), id)
 	since := b.confirmed(pod)
-	if b.fails(pod) && showsSame(b.podPace(pod).listed, b.shows(pod)) {
-		since = b.listOK // reads fail, and a list agrees with what the last one has brought
+	if b.fails(pod) && b.inflight[pod] == 0 && showsSame(b.podPace(pod).listed, b.shows(pod)) {
+		since = b.listOK // reads fail, and a list agrees; one under way may have looked before the list
 	}
 	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
 	if was == phase {
