@@ -336,7 +336,7 @@ func (b *ledger) returned(c *ownCall, err error) {
 			slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
 	b.pace.news = now
 	if err == nil && c.now.Phase == pleg.PhaseRemoved {
-		b.removed[c.pod] = now
+		b.removes(c.pod, now)
 	}
 	if err == nil && known && c.now.Phase != pleg.PhaseUnknown && b.pace.settings.roomy() {
 		b.promise(c.pod, c.now, now)

@@ -117,7 +117,15 @@ func (b *ledger) peekHurts(begun, now time.Time, n int, err error) {
 // tells of its calls, nobody else makes anything.
 func (b *ledger) emptied(uid cache.UID, begun time.Time, n int, err error) {
 	if b.pace.on && b.pace.settings.tells && err == nil && n == 0 {
-		b.removed[uid] = begun
+		b.removes(uid, begun)
+	}
+}
+
+// removes notes that an own call, or a read by IDs, shows that an ID of the pod is gone. Of a pod
+// that is gone already it shows nothing more: the pod may be as of any time since the first.
+func (b *ledger) removes(uid cache.UID, at time.Time) {
+	if b.removed[uid].IsZero() || len(b.shows(uid)) > 0 {
+		b.removed[uid] = at
 	}
 }
 

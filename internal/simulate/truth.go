@@ -258,13 +258,13 @@ func (t *Truth) BornOut(id string) {
 // remembered is how long a generator remembers an ID that has gone without an event.
 const remembered = time.Minute
 
-// wordless counts the IDs that have come to a phase, and were not claimed to have.
+// wordless counts the IDs that have come to a phase of which no event of their own has been heard.
 func (t *Truth) wordless(phase pleg.Phase) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.lives {
 		came := slices.ContainsFunc(l.steps, func(s step) bool { return s.phase >= phase })
-		if came && l.told&(1<<phase) == 0 {
+		if came && l.first[phase].IsZero() {
 			n++
 		}
 	}
