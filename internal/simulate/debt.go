@@ -29,13 +29,13 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := phaseIn(b.shows(pod), id)
+	if was == phase {
+		return // the cache has not shown it otherwise: of a sandbox that recovers for a moment no look tells
+	}
+	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
 	since := b.confirmed(pod)
 	if b.fails(pod) && b.inflight[pod] == 0 && showsSame(b.podPace(pod).listed, b.shows(pod)) {
 		since = b.listOK // reads fail, and a list agrees; one under way may have looked before the list
-	}
-	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
-	if was == phase {
-		return // the cache has not shown it otherwise: of a sandbox that recovers for a moment no look tells
 	}
 	if was == pleg.PhaseUnknown && phase != pleg.PhaseRemoved {
 		return // nobody knows when an ID came so far; that its state was lost is a debt of its own

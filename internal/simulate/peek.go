@@ -37,7 +37,7 @@ const listsHang = 2*time.Second - time.Microsecond
 
 // mayHang is the age from which on a list, or a list of a pod, may count as hung: a generator that
 // stands still for a moment before the call, and does not notice, counts from its decision.
-const mayHang = listsHang - 200*time.Millisecond
+const mayHang = listsHang - unnoticed
 
 // listless reports whether lists do not answer, or did not a moment ago: of everything, or of the
 // pod, beside which an error stands. The error comes and goes within the instant in which a read
