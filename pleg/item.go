@@ -70,7 +70,8 @@ func (x *item) announce(e *expectation) {
 	}
 }
 
-// retract notes that a read has refuted the reports beyond the present phase.
+// retract notes that a read has refuted the reports beyond the present phase, or has shown that the
+// ID has recovered from the reported end.
 func (x *item) retract() { x.claimed = x.phase }
 
 // disown notes that the agent's own call has reported something without effect: see pod.teardown.

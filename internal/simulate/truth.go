@@ -26,6 +26,8 @@ type life struct {
 	steps  []step                           // in the order of time
 	told   uint8                            // bit set of the claimed phases
 	first  [pleg.PhaseRemoved + 1]time.Time // when a claim first reported each phase
+	ended  time.Time                        // when a claim last reported an end or a removal
+	back   time.Time                        // when the cache last took an end back: the sandbox has recovered
 	heard  time.Time                        // when a claim last reported a known state
 	shown  bool                             // by the cache, at some time
 	missed time.Time                        // last look without the living ID; zero: none
@@ -109,9 +111,9 @@ func (t *Truth) Hide(id string, looks int) {
 	if l.away.IsZero() {
 		l.away = l.missed
 	}
-	ended := t.early[id] != 0 || l.told&(1<<pleg.PhaseExited|1<<pleg.PhaseRemoved) != 0
+	ended := t.early[id] != 0 || l.toldOfEnd(pleg.PhaseExited) || l.toldOfEnd(pleg.PhaseRemoved)
 	for _, s := range l.steps {
-		ended = ended || s.phase == pleg.PhaseExited // recovered, perhaps not yet shown by reads
+		ended = ended || s.phase == pleg.PhaseExited && l.back.Before(s.at) // recovered, not yet shown
 	}
 	if looks > 1 || l.now() != pleg.PhaseRunning || ended || !l.shown || !t.fresh[l.pod] {
 		t.lied[id] = true
@@ -172,6 +174,26 @@ func (t *Truth) Shows(id string) {
 		l.away = time.Time{}
 	}
 }
+
+// TookBack notes that the cache shows an earlier phase of an ID than before: claims of its end say
+// nothing any more, but for those of the last graces, which a read is still to refute.
+func (t *Truth) TookBack(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil {
+		l.back = time.Now()
+	}
+}
+
+// toldOfEnd reports whether a claim has told of an end or a removal of an ID, and the ID has not
+// recovered since.
+func (l *life) toldOfEnd(phase pleg.Phase) bool {
+	return l.told&(1<<phase) != 0 && (l.back.IsZero() || l.ended.After(l.back.Add(-staleEnd)))
+}
+
+// staleEnd is the age of a claim that a read has refuted: two of the longest graces of the
+// histories.
+const staleEnd = 10 * time.Second
 
 // Spoil notes that the status of an ID has become unreadable, or readable again.
 func (t *Truth) Spoil(id string, yes bool) {
@@ -239,6 +261,9 @@ func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 			t.lied[id] = true // the claim confirms the look without the ID
 		}
 		l.told |= 1 << phase
+		if phase >= pleg.PhaseExited {
+			l.ended = time.Now()
+		}
 		if own && l.first[phase].IsZero() {
 			l.first[phase] = time.Now()
 		}
@@ -289,7 +314,10 @@ func (t *Truth) told(id string, phase pleg.Phase) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.lives[id]
-	return phase >= pleg.PhaseExited && t.early[id] != 0 || l != nil && l.told&(1<<phase) != 0
+	if phase >= pleg.PhaseExited {
+		return t.early[id] != 0 || l != nil && l.toldOfEnd(phase)
+	}
+	return l != nil && l.told&(1<<phase) != 0
 }
 
 // untold counts the starts and exits without a claim within the grace, among those while a stream
@@ -300,9 +328,11 @@ func (t *Truth) untold(grace time.Duration, listened func(time.Time) bool, disca
 	defer t.mu.Unlock()
 	for _, l := range t.lives {
 		n += l.hid
-		for _, s := range l.steps {
+		recovered := false // what was told before says nothing of what comes
+		for i, s := range l.steps {
+			recovered = recovered || i > 0 && s.phase < l.steps[i-1].phase
 			if (s.phase == pleg.PhaseRunning || s.phase == pleg.PhaseExited) && listened(s.at) &&
-				!l.toldBy(s.phase, s.at, s.at.Add(grace), discards) {
+				!l.toldBy(s.phase, s.at, s.at.Add(grace), discards || recovered) {
 				n++
 			}
 		}
