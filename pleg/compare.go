@@ -148,6 +148,9 @@ func (r *records) dominates(p *pod, payload []Item) bool {
 		if x == nil || x.mark == r.marks || x.shown == PhaseUnknown || it.Phase < x.phase || it.Phase > PhaseExited {
 			return false
 		}
+		if x.recovered && it.Phase > x.phase {
+			return false
+		}
 		for e := range p.expected.of(it.ID) {
 			if e.phase > it.Phase {
 				return false

@@ -49,6 +49,10 @@ type item struct {
 	// the item is told of.
 	unshown bool
 
+	// recovered reports whether reads have shown the ID run after its end. It may end again, and
+	// nothing tells an event of this end from one of the end before: payloads do not count.
+	recovered bool
+
 	// back reports, of a dropped item, whether reads have shown the ID again, which has another
 	// item now.
 	back bool
@@ -70,9 +74,15 @@ func (x *item) announce(e *expectation) {
 	}
 }
 
-// retract notes that a read has refuted the reports beyond the present phase, or has shown that the
-// ID has recovered from the reported end.
+// retract notes that a read has refuted the reports beyond the present phase.
 func (x *item) retract() { x.claimed = x.phase }
+
+// revive notes that a read has shown an earlier phase than one before: what was reported of the
+// later phases is undone. What is still to be judged is announced by evidence.resolve.
+func (x *item) revive() {
+	x.retract()
+	x.recovered = true
+}
 
 // disown notes that the agent's own call has reported something without effect: see pod.teardown.
 func (x *item) disown() { x.cause = CauseRead }

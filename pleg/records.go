@@ -292,7 +292,7 @@ func (r *records) advance(x *item, phase Phase) {
 		r.tally(x, +1)
 		if m.before != phaseNone && phase < m.before {
 			m.back = true
-			x.retract() // evidence.resolve announces what is still to be judged
+			x.revive()
 		} else {
 			m.due()
 		}

@@ -162,6 +162,7 @@ func (w *world) pause(args []string) error {
 	w.ledger.pauses(d)
 	time.Sleep(d)
 	w.oracle.lookStanding(d)
+	w.oracle.resumes(d)
 	w.ledger.resumes()
 	return nil
 }

@@ -36,6 +36,7 @@ var kinds = []kind{
 	{name: "pauses", on: true, share: 0.1, weave: (*weaver).pauses},
 	{name: "deaf", on: true, share: 0.1, weave: (*weaver).deaf},
 	{name: "large", on: true, weave: (*weaver).large}, // of the second tier: the toy has no calls about single items
+	{name: "recovers", on: true, share: 0.1, weave: (*weaver).recovers},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -237,6 +238,31 @@ func (v *weaver) doubt(h History) History {
 			return []string{line, "runtime hide " + id + v.word(" 1", " 1", " 1", " 2", " 5")}
 		}
 		return []string{line}
+	})
+}
+
+// recovers has sandboxes that are not ready recover, be missed by a look, and end again. The event
+// of an end may be lost, the event of a recovery is one of a start that has been told before.
+func (v *weaver) recovers(h History) History {
+	return v.each(h, func(line string) []string {
+		id := v.id()
+		if !strings.HasPrefix(id, "s") || strings.HasPrefix(line, "within ") || !v.chance(0.25) {
+			return []string{line} // a command within a turn may stand between calm and settle
+		}
+		lines := []string{
+			line,
+			"runtime unready " + id + v.word("", "", " drop", " late=30ms"),
+			"advance " + v.word("1ms", "50ms", "3s", "20s"),
+			"runtime recover " + id + v.word("", " drop"),
+			"advance " + v.word("1ms", "1s", "20s"),
+		}
+		switch v.rng.IntN(4) {
+		case 0:
+			lines = append(lines, "runtime hide "+id+v.word(" 1", " 1", " 2"), "reinspect "+v.word(v.pods...))
+		case 1:
+			lines = append(lines, "runtime unready "+id+" drop", "advance "+v.word("3s", "20s"))
+		}
+		return lines
 	})
 }
 

@@ -16,7 +16,9 @@ import (
 //
 //   - mood: phases of a pod may go back, because a sandbox has recovered or a claim was invented.
 //     The mood ends when the pod is fresh as of a grace after the last reason: from then on reads
-//     decide, and claims only move forward.
+//     decide, and claims only move forward. For a claim that the loop could not take, because it
+//     was paused, the grace begins when the pause ends (resumes): the cost is an old phase of a
+//     recovered sandbox in Get for a grace. It ends with a time of arrival in the mailbox.
 //   - stood: instants are some nanoseconds off, because the loop has stood within a turn, or
 //     minutes, because the loop was paused there. The excuse ends after the rest of a generator
 //     (settings.restful) and the longest list, when the delays and the list of the turn have ended.
@@ -129,6 +131,20 @@ func (o *oracle) pauses(d time.Duration) {
 	o.failMu.Lock()
 	defer o.failMu.Unlock()
 	o.stood = time.Now().Add(d)
+}
+
+// resumes notes that the loop goes on after a pause: the claims that came meanwhile, or just
+// before, are taken for new, and are in doubt for a grace from now on.
+func (o *oracle) resumes(paused time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	from := now.Add(-paused - o.settings.doubt())
+	for uid, at := range o.moods {
+		if at.After(from) {
+			o.moods[uid] = now
+		}
+	}
 }
 
 // delivered ends the excuse of owed events. The caller holds the mutex.

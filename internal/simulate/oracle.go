@@ -344,7 +344,9 @@ func (o *oracle) compare(uid cache.UID, p *seen, items []pleg.Item) {
 		if known && it.Phase < before && it.Phase != pleg.PhaseUnknown && before != pleg.PhaseUnknown {
 			o.wentBack(uid, it.ID, before, it.Phase)
 			o.truth.Shows(it.ID)
-			o.truth.TookBack(it.ID)
+			if it.Phase < pleg.PhaseExited {
+				o.truth.TookBackEnd(it.ID)
+			}
 		}
 		if it.Phase >= pleg.PhaseRunning && (!known || before != it.Phase) {
 			p.owe[it.ID] = max(p.owe[it.ID], it.Phase)

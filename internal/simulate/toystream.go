@@ -186,6 +186,11 @@ func (r *toy) replay(n int) {
 	old := slices.Clone(r.recent[max(0, len(r.recent)-n):])
 	for _, d := range old {
 		d.due = time.Now()
+		for _, it := range append([]pleg.Item{d.claim.Item}, d.claim.Payload...) {
+			if x := r.byID[it.ID]; x != nil && x.kind == pleg.Sandbox && x.phase < it.Phase {
+				r.truth.echo(it.ID)
+			}
+		}
 		for _, s := range r.subs {
 			s.put(d)
 		}

@@ -27,7 +27,7 @@ type life struct {
 	told   uint8                            // bit set of the claimed phases
 	first  [pleg.PhaseRemoved + 1]time.Time // when a claim first reported each phase
 	ended  time.Time                        // when a claim last reported an end or a removal
-	back   time.Time                        // when the cache last took an end back: the sandbox has recovered
+	back   time.Time                        // the last recovery that the cache has shown
 	heard  time.Time                        // when a claim last reported a known state
 	shown  bool                             // by the cache, at some time
 	missed time.Time                        // last look without the living ID; zero: none
@@ -175,13 +175,19 @@ func (t *Truth) Shows(id string) {
 	}
 }
 
-// TookBack notes that the cache shows an earlier phase of an ID than before: claims of its end say
-// nothing any more, but for those of the last graces, which a read is still to refute.
-func (t *Truth) TookBack(id string) {
+// TookBackEnd notes that the cache shows an ID running that it has shown to have ended: claims of
+// the end say nothing any more, but for those of the last graces, which a read is still to refute.
+// A list refutes nothing: while the status cannot be read, the claims stand.
+func (t *Truth) TookBackEnd(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.lives[id]; l != nil {
-		l.back = time.Now()
+	_, unread := t.bad[id]
+	if l := t.lives[id]; l != nil && !unread {
+		for _, s := range l.steps {
+			if s.phase == pleg.PhaseRunning {
+				l.back = s.at // the cache may show what has changed again since
+			}
+		}
 	}
 }
 
