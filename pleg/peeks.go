@@ -94,8 +94,10 @@ type peeking struct {
 	// other news of the pod. Beside an ID that no list has shown, the others could not be stored.
 	left map[string]bool
 
-	// retry delays the peeks of a pod that does not show the reported phases.
-	retry ladder
+	// retry delays the peeks of a pod that does not show the reported phases. It begins anew when a
+	// peek brings a status after one that failed.
+	retry  ladder
+	failed bool
 }
 
 const (
@@ -473,6 +475,10 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	p.rename(r.shows.Name, r.shows.Namespace)
 	c.sighted(p, r.readable(), nil)
 	verdict := peekDropped
+	if r.status != nil && x.failed {
+		x.retry = ladder{}
+	}
+	x.failed = r.status == nil
 	if r.status != nil {
 		x.shown = now
 		confirmed := !p.failed() && r.began < c.lists.asOf(p) // by a look that began later
