@@ -5,8 +5,9 @@ package embed
 
 import "embed"
 
-// Sources are the files that embed/install writes into a Kubernetes tree: this package, the ledger
-// and the adapter with its patches. The file with Sources is not among the installed files.
+// Sources are the files that embed/install writes into a Kubernetes tree: this package, the ledger,
+// the counts of changes and the adapter with its patches. The file with Sources is not among the
+// installed files.
 //
-//go:embed *.go ledger/*.go kubelet/*.go kubelet/*.patch
+//go:embed *.go changes/*.go ledger/*.go kubelet/*.go kubelet/*.patch
 var Sources embed.FS

@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	generator := flags.Bool(
 		"generator",
 		false,
-		"install the generator alone, without lists from memory, their ledger and their gate",
+		"install the generator alone, without lists from memory, loops that rest, and their gates",
 	)
 	series := flags.String(
 		"series",

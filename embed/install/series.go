@@ -25,7 +25,12 @@ const (
 	partGate    = "gate"
 	partLedger  = "ledger"
 	partLists   = "lists"
+	partChanges = "changes"
+	partVolumes = "volumes"
 )
+
+// afterGenerator are the parts of files that the generator does without.
+var afterGenerator = []string{partLedger, partLists, partChanges}
 
 // commits are the patches of the series.
 var commits = []struct {
@@ -74,6 +79,19 @@ var commits = []struct {
 			"collector name themselves, so that each is served by rules of its own.",
 		patch: "lists.patch",
 	},
+	{
+		part:    partChanges,
+		subject: "kubelet/pleg/evented: Add counts of changes, by which a loop leaves out rounds",
+		body: "A lock counts a change unless its holder says that there is none, so that nothing new is forgotten.\n" +
+			"Nothing uses it yet.",
+	},
+	{
+		part:    partVolumes,
+		subject: "kubelet: Populate volumes when something has changed, behind EventDrivenVolumePopulator",
+		body: "The gate is alpha, off, and needs none of the others. The pod manager, the pod workers and the pods\n" +
+			"to be processed again are counted. A round that leaves something is followed by another, as before.",
+		patch: "volumes.patch",
+	},
 }
 
 const kubeletFile = "pkg/kubelet/kubelet.go"
@@ -111,7 +129,9 @@ func writeSeries(ctx context.Context, tree, out string, report io.Writer) error 
 		}
 		changed := 0
 		if c.patch != "" {
-			changed = addChanges(&body, files[c.patch].text, c.only)
+			var inTests int
+			changed, inTests = addChanges(&body, files[c.patch].text, c.only)
+			tests += inTests
 		}
 		name := fmt.Sprintf("%04d-%s.patch", i+1, c.part)
 		text := fmt.Sprintf(
@@ -169,11 +189,12 @@ func addFile(to *bytes.Buffer, name string, text []byte) (lines int) {
 	return lines
 }
 
-// addChanges adds a patch's changes of some files, and returns the number of added and removed
-// lines.
-func addChanges(to *bytes.Buffer, patch []byte, only func(string) bool) (lines int) {
+// addChanges adds a patch's changes of some files, and returns the numbers of added and removed
+// lines outside tests and in tests.
+func addChanges(to *bytes.Buffer, patch []byte, only func(string) bool) (lines, tests int) {
 	var header []byte
 	wanted := false
+	test := false
 	for line := range bytes.Lines(patch) {
 		file, named := changedBy(line)
 		switch {
@@ -182,16 +203,20 @@ func addChanges(to *bytes.Buffer, patch []byte, only func(string) bool) (lines i
 			continue
 		case named:
 			wanted = only == nil || only(file)
+			test = strings.HasSuffix(file, "_test.go")
 			if wanted {
 				fmt.Fprintf(to, "diff --git a/%s b/%s\n%s%s", file, file, header, line)
 			}
 			continue
 		case !wanted:
 			continue
-		case line[0] == '+' || line[0] == '-':
+		case line[0] != '+' && line[0] != '-':
+		case test:
+			tests++
+		default:
 			lines++
 		}
 		to.Write(line)
 	}
-	return lines
+	return lines, tests
 }

@@ -58,6 +58,10 @@ var packages = []struct {
 		tests: "*_test.go", part: partLedger,
 	},
 	{
+		from: origin{"embed/changes", embed.Sources, "changes"}, to: "changes",
+		tests: "*_test.go", part: partChanges,
+	},
+	{
 		from: origin{"cri/criphase", eventedpleg.Sources, "cri/criphase"}, to: "internal/criphase",
 		tests: "*_test.go", part: partAdapter,
 	},

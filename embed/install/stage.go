@@ -20,7 +20,7 @@ import (
 
 // patches are the patches of a tree, in their order. An installation keeps them in into, so that an
 // upgrade or a removal takes back what was applied and not what is applied today.
-var patches = []string{"kubelet.patch", "lists.patch"}
+var patches = []string{"kubelet.patch", "lists.patch", "volumes.patch"}
 
 // stage is a copy of the files of a tree that the patches change. A change is made in the stage
 // first; the tree is touched only once the whole change is known to work.
@@ -180,16 +180,18 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// install installs or upgrades, with lists from memory or without.
-func install(ctx context.Context, tree string, lists bool) error {
+// install installs or upgrades, the generator with what comes after it, or alone.
+func install(ctx context.Context, tree string, all bool) error {
 	files, s, err := prepare(tree)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	if !lists {
-		delete(files, patches[1])
-		maps.DeleteFunc(files, func(_ string, f source) bool { return f.part == partLedger || f.part == partLists })
+	if !all {
+		for _, patch := range patches[1:] {
+			delete(files, patch)
+		}
+		maps.DeleteFunc(files, func(_ string, f source) bool { return slices.Contains(afterGenerator, f.part) })
 	}
 	switch target := filepath.Join(tree, into); {
 	case exists(filepath.Join(target, patches[0])):

@@ -34,12 +34,12 @@ const startsWithin = 200
 
 // Course is how a comparison goes.
 type Course struct {
-	// Pods is the number of the node's pods, Containers that of a pod's containers. Probes: each
-	// container has an exec and an HTTP probe. Settle is the node's time to come to rest, Idle the
-	// duration of the watch afterwards.
-	Pods, Containers int
-	Probes           bool
-	Settle, Idle     time.Duration
+	// Pods is the number of the node's pods, Containers that of a pod's containers, Volumes that of
+	// its volumes. Probes: each container has an exec and an HTTP probe. Settle is the node's time to
+	// come to rest, Idle the duration of the watch afterwards.
+	Pods, Containers, Volumes int
+	Probes                    bool
+	Settle, Idle              time.Duration
 	// Churn is the number of pods a second that come, run for Life, and are taken away; zero: none.
 	// They come for ChurnFor, after the idle time.
 	Churn          float64
@@ -68,7 +68,7 @@ func Measure(ctx context.Context, v Variant, c Course) (*Column, error) {
 	}
 	f := figures{w, NewColumn(v.Name)}
 	err = attempt(func() {
-		ordinary := []func(*corev1.Pod){containers(c.Containers)}
+		ordinary := []func(*corev1.Pod){containers(c.Containers), volumes(c.Volumes)}
 		if c.Probes {
 			healthy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			defer healthy.Close()

@@ -113,6 +113,19 @@ func containers(n int) func(*corev1.Pod) {
 	}
 }
 
+// volumes gives the pod n volumes of its own, which its first container mounts.
+func volumes(n int) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for i := range n {
+			name := fmt.Sprintf("volume-%d", i)
+			empty := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: empty})
+			mount := corev1.VolumeMount{Name: name, MountPath: "/volumes/" + name}
+			p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, mount)
+		}
+	}
+}
+
 // watched gives each container the probes of an ordinary pod, every 10 s: a readiness probe that
 // runs a command, and a liveness probe of the HTTP server.
 func watched(server *net.TCPAddr) func(*corev1.Pod) {

@@ -79,6 +79,7 @@ type Variant struct {
 const (
 	Generator = "EventDrivenPLEG"
 	Lists     = "EventDrivenPLEGServeLists"
+	Volumes   = "EventDrivenVolumePopulator"
 )
 
 // spent is CPU time in seconds: of the runtime, and of its shims or monitors.

@@ -11,10 +11,11 @@
 //	go run ./test/kubelet/cmd/kubelet-e2e upstream [-bounded] [-seed 1] [-focus REGEXP]
 //		[-runtime crio] [-out DIR] [VARIANT...]
 //	go run ./test/kubelet/cmd/kubelet-e2e compare [-pods 200] [-containers 2] [-probes] [-idle 5m]
-//		[-churn 1] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
+//		[-volumes 1] [-churn 1] [-profile DIR] [-together] [-runtime crio] [-api DIR] [VARIANT...]
 //
 // Variants are stock-1.36.3, evented-1.36.3, stock-1.37.1, evented-1.37.1 and,
-// on request, gate-1.36.3 and gate-1.37.1 (stock with EventedPLEG), and those of 1.38.0-alpha.0.
+// on request, gate-1.36.3 and gate-1.37.1 (stock with EventedPLEG), resting-1.36.3 and
+// resting-1.37.1 (evented, with the gates of loops that rest), and those of 1.38.0-alpha.0.
 package main
 
 import (
@@ -167,6 +168,9 @@ const preview = "1.38.0-alpha.0"
 // ourGates are the feature gates of a kubelet with this PLEG.
 var ourGates = map[string]bool{scene.Generator: true, scene.Lists: true}
 
+// restingGates are those of one whose loops rest besides, while nothing changes.
+var restingGates = map[string]bool{scene.Generator: true, scene.Lists: true, scene.Volumes: true}
+
 // variants returns those of the names, or all of the released versions.
 func variants(dir string, names []string) ([]scene.Variant, error) {
 	var chosen []scene.Variant
@@ -176,9 +180,10 @@ func variants(dir string, names []string) ([]scene.Variant, error) {
 			{Name: "stock-" + version, Binary: file("stock")},
 			{Name: "gate-" + version, Binary: file("stock"), Gates: map[string]bool{"EventedPLEG": true}},
 			{Name: "evented-" + version, Binary: file("evented"), Gates: ourGates, Ours: true},
+			{Name: "resting-" + version, Binary: file("evented"), Gates: restingGates, Ours: true},
 		} {
-			if unasked := version == preview ||
-				strings.HasPrefix(v.Name, "gate-"); !slices.Contains(names, v.Name) &&
+			if unasked := version == preview || strings.HasPrefix(v.Name, "gate-") ||
+				strings.HasPrefix(v.Name, "resting-"); !slices.Contains(names, v.Name) &&
 				(len(names) > 0 || unasked) {
 				continue
 			}

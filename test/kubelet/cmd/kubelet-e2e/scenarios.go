@@ -148,6 +148,7 @@ func compare(ctx context.Context, args []string) error {
 	var course scene.Course
 	flags.IntVar(&course.Pods, "pods", 200, "pods of the node")
 	flags.IntVar(&course.Containers, "containers", 1, "containers of a pod")
+	flags.IntVar(&course.Volumes, "volumes", 0, "volumes of a pod (emptyDir)")
 	flags.BoolVar(&course.Probes, "probes", false, "give each container an exec and an HTTP probe, every 10 s")
 	flags.DurationVar(&course.Settle, "settle", 2*time.Minute, "time for a started node to come to rest")
 	flags.DurationVar(&course.Idle, "idle", 5*time.Minute, "time to watch the idle node")

@@ -42,6 +42,7 @@ func value(ctx context.Context, args []string) error {
 	)
 	idle := flags.Duration("idle", 100*time.Second, "time to watch the idle node")
 	churn := flags.Float64("churn", 1, "pods a second that come and go afterwards, for a minute; 0: none")
+	volumes := flags.Int("volumes", 0, "volumes of a pod (emptyDir)")
 	_ = flags.Parse(args)
 	names := flags.Args()
 	if len(names) == 0 {
@@ -63,6 +64,7 @@ func value(ctx context.Context, args []string) error {
 						variant: name,
 						runtime: on,
 						pods:    size,
+						volumes: *volumes,
 						dir:     flags.dir,
 						settle:  *settle,
 						idle:    *idle,
@@ -110,6 +112,7 @@ type valueFigures struct {
 // valueRun is a run of one kubelet.
 type valueRun struct {
 	variant, runtime, pods, dir string
+	volumes                     int
 	settle, idle                time.Duration
 	churn                       float64
 }
@@ -127,7 +130,7 @@ func (r *valueRun) measure(ctx context.Context) (got valueFigures, err error) {
 		return got, err
 	}
 	args := []string{
-		"value-run", "-kubelets", r.dir, "-pods", r.pods, "-settle", r.settle.String(),
+		"value-run", "-kubelets", r.dir, "-pods", r.pods, "-volumes", strconv.Itoa(r.volumes), "-settle", r.settle.String(),
 		"-idle", r.idle.String(), "-churn", fmt.Sprint(r.churn), "-to", out.Name(),
 	}
 	on, period, _ := strings.Cut(r.runtime, "+")
@@ -155,6 +158,7 @@ func valueOne(ctx context.Context, args []string) error {
 		Containers: 1,
 	}
 	flags.IntVar(&course.Pods, "pods", 30, "pods of the node")
+	flags.IntVar(&course.Volumes, "volumes", 0, "see value")
 	flags.DurationVar(&course.Settle, "settle", 0, "see value")
 	flags.DurationVar(&course.Idle, "idle", 0, "see value")
 	flags.Float64Var(&course.Churn, "churn", 0, "see value")
