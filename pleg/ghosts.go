@@ -3,6 +3,8 @@
 
 package pleg
 
+import "slices"
+
 // ghosts are the IDs of a pod that lists show, and of which the last read has shown no status. A
 // runtime may list IDs for ever that are gone. So lists do not end the doubt about a ghost, and the
 // second read without the status is believed, whatever lists show meanwhile. Of reads by ID, which
@@ -43,3 +45,9 @@ func (g *ghosts) has(id string) bool { return g != nil && g.ids.has(id) }
 
 // any reports whether there are ghosts.
 func (g *ghosts) any() bool { return g != nil && len(g.ids.ids) > 0 }
+
+// haunted reports whether the record has a ghost. A list that agrees with the record confirms
+// nothing of the pod.
+func (p *pod) haunted() bool {
+	return p.ghosts.any() && slices.ContainsFunc(p.items, func(x *item) bool { return p.ghosts.has(x.id) })
+}

@@ -466,6 +466,8 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	case gone:
 		p.confirm(began)
 		c.resolve(look)
+	case same && p.haunted(): // else the list would overtake the read that is to decide
+		p.lookFrom(began)
 	case same && len(p.items) > 0:
 		if p.entry == statusEntry && p.force == 0 {
 			quiet = !news && p.expected.len() == 0 && !p.waited() && p.late == 0 && p.due == 0 && len(c.lists.rounds) == 0

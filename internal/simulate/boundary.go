@@ -170,6 +170,9 @@ func (b *boundary[S]) end(
 	if statuses {
 		b.emptied(uid, begun, len(items), err)
 	}
+	if statuses && err == nil && !peek {
+		b.answered(uid, items, b.podPace(uid).started)
+	}
 	if err == nil && !peek {
 		b.podWhole[uid] = latest(b.podWhole[uid], b.podPace(uid).started)
 	}

@@ -90,10 +90,10 @@ func (t *Truth) versions(shown []field) map[string]int {
 	return numbers
 }
 
-// echo notes that an event of the end of an ID comes after its recovery: late, or replayed. If no
-// read has shown the end, the event is believed for a grace, as nothing tells its age, and so is
-// the content in its payload. It ends with a comparison of the runtime's times of events, which the
-// generator does not make: clocks of runtimes step.
+// echo notes that an event of the end of an ID comes after its recovery: late, or told once more.
+// If no read has shown the end, the event is believed for a grace, as nothing tells its age, and so
+// is the content in its payload. It ends with a comparison of the runtime's times of events, which
+// the generator does not make: clocks of runtimes step.
 func (t *Truth) echo(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -37,6 +37,7 @@ var kinds = []kind{
 	{name: "deaf", on: true, share: 0.1, weave: (*weaver).deaf},
 	{name: "large", on: true, weave: (*weaver).large}, // of the second tier: the toy has no calls about single items
 	{name: "recovers", on: true, share: 0.1, weave: (*weaver).recovers},
+	{name: "crossed", on: true, share: 0.1, weave: (*weaver).crossed},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -263,6 +264,24 @@ func (v *weaver) recovers(h History) History {
 			lines = append(lines, "runtime unready "+id+" drop", "advance "+v.word("3s", "20s"))
 		}
 		return lines
+	})
+}
+
+// crossed has reads of statuses last longer than it is from one list to the next.
+func (v *weaver) crossed(h History) History {
+	return v.each(h, func(line string) []string {
+		id := v.id()
+		if id == "" || strings.HasPrefix(line, "within ") || !v.chance(0.15) {
+			return []string{line}
+		}
+		lines := []string{line, "reads inspect late " + v.word("300ms", "300ms", "1500ms")}
+		if strings.HasPrefix(id, "c") && v.chance(0.5) {
+			lines = append(lines, "runtime haunt "+id+v.word("", "", " drop"))
+		}
+		for range 5 + v.rng.IntN(20) {
+			lines = append(lines, "relist", "advance "+v.word("100ms", "700ms", "1s"))
+		}
+		return append(lines, "reads inspect ok")
 	})
 }
 

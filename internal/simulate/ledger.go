@@ -203,6 +203,7 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	for _, x := range append([]pleg.Item{it}, payload...) {
 		if owner, revived := b.truth.revived(x.ID, x.Phase); revived {
 			b.mood(now, owner, pod) // the claim is from before
+			b.truth.echo(x.ID)
 		}
 	}
 	b.mu.Lock()

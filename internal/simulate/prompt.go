@@ -24,6 +24,32 @@ type promise struct {
 
 	// excused is the last time with an excuse for the unkept promise.
 	excused time.Time
+
+	// answers are the reads that have shown the phase since it may have been in doubt.
+	answers int
+}
+
+// enough is how many reads that show a phase are enough for the cache to show it, however slow
+// they are, and whatever crosses them: the first may be overtaken, two are needed for the end of
+// what may be there all the same, and one may have begun before the end of the other.
+const enough = 5
+
+// answered notes a read of a pod that ended well.
+func (b *ledger) answered(pod cache.UID, items []pleg.Item, begun time.Time) {
+	for id, x := range b.prompt.promises {
+		if x.pod != pod {
+			continue
+		}
+		grace := b.pace.settings.grace
+		doubtful := latest(x.at, b.truth.moved(pod), b.prompt.ahead[pod].Add(2*grace)).Add(grace)
+		switch {
+		case !begun.After(doubtful):
+			x.answers = 0
+		case phaseIn(items, id) >= x.phase:
+			x.answers++
+		}
+		b.prompt.promises[id] = x
+	}
 }
 
 // prompt has the open promises. The ledger's mutex owns them.
@@ -213,6 +239,17 @@ func (o *oracle) lookPrompt(reading bool) {
 		}
 		since := b.owedSince(x)
 		shown := phaseIn(b.shows(x.pod), id)
+		if x.answers > enough && shown < x.phase {
+			o.fail(
+				"overtaken",
+				"pod %s: a claim told that %s is %v, %d reads have shown it since, and the cache shows it %v",
+				x.pod,
+				id,
+				x.phase,
+				x.answers,
+				shown,
+			)
+		}
 		if shown >= x.phase && !x.seen {
 			x.seen = true
 			p.promises[id] = x

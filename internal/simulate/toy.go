@@ -63,7 +63,6 @@ type toyItem struct {
 	unseen  int        // number of looks in a row without the item
 	missed  time.Time  // the last of them
 	lacked  bool       // the last read of statuses missed the living item
-	told    time.Time  // when the latest of its late events comes
 
 	ghost  bool       // the item is gone, and lists still show it, in the phase haunts
 	haunts pleg.Phase // of a ghost
@@ -200,9 +199,6 @@ func (r *toy) set(id string, phase pleg.Phase, how telling) error {
 		if s := r.byID[it.sandbox]; s.phase != pleg.PhaseRunning {
 			return errWrongWay
 		}
-	}
-	if recovers && it.told.After(time.Now()) {
-		r.truth.echo(id)
 	}
 	r.cascade(it, phase, how)
 	return nil

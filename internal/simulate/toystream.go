@@ -71,7 +71,6 @@ func (r *toy) tell(it *toyItem, phase pleg.Phase, how telling) {
 	d := delivery{due: time.Now().Add(how.late), claim: r.claim(it, phase, how), bad: how.oversize}
 	if how.late > 0 {
 		r.upset(d.due)
-		it.told = d.due
 	}
 	r.send(d)
 	if how.twice {
@@ -186,11 +185,6 @@ func (r *toy) replay(n int) {
 	old := slices.Clone(r.recent[max(0, len(r.recent)-n):])
 	for _, d := range old {
 		d.due = time.Now()
-		for _, it := range append([]pleg.Item{d.claim.Item}, d.claim.Payload...) {
-			if x := r.byID[it.ID]; x != nil && x.kind == pleg.Sandbox && x.phase < it.Phase {
-				r.truth.echo(it.ID)
-			}
-		}
 		for _, s := range r.subs {
 			s.put(d)
 		}

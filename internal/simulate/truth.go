@@ -27,7 +27,7 @@ type life struct {
 	told   uint8                            // bit set of the claimed phases
 	first  [pleg.PhaseRemoved + 1]time.Time // when a claim first reported each phase
 	ended  time.Time                        // when a claim last reported an end or a removal
-	back   time.Time                        // the last recovery that the cache has shown
+	back   time.Time                        // the last recovery that the present generator has shown
 	heard  time.Time                        // when a claim last reported a known state
 	shown  bool                             // by the cache, at some time
 	missed time.Time                        // last look without the living ID; zero: none
@@ -149,6 +149,9 @@ func (t *Truth) Restart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.fresh)
+	for _, l := range t.lives {
+		l.back = time.Time{}
+	}
 }
 
 // Fresh notes a read of a pod by the present generator.
@@ -290,6 +293,7 @@ func (t *Truth) BornOut(id string) {
 const remembered = time.Minute
 
 // wordless counts the IDs that have come to a phase of which no event of their own has been heard.
+// What looks have missed has gone without one, as far as anybody can tell.
 func (t *Truth) wordless(phase pleg.Phase) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -297,6 +301,9 @@ func (t *Truth) wordless(phase pleg.Phase) (n int) {
 		came := slices.ContainsFunc(l.steps, func(s step) bool { return s.phase >= phase })
 		if came && l.first[phase].IsZero() {
 			n++
+		}
+		if phase == pleg.PhaseRemoved {
+			n += l.hid
 		}
 	}
 	return n
