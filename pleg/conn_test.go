@@ -139,3 +139,41 @@ func TestScheduleServesWhoAsks(t *testing.T) {
 		t.Errorf("due in %v, want a period", due.sub(now))
 	}
 }
+
+// TestSweepsAnswerNewQuestions: as many pods as SweepAt wait for a read. A list of everything
+// replaces the reads if they were asked for after the last list began; if they were not, the last
+// list is good enough, also for a pod that waits once more, as its read began too early.
+func TestSweepsAnswerNewQuestions(t *testing.T) {
+	const (
+		listed = instant(100)
+		now    = instant(200)
+	)
+	for _, tt := range []struct {
+		name          string
+		want, content instant
+		sweeps        bool
+	}{
+		{"phases, newer than the list", listed + 1, 0, true},
+		{"phases, older", listed - 1, 0, false},
+		{"statuses, newer", 0, listed + 1, true},
+		{"statuses, older", 0, listed - 1, false},
+		{"phases of now: a list begun now is not later", now, 0, false},
+		{"no question", 0, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := (&Config[benchStatus]{}).limits()
+			cfg.SweepAt = 2
+			cfg.SweepAgain = time.Second
+			r := newReads(1)
+			for range cfg.SweepAt {
+				p := &pod{entry: statusEntry}
+				p.want = tt.want
+				p.content = tt.content
+				r.lanes[laneFirst].push(waiter[*pod]{pod: p, since: listed + 2})
+			}
+			if got := r.sweeps(&cfg, lastList{began: listed, ended: listed + 1}, now); got != tt.sweeps {
+				t.Errorf("sweeps %v, want %v", got, tt.sweeps)
+			}
+		})
+	}
+}

@@ -115,7 +115,7 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 	}
 	g.ran = true
 	g.snapshot.running = true
-	g.snapshot.finished = g.clock.now() // requests count at once
+	g.snapshot.appliedAt = g.clock.now() // requests count at once
 	g.mu.Unlock()
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -469,10 +469,10 @@ var errNilStatus = errors.New("pleg: the source returned neither a status nor an
 func (l *loop[S]) publish() {
 	c := l.core
 	s := snapshot{
-		running:  true,
-		stats:    c.stats(),
-		finished: c.lists.appliedAt,
-		listErr:  c.lists.err,
+		running:   true,
+		stats:     c.stats(),
+		appliedAt: c.lists.appliedAt,
+		listErr:   c.lists.err,
 	}
 	s.stats.Owed = l.exec.owed
 	s.stats.OwedPods = len(l.exec.out.owed)
@@ -480,7 +480,7 @@ func (l *loop[S]) publish() {
 	l.g.mu.Lock()
 	s.fell = l.g.snapshot.fell
 	if s.stats.RelistPeriod < l.g.snapshot.stats.RelistPeriod {
-		s.fell = min(l.g.clock.now(), s.finished.add(l.g.snapshot.stats.RelistPeriod)) // a list was due then
+		s.fell = min(l.g.clock.now(), s.appliedAt.add(l.g.snapshot.stats.RelistPeriod)) // a list was due then
 	}
 	l.g.snapshot = s
 	l.g.mu.Unlock()

@@ -26,7 +26,8 @@ type lists struct {
 	revision Revision
 
 	// appliedBegan is the begin of the last applied list, and appliedAt when it was applied; before
-	// the first, zero and the start.
+	// the first, zero and the start. A doubted list is not applied, and counts for appliedAt all the
+	// same: the runtime has answered.
 	appliedBegan instant `prove:"marks,knows:ordered,judged:begins"`
 	appliedAt    instant `prove:"-"`
 

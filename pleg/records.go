@@ -59,7 +59,8 @@ const returnsWithin = time.Minute
 type removal struct {
 	of *item
 
-	// until is how long the ID is remembered.
+	// until is the least time for which the ID is remembered: calls of its pod that are under way,
+	// and lists that show it again, have it remembered for longer (awaited).
 	until instant `prove:"-"`
 
 	// open reports whether trust has yet to judge the removal.

@@ -195,7 +195,7 @@ func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 	healthy := 0.0
 	g.mu.Lock()
 	running := g.snapshot.running
-	finished := g.snapshot.finished
+	applied := g.snapshot.appliedAt
 	g.mu.Unlock()
 	if g.Health() == nil {
 		healthy = 1
@@ -204,7 +204,7 @@ func (g *Generator[S]) Gauges(yield func(name string, v float64)) {
 	yield(GaugeStreamState, float64(s.State))
 	yield(GaugeRelistPeriod, s.RelistPeriod.Seconds())
 	if running || !s.LastRelist.IsZero() {
-		yield(GaugeLastRelist, g.clock.now().sub(finished).Seconds())
+		yield(GaugeLastRelist, g.clock.now().sub(applied).Seconds())
 	}
 	if !s.LastRelist.IsZero() {
 		yield(GaugeLastSeen, float64(time.Now().Add(-time.Since(s.LastRelist)).UnixNano())/1e9)
@@ -345,11 +345,13 @@ var ErrNotRunning = errors.New("pleg: not running")
 
 // snapshot is the state published by the loop for other goroutines.
 type snapshot struct {
-	running  bool
-	stats    Stats
-	finished instant // when the last successful list was applied, or the start
-	listErr  error   // of the last list
-	fell     instant // when a list was due at the latest, as the relist period last fell
+	running bool
+	stats   Stats
+
+	// appliedAt is when the last successful list was applied, or doubted, or the start.
+	appliedAt instant
+	listErr   error   // of the last list
+	fell      instant // when a list was due at the latest, as the relist period last fell
 }
 
 // Health returns nil while the generator works, and otherwise the reason why not: the generator is
@@ -364,11 +366,11 @@ func (g *Generator[S]) Health() error {
 		return ErrNotRunning
 	}
 	now := g.clock.now()
-	due := max(s.finished.add(s.stats.RelistPeriod), s.fell)
+	due := max(s.appliedAt.add(s.stats.RelistPeriod), s.fell)
 	if now.sub(due) <= g.cfg.RelistThreshold {
 		return nil
 	}
-	late := now.sub(s.finished)
+	late := now.sub(s.appliedAt)
 	if s.listErr != nil {
 		return fmt.Errorf("pleg: no list of the runtime has succeeded for %v, threshold %v: %w", late.Round(time.Second), g.cfg.RelistThreshold, s.listErr)
 	}
