@@ -121,6 +121,16 @@ func (s *Service) Current(ctx context.Context, revision uint64) (current bool) {
 	return current
 }
 
+// Standing returns the revision, and whether lists of everything would be served from memory now:
+// while they are, an unchanged revision means that the runtime shows no change.
+func (s *Service) Standing() (revision uint64, served bool) {
+	s.withTrust(func(l *ledger.Ledger, now time.Time) {
+		revision = l.Revision()
+		served = l.ServesAll(now)
+	})
+	return revision, served
+}
+
 // ListPodSandbox lists sandboxes, from memory if the ledger allows.
 func (s *Service) ListPodSandbox(
 	ctx context.Context,

@@ -372,8 +372,11 @@ func TestCurrentAndRevision(t *testing.T) {
 	if n := k.counted[MetricListsServed+string(ByHousekeeping)]; n != 2 {
 		t.Errorf("%d lists are counted as served, want 2", n)
 	}
+	if n, served := k.Standing(); n != at || !served {
+		t.Errorf("revision %d is standing, and lists are served: %v; want %d, true", n, served, at)
+	}
 	check(t, k.StartContainer(ctx, "c"))
-	if k.Current(ctx, at) {
+	if n, _ := k.Standing(); k.Current(ctx, at) || n == at {
 		t.Error("a container has started")
 	}
 	at = k.Revision()

@@ -161,3 +161,24 @@ func TestNilRoundsLeaveNothingOut(t *testing.T) {
 		r.Done()
 	}
 }
+
+func TestAMapCountsWhatDiffers(t *testing.T) {
+	var m Map[string, int]
+	for i, step := range []struct {
+		to   map[string]int
+		want uint64
+	}{
+		{map[string]int{}, 0},
+		{map[string]int{"a": 1}, 1},
+		{map[string]int{"a": 1}, 1},
+		{map[string]int{"a": 2}, 2},
+		{map[string]int{"a": 2, "b": 1}, 3},
+		{map[string]int{"b": 1}, 4},
+		{nil, 5},
+	} {
+		m.Set(step.to)
+		if got := m.Changes(); got != step.want {
+			t.Errorf("step %d: %d changes, want %d", i, got, step.want)
+		}
+	}
+}

@@ -27,10 +27,11 @@ const (
 	partLists   = "lists"
 	partChanges = "changes"
 	partVolumes = "volumes"
+	partResting = "housekeeping"
 )
 
 // afterGenerator are the parts of files that the generator does without.
-var afterGenerator = []string{partLedger, partLists, partChanges}
+var afterGenerator = []string{partLedger, partLists, partChanges, partResting}
 
 // commits are the patches of the series.
 var commits = []struct {
@@ -91,6 +92,14 @@ var commits = []struct {
 		body: "The gate is alpha, off, and needs none of the others. The pod manager, the pod workers and the pods\n" +
 			"to be processed again are counted. A round that leaves something is followed by another, as before.",
 		patch: "volumes.patch",
+	},
+	{
+		part:    partResting,
+		subject: "kubelet: Clean up pods when something has changed, behind EventDrivenHousekeeping",
+		body: "The gate is alpha, off, and depends on EventDrivenPLEGServeLists, whose ledger knows whether the runtime\n" +
+			"has changed. Pod workers are synced every two seconds as before; the rest is left out while it finds\n" +
+			"what it found.",
+		patch: "housekeeping.patch",
 	},
 }
 

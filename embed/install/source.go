@@ -40,12 +40,13 @@ var packages = []struct {
 	tests   string // patterns
 	without string // patterns
 	part    string // of the series
-	// lists are patterns of the files that come with lists from memory.
-	lists string
+	// lists are patterns of the files that come with lists from memory, resting of those that come
+	// with the housekeeping that rests.
+	lists, resting string
 }{
 	{
 		from: origin{"embed/kubelet", embed.Sources, "kubelet"}, to: "",
-		tests: "*_test.go", part: partAdapter, lists: "served.go served_test.go",
+		tests: "*_test.go", part: partAdapter, lists: "served.go served_test.go", resting: "resting.go resting_test.go",
 	},
 	{
 		from: origin{"embed", embed.Sources, "."}, to: "internal/embed",
@@ -158,6 +159,9 @@ func sources(tag string, header []byte) (map[string]source, error) {
 			part := p.part
 			if matches(p.lists, base) {
 				part = partLists
+			}
+			if matches(p.resting, base) {
+				part = partResting
 			}
 			if text != nil {
 				files[path.Join(p.to, base)] = source{text, part}

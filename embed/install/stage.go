@@ -20,7 +20,7 @@ import (
 
 // patches are the patches of a tree, in their order. An installation keeps them in into, so that an
 // upgrade or a removal takes back what was applied and not what is applied today.
-var patches = []string{"kubelet.patch", "lists.patch", "volumes.patch"}
+var patches = []string{"kubelet.patch", "lists.patch", "volumes.patch", "housekeeping.patch"}
 
 // stage is a copy of the files of a tree that the patches change. A change is made in the stage
 // first; the tree is touched only once the whole change is known to work.

@@ -80,6 +80,7 @@ const (
 	Generator = "EventDrivenPLEG"
 	Lists     = "EventDrivenPLEGServeLists"
 	Volumes   = "EventDrivenVolumePopulator"
+	Cleanups  = "EventDrivenHousekeeping"
 )
 
 // spent is CPU time in seconds: of the runtime, and of its shims or monitors.

@@ -169,7 +169,12 @@ const preview = "1.38.0-alpha.0"
 var ourGates = map[string]bool{scene.Generator: true, scene.Lists: true}
 
 // restingGates are those of one whose loops rest besides, while nothing changes.
-var restingGates = map[string]bool{scene.Generator: true, scene.Lists: true, scene.Volumes: true}
+var restingGates = map[string]bool{
+	scene.Generator: true,
+	scene.Lists:     true,
+	scene.Volumes:   true,
+	scene.Cleanups:  true,
+}
 
 // variants returns those of the names, or all of the released versions.
 func variants(dir string, names []string) ([]scene.Variant, error) {
