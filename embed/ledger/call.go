@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -256,6 +257,7 @@ func (t *table[E]) unlisted(f filter) (pods []string, resolves bool) {
 			resolves = resolves && pod != "" && failed.until.IsZero()
 		}
 	}
+	slices.Sort(pods)
 	return pods, resolves
 }
 

@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -74,6 +75,10 @@ type Verdict struct {
 type Query struct {
 	// ID is the item's, or Pod the pod's UID; the other is empty.
 	ID, Pod string
+}
+
+func (q Query) compare(o Query) int {
+	return cmp.Or(cmp.Compare(q.Pod, o.Pod), cmp.Compare(q.ID, o.ID))
 }
 
 // Bounds.

@@ -370,6 +370,7 @@ func (t *table[E]) refuses(f filter) Verdict {
 	if len(v.Resolve) > maxResolve {
 		v.Resolve = nil
 	}
+	slices.SortFunc(v.Resolve, Query.compare) // the same list is answered by the same reads
 	return v
 }
 

@@ -135,7 +135,10 @@ func typed(t *testing.T, dir string) (map[string]*ast.File, *types.Info) {
 		}
 		files[filepath.Base(path)] = file
 	}
-	info := &types.Info{Selections: make(map[*ast.SelectorExpr]*types.Selection)}
+	info := &types.Info{
+		Selections: make(map[*ast.SelectorExpr]*types.Selection),
+		Types:      make(map[ast.Expr]types.TypeAndValue),
+	}
 	config := types.Config{
 		Importer: nothing{},
 		Error:    func(error) {}, // of what other packages have

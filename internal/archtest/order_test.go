@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// deterministic are the packages whose pure cores are replayed: the same inputs must have the same
+// outputs in the same order.
+var deterministic = []string{"pleg", "cache", "events/core", "embed/ledger"}
+
+// inAnyOrder are the loops whose effects have no order, for a reason that the test cannot see.
+var inAnyOrder = map[string]string{
+	"pleg visitAll":             "adds to a set",
+	"pleg tickPeeks":            "forgets peeks, each pod's for itself",
+	"pleg podOf":                "keeps the pod of the least UID",
+	"pleg drop":                 "keeps the pod of the least UID",
+	"cache Advance":             "wakes goroutines, which run in any order",
+	"cache RenewDemand":         "keeps the latest demand of each pod",
+	"embed/ledger failedToMake": "keeps the latest time",
+	"embed/ledger apply":        "removes IDs, each for itself",
+}
+
+// TestMapOrder fails when what a loop over a map does may depend on the order of the map, which Go
+// chooses anew each time: three pods of one ID were told in an order that differed from run to run.
+// In such a loop a statement may
+//
+//   - count, and keep a minimum, a maximum or a constant;
+//   - write to and delete from maps;
+//   - append to a slice that the same function sorts later;
+//   - return constants, and look without changing anything (a condition, a call of another's method
+//     in a condition or on the right of an assignment).
+//
+// Everything else takes the keys in order first (slices.Sorted(maps.Keys(m)), inOrder). The methods
+// called check look, and report to a test.
+func TestMapOrder(t *testing.T) {
+	loops := 0
+	excused := make(map[string]bool)
+	for _, dir := range deterministic {
+		files, info := typed(t, filepath.Join(root, dir))
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			for _, d := range files[name].Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Body == nil || strings.HasPrefix(f.Name.Name, "check") {
+					continue
+				}
+				o := orderless{info: info, within: f.Body}
+				ast.Inspect(f.Body, func(n ast.Node) bool {
+					loop, ok := n.(*ast.RangeStmt)
+					if !ok || !o.overMap(loop) {
+						return true
+					}
+					loops++
+					what := o.block(loop.Body)
+					if _, reason := inAnyOrder[dir+" "+f.Name.Name]; reason && what != "" {
+						excused[dir+" "+f.Name.Name] = true
+					} else if what != "" {
+						t.Errorf("%s/%s: %s ranges over a map, in no order, and its loop has %s", dir, name, f.Name.Name, what)
+					}
+					return true
+				})
+			}
+		}
+	}
+	for where := range inAnyOrder {
+		if !excused[where] {
+			t.Errorf("%s: nothing in its loops over maps needs the reason given here", where)
+		}
+	}
+	if loops < 20 {
+		t.Fatalf("%d loops over maps: the test has lost its object", loops)
+	}
+}
+
+// orderless judges the loops over maps of a function.
+type orderless struct {
+	info   *types.Info
+	within *ast.BlockStmt
+}
+
+func (o *orderless) overMap(loop *ast.RangeStmt) bool {
+	at, ok := o.info.Types[loop.X]
+	if !ok {
+		return false
+	}
+	_, isMap := at.Type.Underlying().(*types.Map)
+	if call, ok := loop.X.(*ast.CallExpr); ok && !isMap { // maps.Keys, maps.All, maps.Values
+		isMap = strings.HasPrefix(types.ExprString(call.Fun), "maps.")
+	}
+	return isMap
+}
+
+// block returns the first statement whose effect may depend on the order; empty if there is none.
+func (o *orderless) block(b *ast.BlockStmt) string {
+	for _, s := range b.List {
+		if what := o.statement(s); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+func (o *orderless) statement(s ast.Stmt) string {
+	switch s := s.(type) {
+	case nil, *ast.IncDecStmt, *ast.EmptyStmt, *ast.DeclStmt, *ast.BranchStmt:
+		return ""
+	case *ast.BlockStmt:
+		return o.block(s)
+	case *ast.IfStmt:
+		return first(o.statement(s.Init), o.block(s.Body), o.statement(s.Else))
+	case *ast.SwitchStmt:
+		return first(o.statement(s.Init), o.block(s.Body))
+	case *ast.CaseClause:
+		return o.block(&ast.BlockStmt{List: s.Body})
+	case *ast.RangeStmt:
+		return o.block(s.Body)
+	case *ast.ForStmt:
+		return o.block(s.Body)
+	case *ast.ReturnStmt:
+		for _, e := range s.Results {
+			if !o.constant(e) {
+				return "a return of " + types.ExprString(e)
+			}
+		}
+		return ""
+	case *ast.AssignStmt:
+		return o.assignment(s)
+	case *ast.ExprStmt:
+		call, ok := s.X.(*ast.CallExpr)
+		if ok && slices.Contains([]string{"delete", "clear"}, types.ExprString(call.Fun)) {
+			return ""
+		}
+	}
+	return "a statement with an effect (" + o.text(s) + ")"
+}
+
+func (o *orderless) assignment(s *ast.AssignStmt) string {
+	if s.Tok != token.ASSIGN && s.Tok != token.DEFINE {
+		return "" // +=, |= and the like
+	}
+	for i, left := range s.Lhs {
+		right := s.Rhs[min(i, len(s.Rhs)-1)]
+		switch {
+		case s.Tok == token.DEFINE, o.ownOrMap(left), o.constant(right), o.extreme(left, right):
+		case o.appends(left, right) && o.sortedLater(left):
+		default:
+			return "an assignment to " + types.ExprString(left)
+		}
+	}
+	return ""
+}
+
+// ownOrMap reports whether an assignment is to the element of a map, to nothing, or to a variable
+// of the loop.
+func (o *orderless) ownOrMap(left ast.Expr) bool {
+	switch left := left.(type) {
+	case *ast.Ident:
+		return left.Name == "_"
+	case *ast.IndexExpr:
+		_, isMap := o.info.Types[left.X].Type.Underlying().(*types.Map)
+		return isMap
+	}
+	return false
+}
+
+func (o *orderless) constant(e ast.Expr) bool {
+	if literal, ok := e.(*ast.CompositeLit); ok {
+		return !slices.ContainsFunc(literal.Elts, func(e ast.Expr) bool {
+			pair, keyed := e.(*ast.KeyValueExpr)
+			return !keyed || !o.constant(pair.Value)
+		})
+	}
+	at, ok := o.info.Types[e]
+	return ok && (at.Value != nil || at.IsNil())
+}
+
+// extreme reports whether a variable keeps a minimum, a maximum, whether any or all are so, or the
+// constant that it first got.
+func (o *orderless) extreme(left, right ast.Expr) bool {
+	name := types.ExprString(left)
+	own := func(e ast.Expr) bool { return types.ExprString(e) == name }
+	switch right := right.(type) {
+	case *ast.CallExpr:
+		switch types.ExprString(right.Fun) {
+		case "min", "max":
+			return slices.ContainsFunc(right.Args, own)
+		case "cmp.Or":
+			return len(right.Args) == 2 && own(right.Args[0]) && o.constant(right.Args[1])
+		}
+	case *ast.BinaryExpr:
+		for e := ast.Expr(right); ; {
+			b, ok := e.(*ast.BinaryExpr)
+			if !ok || b.Op != right.Op {
+				return own(e) && (right.Op == token.LOR || right.Op == token.LAND)
+			}
+			e = b.X
+		}
+	}
+	return false
+}
+
+func (o *orderless) appends(left, right ast.Expr) bool {
+	call, ok := right.(*ast.CallExpr)
+	return ok && types.ExprString(call.Fun) == "append" && types.ExprString(call.Args[0]) == types.ExprString(left)
+}
+
+// sortedLater reports whether the function sorts a slice.
+func (o *orderless) sortedLater(slice ast.Expr) (yes bool) {
+	ast.Inspect(o.within, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		sorts := strings.HasPrefix(types.ExprString(call.Fun), "slices.Sort")
+		yes = yes || sorts && types.ExprString(call.Args[0]) == types.ExprString(slice)
+		return true
+	})
+	return yes
+}
+
+func (o *orderless) text(s ast.Stmt) string {
+	if e, ok := s.(*ast.ExprStmt); ok {
+		return types.ExprString(e.X)
+	}
+	return "a statement that this test does not know"
+}
+
+func first(of ...string) string {
+	for _, s := range of {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
