@@ -347,6 +347,12 @@ func TestStressEnds(t *testing.T) {
 	if said := text(t, stood.Document()); !strings.Contains(said, "pleg-bench itself did not run for 2 s") {
 		t.Errorf("that it did not run itself is not told:\n%s", said)
 	}
+	emptied := whole
+	emptied.CheckedPods = 0
+	emptied.Judge(false)
+	if said := text(t, emptied.Document()); emptied.OK || !strings.Contains(said, "NO VERDICT: calls failed until no pod was left") {
+		t.Errorf("that no pod was left is not told:\n%s", said)
+	}
 	for name, knee := range map[string][2]bool{ // what it says, and what is right
 		"after": {measured.IsKnee(0), true},
 		"none":  {measured.IsKnee(2), false},

@@ -122,11 +122,16 @@ func (s *side) await(
 
 // patience is ten times as long on a machine on which this process or the generator's stood still:
 // reads wait for a CPU there, in the runtime too, and most of these waits are too short to be
-// noticed. A cache that is wrong for good is so after that time, too.
+// noticed. A cache that is wrong for good is so after that time, too. While the generator itself
+// knows of pods to be read, and has not come to it or tries again, it is sixty times as long.
 func (s *side) patience(long time.Duration) time.Duration {
-	stood := max(s.meter.Stood(), s.now().Stood)
-	if stood.Seconds() < bench.StoodFrom {
+	now := s.now()
+	stood := max(s.meter.Stood(), now.Stood)
+	switch {
+	case stood.Seconds() < bench.StoodFrom:
 		return long
+	case now.DirtyPods+now.Inspecting > 0:
+		return 60 * long
 	}
 	return 10 * long
 }

@@ -38,23 +38,36 @@ func TestSpanOfBothProcesses(t *testing.T) {
 	}
 }
 
-// TestPatience: on a machine on which a process stood still, the comparison waits for longer.
+// TestPatience: on a machine on which a process stood still, the comparison waits for longer, and
+// for longest while the generator knows of pods to be read.
 func TestPatience(t *testing.T) {
-	for _, test := range []struct{ stood, want time.Duration }{
-		{0, time.Second},
-		{400 * time.Millisecond, time.Second},
-		{500 * time.Millisecond, 10 * time.Second},
+	for _, test := range []struct {
+		stood           time.Duration
+		dirty, underway int
+		want            time.Duration
+	}{
+		{0, 0, 0, time.Second},
+		{0, 1, 1, time.Second},
+		{400 * time.Millisecond, 1, 0, time.Second},
+		{500 * time.Millisecond, 0, 0, 10 * time.Second},
+		{500 * time.Millisecond, 1, 0, time.Minute},
+		{500 * time.Millisecond, 0, 1, time.Minute},
 	} {
+		var known worker.Progress
+		known.DirtyPods = test.dirty
+		known.Inspecting = test.underway
 		ours := &side{meter: new(standstill.Meter)}
 		began := time.Now()
 		ours.meter.Beat(began)
 		ours.meter.Beat(began.Add(standstill.Every + test.stood))
 		ours.meter.Beat(time.Time{})
+		ours.onNews(worker.News{Progress: known})
 		theirs := &side{meter: new(standstill.Meter)}
-		theirs.onNews(worker.News{Progress: worker.Progress{Stood: test.stood}})
+		known.Stood = test.stood
+		theirs.onNews(worker.News{Progress: known})
 		for name, s := range map[string]*side{"this process": ours, "the other": theirs} {
 			if got := s.patience(time.Second); got != test.want {
-				t.Errorf("%s stood for %v: %v, want %v", name, test.stood, got, test.want)
+				t.Errorf("%s, %+v: %v", name, test, got)
 			}
 		}
 	}

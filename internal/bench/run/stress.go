@@ -189,6 +189,9 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	} else if err != nil {
 		return nil, err
 	}
+	for _, difference := range consistency[0].Differences {
+		r.tell("%s", difference)
+	}
 	if s.final, err = s.process.Report(ctx); err != nil {
 		return nil, err
 	}

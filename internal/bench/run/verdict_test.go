@@ -387,7 +387,8 @@ func TestStressVerdicts(t *testing.T) {
 			slow := test.end == bench.EndRuntime && r.End == bench.EndKnee &&
 				r.Late+r.LateOnWatch > 0 // of a machine without CPU
 			said := r.Document().Verdict
-			if r.End == bench.EndNothing && !whole() { // there is nothing else to judge
+			emptied := strings.HasPrefix(said, "NO VERDICT") && r.CheckedPods == 0
+			if (r.End == bench.EndNothing || emptied) && !whole() { // there is nothing else to judge
 				if r.OK {
 					t.Errorf("%s; the calls were given up, or failed", said)
 				}
