@@ -118,8 +118,11 @@ func (k *book[S]) discard(n int, now instant) {
 }
 
 // resolve settles the expectations of a pod by a look that has been applied.
-func (k *book[S]) resolve(s settlement) {
-	for _, r := range k.evidence.resolve(&k.records, s) {
+func (k *book[S]) resolve(s settlement) { k.refuted(k.evidence.resolve(&k.records, s)) }
+
+// refuted counts claims that a look has refuted, which cost trust.
+func (k *book[S]) refuted(claims []refutation) {
+	for _, r := range claims {
 		k.out.add(countOverruled, 1)
 		k.trust.refute(fmt.Sprintf("%s was announced as %v, and is %v more than %v later",
 			r.of.title(), r.phase, r.of.phase, k.cfg.Grace))

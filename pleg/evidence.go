@@ -335,6 +335,35 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	return true, true
 }
 
+// overrule drops the claims that a peek refutes, and returns them: it has read the status of the ID,
+// began a grace later and shows less, as the record does. A next claim of the same is news then.
+func (v *evidence) overrule(r *records, p *pod, shows []Item, began instant) (refuted []refutation) {
+	for i := 0; i < len(shows) && p.expected.len() > 0; i++ {
+		it := shows[i]
+		x := r.find(p, i, it.ID)
+		e := p.expected.get(it.ID, CauseClaim)
+		if x == nil || e == nil || began <= e.at.add(v.grace) {
+			continue
+		}
+		if it.Phase != x.phase || it.Phase == PhaseUnknown || it.Phase >= e.phase {
+			continue
+		}
+		refuted = append(refuted, refutation{of: x, phase: e.phase})
+		v.forget(p, x, e.reportKey)
+	}
+	return refuted
+}
+
+// forget drops an expectation that a look has refuted. What else is expected of the ID stands.
+func (v *evidence) forget(p *pod, x *item, key reportKey) {
+	p.expected.drop(func(e expectation) bool { return e.reportKey == key })
+	v.expected--
+	x.retract()
+	for e := range p.expected.of(x.id) {
+		x.announce(e)
+	}
+}
+
 // disprove drops what failed calls may have done, if a look begun later at some items of the pod
 // shows less, as the record does: the calls explain no later change. It reports whether there was
 // any.
@@ -349,13 +378,7 @@ func (v *evidence) disprove(r *records, p *pod, shows []Item, began instant) (so
 		if it.Phase != x.phase || it.Phase == PhaseUnknown || it.Phase >= e.phase {
 			continue
 		}
-		key := e.reportKey
-		p.expected.drop(func(e expectation) bool { return e.reportKey == key })
-		v.expected--
-		x.retract()
-		if claim := p.expected.get(it.ID, CauseClaim); claim != nil {
-			x.announce(claim)
-		}
+		v.forget(p, x, e.reportKey)
 		some = true
 	}
 	return some

@@ -492,6 +492,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	if r.status != nil && c.matches(p, r.shows.Items) {
 		x.passes(p, r.began, c.lists.appliedAt)
 	}
+	c.refuted(c.evidence.overrule(&c.records, p, r.readable(), r.began))
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
 	x.asked = idSet{}
 	x.listed = idSet{}

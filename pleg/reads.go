@@ -203,7 +203,6 @@ func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
 	if now >= last.ended.add(cfg.SweepAgain) {
 		return true
 	}
-	newer := func(asked instant) bool { return asked != 0 && last.began <= asked && asked < now }
 	waited := 0
 	looks := 4 * cfg.SweepAt
 	for _, w := range slices.Backward(queue) {
@@ -212,7 +211,7 @@ func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
 			return false
 		}
 		p := w.pod
-		wants := newer(p.want) || newer(p.content) // to an older question the last list is good enough
+		wants := p.want != 0 && p.want < now || p.content != 0 && p.content < now
 		if wants && p.force == 0 && p.entry == statusEntry && !p.unmet() && !p.differs() {
 			waited++
 			if waited >= cfg.SweepAt {
