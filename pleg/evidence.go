@@ -335,8 +335,8 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	return true, true
 }
 
-// overrule drops the claims that a peek refutes, and returns them: it has read the status of the ID,
-// began a grace later and shows less, as the record does. A next claim of the same is news then.
+// overrule drops the claims that a peek refutes, and returns them. The peek has read the status of
+// the ID, began a grace later and shows less, as the record does. A next such claim is news then.
 func (v *evidence) overrule(r *records, p *pod, shows []Item, began instant) (refuted []refutation) {
 	for i := 0; i < len(shows) && p.expected.len() > 0; i++ {
 		it := shows[i]
