@@ -75,7 +75,11 @@ func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (perhaps 
 			}
 			continue
 		}
-		if x.missing(at, p.whole.seen) {
+		seen := p.whole.seen
+		if p.foreign && p.ghosts.has(x.id) {
+			seen = 0 // a list that shows something of another writer's pod does not show this ID
+		}
+		if x.missing(at, seen) {
 			perhaps = true
 		}
 	}
