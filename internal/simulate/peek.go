@@ -152,7 +152,7 @@ func (b *ledger) peekBegins(uid cache.UID, now time.Time) {
 
 // lookPeeks checks the promises while lists do not answer and single statuses do. It replaces the
 // checks of lookPrompt, which excuse every promise that needs a list.
-func (o *oracle) lookPeeks(b *ledger, now time.Time) {
+func (o *oracle) lookPeeks(b *ledger, reading bool, now time.Time) {
 	if !b.hangs(now) {
 		return
 	}
@@ -163,7 +163,7 @@ func (o *oracle) lookPeeks(b *ledger, now time.Time) {
 		if !o.peekable(b, x.pod, now) {
 			continue
 		}
-		if b.fails(x.pod) && o.pod(x.pod).told[id] >= x.phase {
+		if b.fails(x.pod) && (!reading || o.pod(x.pod).told[id] >= x.phase) {
 			continue // told before lists ceased to answer, and no status could be read: see lookDeaf
 		}
 		from := latest(since, b.settled(x), x.at, b.truth.moved(x.pod), b.peekPace.hurt.Add(peekRetry), b.prompt.ahead[x.pod].Add(3*b.pace.settings.grace))

@@ -220,7 +220,7 @@ func (o *oracle) lookPrompt(reading bool) {
 		_, phase := b.truth.phaseOf(id)
 		return lost || phase < x.phase // the sandbox has recovered
 	})
-	o.lookPeeks(b, now)
+	o.lookPeeks(b, reading, now)
 	for id, x := range p.promises {
 		if b.excuses(x.pod) {
 			x.excused = now
