@@ -163,6 +163,7 @@ func (w *world) pause(args []string) error {
 	time.Sleep(d)
 	w.oracle.lookStanding(d)
 	w.oracle.resumes(d)
+	w.upset(time.Now().Add(w.settings.doubt())) // what was told meanwhile may be old, and is in doubt
 	w.ledger.resumes()
 	return nil
 }
