@@ -40,6 +40,31 @@ func (w *world) each(args []string) error {
 	return nil
 }
 
+// every runs a command a number of times, and lets time pass after each.
+func (w *world) every(args []string) error {
+	if len(args) < 3 {
+		return errUsage
+	}
+	d, err := one(args[:1])
+	if err != nil || d <= 0 || d > time.Minute {
+		return errUsage
+	}
+	n, err := strconv.Atoi(args[1])
+	if err != nil || n < 1 || n > maxEach {
+		return errUsage
+	}
+	for range n {
+		if err := w.act(args[2], args[3:]); err != nil && w.opts.Strict {
+			return err
+		}
+		w.rest()
+		if err := w.advance(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // served lets time pass until the cache has a status of each pod without an error, which must be so
 // within the given time.
 func (w *world) served(args []string) error {
