@@ -226,11 +226,11 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 
 // follows reports whether another event than before tells of the end of a sandbox, which may have
 // recovered between the two. A container ends once. An event told once more has the same time of
-// the runtime; which of two times is later says nothing, as clocks step. A payload has none.
+// the runtime; which of two times is later says nothing, as clocks step. A payload has none, and
+// may be of before the recovery.
 func (e *expectation) follows(old *expectation) bool {
 	again := e.kind == Sandbox && e.phase == PhaseExited && e.phase == old.phase
-	dated := e.stamp != 0 && old.stamp != 0
-	return again && e.cause == CauseClaim && dated && e.stamp != old.stamp
+	return again && e.cause == CauseClaim && e.stamp != 0 && e.stamp != old.stamp
 }
 
 // expectEarly keeps the report of an ID of no known pod. The removal of an ID not shown by a read
