@@ -377,8 +377,9 @@ const (
 )
 
 // judge decides the use of a peek with a status of a pod. A peek that shows less than is known came
-// too early, or too late: no peek takes anything back.
-func (x *peeking) judge(known *records, p *pod, r *look, at span) peekVerdict {
+// too early, or too late: no peek takes anything back. Reading is the begin of the read of the pod
+// under way; zero if there is none.
+func (x *peeking) judge(known *records, p *pod, r *look, at span, reading instant) peekVerdict {
 	if r.began <= x.stored {
 		return peekAgain // what a read or a payload has brought since may be newer
 	}
@@ -413,6 +414,8 @@ func (x *peeking) judge(known *records, p *pod, r *look, at span) peekVerdict {
 	switch {
 	case known.doubt(p, shows, nil, at):
 		return peekAgain
+	case p.doubted() && reading != 0 && at.ended < reading.add(peekAfter):
+		return peekAgain // the read, which does not hang yet, may show what two looks have missed
 	case r.err == nil && known.matches(p, shows) && !p.conceals():
 		return peekDropped
 	case p.entry == noEntry && len(shows) == 0:
@@ -483,7 +486,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		x.shown = now
 		confirmed := !p.failed() && r.began < c.lists.asOf(p) // by a look that began later
 		if !p.foreign && !confirmed {
-			verdict = x.judge(&c.records, p, &r.look, span{r.began, now})
+			verdict = x.judge(&c.records, p, &r.look, span{r.began, now}, c.reads.since(p))
 		}
 	}
 	if verdict == peekStands {
