@@ -21,14 +21,11 @@ func TestALockOfAWriterCounts(t *testing.T) {
 		mutex, both uint64
 	}{
 		{"a reader", func() {
-			m.LockUncounted()
-			m.Unlock()
-			rw.RLock()
-			rw.RUnlock()
-			rw.LockUncounted()
-			rw.Unlock()
+			hold(m.LockUncounted, m.Unlock)
+			hold(rw.RLock, rw.RUnlock)
+			hold(rw.LockUncounted, rw.Unlock)
 		}, 0, 0},
-		{"a writer", func() { m.Lock(); m.Unlock(); rw.Lock(); rw.Unlock() }, 1, 1},
+		{"a writer", func() { hold(m.Lock, m.Unlock); hold(rw.Lock, rw.Unlock) }, 1, 1},
 		{"a reader that changes something", func() { m.LockUncounted(); m.Changed(); m.Unlock() }, 2, 1},
 	} {
 		step.do()
@@ -36,6 +33,12 @@ func TestALockOfAWriterCounts(t *testing.T) {
 			t.Errorf("%s: %d and %d changes, want %d and %d", step.name, m.Changes(), rw.Changes(), step.mutex, step.both)
 		}
 	}
+}
+
+// hold takes a lock and gives it back.
+func hold(lock, unlock func()) {
+	lock()
+	unlock()
 }
 
 // TestAChangeIsCountedBeforeItIsSeen reads the count and then the state, again and again, while a
@@ -79,16 +82,16 @@ func TestRounds(t *testing.T) {
 		},
 		"something has changed": {
 			round:   func(r *Rounds, _ *looked) { r.Done() },
-			between: func(it *looked) { it.Lock(); it.Unlock() },
+			between: func(it *looked) { hold(it.Lock, it.Unlock) },
 			known:   true, after: time.Second, want: true,
 		},
 		"something was only read": {
 			round:   func(r *Rounds, _ *looked) { r.Done() },
-			between: func(it *looked) { it.LockUncounted(); it.Unlock() },
+			between: func(it *looked) { hold(it.LockUncounted, it.Unlock) },
 			known:   true, after: time.Second,
 		},
 		"it has changed during the round": {
-			round: func(r *Rounds, it *looked) { it.Lock(); it.Unlock(); r.Done() },
+			round: func(r *Rounds, it *looked) { hold(it.Lock, it.Unlock); r.Done() },
 			known: true, after: time.Second, want: true,
 		},
 		"the round has left something": {
