@@ -204,8 +204,7 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		p.expected.add(e)
 		v.expected++
 		return takenNews
-	case e.phase > old.phase, e.follows(old),
-		old.failed && !e.failed && e.phase == old.phase: // what may have happened has
+	case e.phase > old.phase, old.failed && !e.failed && e.phase == old.phase: // what may have happened has
 		e.at = max(e.at, old.at) // an early one may be older
 		e.name = cmp.Or(e.name, old.name)
 		*old = e
@@ -222,15 +221,6 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 	}
 	old.failed = old.failed && e.failed
 	return takenStale
-}
-
-// follows reports whether another event than before tells of the end of a sandbox, which may have
-// recovered between the two. A container ends once. An event told once more has the same time of
-// the runtime; which of two times is later says nothing, as clocks step. A payload has none, and
-// may be of before the recovery.
-func (e *expectation) follows(old *expectation) bool {
-	again := e.kind == Sandbox && e.phase == PhaseExited && e.phase == old.phase
-	return again && e.cause == CauseClaim && e.stamp != 0 && e.stamp != old.stamp
 }
 
 // expectEarly keeps the report of an ID of no known pod. The removal of an ID not shown by a read
