@@ -66,7 +66,6 @@ const (
 	unread      = "watch-is-not-being-read"
 	wasThere    = "it-was-connected-before"
 	takenBack   = "events-are-taken-back"
-	polls       = "it-polls-although-the-stream-is-connected"
 	differs     = "the-cache-and-the-runtime-differ"
 	crioSilent  = "the-stream-is-connected-and-tells-nothing-on-cri-o"
 )
@@ -332,9 +331,9 @@ var settings = []setting{
 	},
 	{
 		name:      "false ends, one a second",
-		what:      "the same, so often that no list finds nothing to say",
+		what:      "the same, so often that one is in doubt at any time",
 		falseEnds: time.Second,
-		section:   polls,
+		section:   takenBack,
 	},
 	{
 		name:     "CRI-O, a subscriber that does not read",
