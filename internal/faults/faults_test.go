@@ -47,6 +47,7 @@ type setting struct {
 	capacity  int           // 0 is the default
 	deafPeer  bool          // another client opens a stream of events and ignores it
 	falseEnds time.Duration // the period of false ends from the runtime, 0 for never
+	falsePods int           // of so many pods in turn; 0 is one
 
 	profile      string // of the runtime, containerd-2 if empty
 	fromStart    bool   // the fault is there before the agent
@@ -65,6 +66,7 @@ const (
 	late        = "events-are-late"
 	unread      = "watch-is-not-being-read"
 	wasThere    = "it-was-connected-before"
+	polls       = "it-polls-although-the-stream-is-connected"
 	takenBack   = "events-are-taken-back"
 	differs     = "the-cache-and-the-runtime-differ"
 	crioSilent  = "the-stream-is-connected-and-tells-nothing-on-cri-o"
@@ -334,6 +336,13 @@ var settings = []setting{
 		what:      "the same, so often that one is in doubt at any time",
 		falseEnds: time.Second,
 		section:   takenBack,
+	},
+	{
+		name:      "false ends of six pods, two a second",
+		what:      "the same of six pods in turn, so often that no list finds nothing to say",
+		falseEnds: 500 * time.Millisecond,
+		falsePods: 6,
+		section:   polls,
 	},
 	{
 		name:     "CRI-O, a subscriber that does not read",

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -92,10 +93,14 @@ func (s *seen) Record(r pleg.Report) {
 	}
 }
 
-// tellEnds has the runtime tell of the end of a pod that lives, again and again.
-func tellEnds(ctx context.Context, t *testing.T, rt *fakeruntime.Runtime, every time.Duration) {
-	id := testkit.Must(rt.AddPod(fakeruntime.PodSpec{UID: "alive"}))(t)
-	for bench.Sleep(ctx, every) == nil {
+// tellEnds has the runtime tell of the end of one of some pods that live, in turn, again and again.
+func tellEnds(ctx context.Context, t *testing.T, rt *fakeruntime.Runtime, every time.Duration, pods int) {
+	var ids []string
+	for n := range pods {
+		ids = append(ids, testkit.Must(rt.AddPod(fakeruntime.PodSpec{UID: fmt.Sprintf("alive-%d", n)}))(t))
+	}
+	for n := 0; bench.Sleep(ctx, every) == nil; n++ {
+		id := ids[n%pods]
 		if err := errors.Join(rt.StopSandbox(id), rt.RecoverSandbox(id)); err != nil {
 			t.Error(err)
 		}
@@ -154,7 +159,7 @@ func (s *seen) play(t *testing.T, set setting, alerted func(*seen) bool) {
 		if at := time.Since(begun); at == healthyFor {
 			testkit.Check(t, rt.SetFaults(faults))
 			if set.falseEnds > 0 {
-				group.Go(func() { tellEnds(ctx, t, rt, set.falseEnds) })
+				group.Go(func() { tellEnds(ctx, t, rt, set.falseEnds, max(1, set.falsePods)) })
 			}
 			close(s.began)
 			if set.deafPeer {
