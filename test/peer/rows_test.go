@@ -5,6 +5,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -137,7 +138,7 @@ func BenchmarkPeer(b *testing.B) {
 	for _, r := range rows() {
 		for _, agent := range r.agents {
 			if slices.Contains(chosen, agent) {
-				b.Run(r.name+"/agent="+agent, func(b *testing.B) { r.run(b, agent) })
+				b.Run(r.name+"/agent="+agent, func(b *testing.B) { r.run(b, agent, b.Log) })
 			}
 		}
 	}
@@ -149,15 +150,17 @@ func size(n int) int { return max(1, n / *shrink) }
 // node is the fake runtime with a contestant.
 type node struct {
 	b       *testing.B
+	log     func(...any)
 	rt      *fakeruntime.Runtime
 	calls   child.Calls
 	config  worker.Config
 	running []string // containers left to exit, one of every pod, then the next of every pod
 }
 
-// run measures a contestant on a node of its own.
-func (r row) run(b *testing.B, agent string) {
-	n := &node{b: b, config: r.config}
+// run measures a contestant on a node of its own. The reason of a failure goes to log: what
+// [testing.Benchmark] runs has no log of its own.
+func (r row) run(b *testing.B, agent string, log func(...any)) {
+	n := &node{b: b, log: log, config: r.config}
 	n.rt, n.config.Endpoint = startRuntime(b, r)
 	pods := n.rt.Truth().Pods
 	for i := range 2 {
@@ -175,8 +178,10 @@ func (r row) run(b *testing.B, agent string) {
 	c, err := child.Run(agent, cmd)
 	n.must(err)
 	b.Cleanup(func() {
-		if err := c.Stop(10 * time.Second); err != nil {
-			b.Error(err)
+		err := c.Stop(10 * time.Second)
+		if err != nil {
+			log(err)
+			b.Fail()
 		}
 	})
 	n.calls = c.Calls
@@ -212,7 +217,8 @@ func startRuntime(tb testing.TB, r row) (*fakeruntime.Runtime, string) {
 func (n *node) must(err error) {
 	n.b.Helper()
 	if err != nil {
-		n.b.Fatal(err)
+		n.log(err)
+		n.b.FailNow()
 	}
 }
 
@@ -233,7 +239,7 @@ func (n *node) start() (claims int) {
 	claims = ask[int](n, "Await", 0)
 	for limit := time.Now().Add(time.Minute); n.config.Mode == worker.Evented && n.rt.Stats().Subscribers == 0; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(limit) {
-			n.b.Fatal("nobody subscribes to the events")
+			n.must(errors.New("nobody subscribes to the events"))
 		}
 	}
 	return claims
@@ -316,7 +322,7 @@ func (n *node) newer() {
 	for i := range size(500) {
 		answer := ask[worker.Newer](n, "Newer", pods[i%len(pods)].UID)
 		if len(answer.Pod.Items) == 0 || answer.Pod.Err != "" {
-			n.b.Fatalf("pod %s: nothing newer: %s", pods[i%len(pods)].UID, answer.Pod.Err)
+			n.must(fmt.Errorf("pod %s: nothing newer: %s", pods[i%len(pods)].UID, answer.Pod.Err))
 		}
 		took = append(took, answer.Took)
 		time.Sleep(7 * time.Millisecond)
@@ -399,7 +405,7 @@ func TestRowsAreMeasured(t *testing.T) {
 			}
 			t.Run(r.name+"/"+agent, func(t *testing.T) {
 				kind, _, _ := strings.Cut(r.name, "/")
-				got := testing.Benchmark(func(b *testing.B) { r.run(b, agent) })
+				got := testing.Benchmark(func(b *testing.B) { r.run(b, agent, t.Log) })
 				if got.N != 1 || got.Extra[measures[kind]] <= 0 || got.Extra["lost"] != 0 {
 					t.Errorf("measured %v", got.Extra)
 				}
