@@ -154,3 +154,31 @@ func TestChecksAreWired(t *testing.T) {
 		t.Errorf("%d violations, %q; want two and more", report.StaleReads, report.Complaints)
 	}
 }
+
+// TestMemoryReadsWhatIsLate has a container's status come too late for the client, which gives such
+// a read up: the worker reads the pod again, and measures.
+func TestMemoryReadsWhatIsLate(t *testing.T) {
+	rt := testkit.Must(fakeruntime.New(fakeruntime.Config{}))(t)
+	path := onfake.Socket(t, rt)
+	testkit.Must(rt.Populate(fakeruntime.Population{Pods: 1, Containers: 1}))(t)
+	c := converse(t)
+	ask[Hello](t, c, "Start", Config{Endpoint: path, Mode: Generic, RelistBase: time.Hour})
+	ask[bool](t, c, "Relists", 1)
+	testkit.Check(t, rt.SetFaults(fakeruntime.Faults{HangItem: 1}))
+	before := rt.Stats().RPCs["PodSandboxStatus"]
+	measured := make(chan error, 1)
+	go func() {
+		_, err := child.Ask[Memory](t.Context(), c, "Memory", true)
+		measured <- err
+	}()
+	for rt.Stats().RPCs["PodSandboxStatus"] < before+2 { // it reads again
+		select {
+		case err := <-measured:
+			t.Fatalf("measured without the status: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	testkit.Check(t, rt.SetFaults(fakeruntime.Faults{}))
+	rt.Restart(0, 0) // the call that hangs has an answer
+	testkit.Check(t, <-measured)
+}
