@@ -221,5 +221,8 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 		c.peeks.brought(p.uid, now)
 		c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))
 	}
+	if r.status != nil {
+		c.resolve(settlement{pod: p, began: r.began, unread: &r.unread})
+	}
 	p.delay(&c.cfg, r.began, now)
 }
