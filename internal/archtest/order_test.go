@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -46,29 +47,17 @@ func TestMapOrder(t *testing.T) {
 	loops := 0
 	excused := make(map[string]bool)
 	for _, dir := range deterministic {
-		files, info := typed(t, filepath.Join(root, dir))
-		for _, name := range slices.Sorted(maps.Keys(files)) {
-			for _, d := range files[name].Decls {
-				f, ok := d.(*ast.FuncDecl)
-				if !ok || f.Body == nil || strings.HasPrefix(f.Name.Name, "check") {
-					continue
-				}
-				o := orderless{info: info, within: f.Body}
-				ast.Inspect(f.Body, func(n ast.Node) bool {
-					loop, ok := n.(*ast.RangeStmt)
-					if !ok || !o.overMap(loop) {
-						return true
-					}
-					loops++
-					what := o.block(loop.Body)
-					if _, reason := inAnyOrder[dir+" "+f.Name.Name]; reason && what != "" {
-						excused[dir+" "+f.Name.Name] = true
-					} else if what != "" {
-						t.Errorf("%s/%s: %s ranges over a map, in no order, and its loop has %s", dir, name, f.Name.Name, what)
-					}
-					return true
-				})
+		for loop := range loopsOverMaps(t, dir) {
+			loops++
+			what := loop.judge.block(loop.body)
+			if what == "" {
+				continue
 			}
+			if _, reason := inAnyOrder[dir+" "+loop.function]; reason {
+				excused[dir+" "+loop.function] = true
+				continue
+			}
+			t.Errorf("%s/%s: %s ranges over a map, in no order, and its loop has %s", dir, loop.file, loop.function, what)
 		}
 	}
 	for where := range inAnyOrder {
@@ -81,10 +70,64 @@ func TestMapOrder(t *testing.T) {
 	}
 }
 
+// mapLoop is a loop over a map.
+type mapLoop struct {
+	file, function string
+	body           *ast.BlockStmt
+	judge          orderless
+}
+
+// loopsOverMaps yields the loops over maps in the functions of a package.
+func loopsOverMaps(t *testing.T, dir string) iter.Seq[mapLoop] {
+	files, info := typed(t, filepath.Join(root, dir))
+	return func(yield func(mapLoop) bool) {
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			for f := range judged(files[name]) {
+				o := orderless{info: info, within: f.Body}
+				for loop := range o.overMaps() {
+					if !yield(mapLoop{file: name, function: f.Name.Name, body: loop.Body, judge: o}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// judged yields the functions of a file whose loops are judged.
+func judged(file *ast.File) iter.Seq[*ast.FuncDecl] {
+	return func(yield func(*ast.FuncDecl) bool) {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil || strings.HasPrefix(f.Name.Name, "check") {
+				continue
+			}
+			if !yield(f) {
+				return
+			}
+		}
+	}
+}
+
 // orderless judges the loops over maps of a function.
 type orderless struct {
 	info   *types.Info
 	within *ast.BlockStmt
+}
+
+// overMaps yields the loops over maps, inner ones too.
+func (o *orderless) overMaps() iter.Seq[*ast.RangeStmt] {
+	return func(yield func(*ast.RangeStmt) bool) {
+		more := true
+		ast.Inspect(o.within, func(n ast.Node) bool {
+			loop, ok := n.(*ast.RangeStmt)
+			if !more || !ok || !o.overMap(loop) {
+				return more
+			}
+			more = yield(loop)
+			return more
+		})
+	}
 }
 
 func (o *orderless) overMap(loop *ast.RangeStmt) bool {
