@@ -20,8 +20,9 @@ const (
 	// own.
 	callsPerRead = 4
 	// leastPatience is how long a call is waited for at the least after another of the same read has
-	// been answered.
-	leastPatience = 100 * time.Millisecond
+	// been answered: two periods of a runtime's share of processors, which Linux counts in 100 ms, and
+	// half a one.
+	leastPatience = 250 * time.Millisecond
 	// patienceFactor is how many times as long as the slowest answer of the read a call may take, on a
 	// runtime that is slow with everything.
 	patienceFactor = 4
@@ -31,7 +32,7 @@ const (
 	stuckAfter = time.Second
 	// standstill is how late a look at the calls is at least if the process was stopped, or had no CPU:
 	// an answer may wait in the socket then.
-	standstill = leastPatience / 2
+	standstill = 50 * time.Millisecond
 	// longestCall bounds a call given up by a read without a deadline.
 	longestCall = 2 * time.Minute
 )

@@ -494,6 +494,22 @@ func TestSlowIsNotHung(t *testing.T) {
 	})
 }
 
+// TestAThrottledRuntimeIsNotHung: a runtime whose share of processors is used up in the middle of a
+// read answers in one of the next periods of its share, which are 100 ms long. All of its pod is
+// read.
+func TestAThrottledRuntimeIsNotHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, takes := range []time.Duration{100 * time.Millisecond, 190 * time.Millisecond} {
+			r := newSlowRuntime("c1", "c2")
+			c := serve(t, r.stub, Config{})
+			r.takes["c2"] = takes
+			if in, err := c.Inspect(t.Context(), slowPod("c1", "c2")); err != nil || len(in.Unread) > 0 {
+				t.Errorf("an answer %v after the others: %v, %v", takes, in.Unread, err)
+			}
+		}
+	})
+}
+
 // TestQuickListIsNoMeasure: the list that finds out which container is in which of two sandboxes
 // is quick, and the statuses are slow: none of them is taken for hung.
 func TestQuickListIsNoMeasure(t *testing.T) {

@@ -193,7 +193,7 @@ func (t *toySide) bad(what string, names []string, how telling) error {
 
 // The delay after which a read gives up a hanging item, once the other items have answered.
 const (
-	hungAtLeast = 100 * time.Millisecond
+	hungAtLeast = 250 * time.Millisecond
 	hungTimes   = 4
 )
 
