@@ -120,13 +120,9 @@ func (k *book[S]) discard(n int, now instant) {
 // resolve settles the expectations of a pod by a look that has been applied.
 func (k *book[S]) resolve(s settlement) { k.refuted(k.evidence.resolve(&k.records, s)) }
 
-// refuted counts claims that a look has refuted, which cost trust. A further event is read for as
-// soon as news is.
+// refuted counts claims that a look has refuted, which cost trust.
 func (k *book[S]) refuted(claims []refutation) {
 	for _, r := range claims {
-		if r.next {
-			r.of.pod.resetBackOff()
-		}
 		k.out.add(countOverruled, 1)
 		k.trust.refute(fmt.Sprintf("%s was announced as %v, and is %v more than %v later",
 			r.of.title(), r.phase, r.of.phase, k.cfg.Grace))

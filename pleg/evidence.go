@@ -41,10 +41,6 @@ type expectation struct {
 	// a read begun a grace later about an event's.
 	at instant `prove:"dated"`
 
-	// again is when the last further event of the phase came; zero if none did. It may be of
-	// another end, after a recovery: once the first event is refuted, it is to be judged.
-	again instant `prove:"dated"`
-
 	// stamp is the runtime's time of the event, in Unix nanoseconds; zero if none.
 	stamp int64 `prove:"-"`
 }
@@ -142,16 +138,9 @@ func (l *expectations) add(e expectation) {
 	}
 }
 
-// drop removes the expectations for which gone is true. Gone may change what it is given.
-func (l *expectations) drop(gone func(*expectation) bool) {
-	kept := l.all[:0]
-	for i := range l.all {
-		if e := &l.all[i]; !gone(e) {
-			kept = append(kept, *e)
-		}
-	}
-	clear(l.all[len(kept):])
-	l.all = kept
+// drop removes the expectations for which gone is true.
+func (l *expectations) drop(gone func(expectation) bool) {
+	l.all = slices.DeleteFunc(l.all, gone)
 	l.reindex()
 }
 
@@ -201,16 +190,13 @@ const (
 // expect adds a report to the expectations of a pod. X is the ID's item in the pod, nil if there
 // is none; shown reports whether a read has shown the ID in any pod.
 func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
-	old := p.expected.get(e.id, e.cause)
-	if old != nil && e.cause == CauseClaim && e.phase == old.phase && e.at > old.at {
-		old.again = e.at
-	}
 	if x != nil {
 		x.announce(&e)
 		if e.phase < x.phase || e.phase == x.phase && x.shown != PhaseUnknown {
 			return takenStale
 		}
 	}
+	old := p.expected.get(e.id, e.cause)
 	switch {
 	case old == nil && v.expected >= v.most && !shown && e.cause == CauseClaim:
 		return takenNoRoom
@@ -291,9 +277,6 @@ type settlement struct {
 type refutation struct {
 	of    *item
 	phase Phase // reported
-
-	// next reports whether another event of the phase remains to be judged.
-	next bool
 }
 
 // resolve drops the expectations of a pod that a look has met or refuted, and returns the refuted
@@ -306,14 +289,14 @@ func (v *evidence) resolve(r *records, s settlement) (refuted []refutation) {
 		return nil
 	}
 	v.expected -= p.expected.len()
-	p.expected.drop(func(e *expectation) bool {
+	p.expected.drop(func(e expectation) bool {
 		if s.unread.has(e.id) {
 			return false
 		}
 		x := r.find(p, 0, e.id)
-		gone, refutes := v.judge(e, x, &s)
+		gone, refutes := v.judge(&e, x, &s)
 		if refutes {
-			refuted = append(refuted, refutation{of: x, phase: e.phase, next: !gone})
+			refuted = append(refuted, refutation{of: x, phase: e.phase})
 		}
 		return gone
 	})
@@ -349,19 +332,7 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 		return true, false
 	}
 	x.retract()
-	return !e.turn(s.began, v.grace), true
-}
-
-// turn reports whether an event remains to be judged, of a claim that a look begun at the given
-// time has refuted: the last that came less than a grace before.
-func (e *expectation) turn(began instant, grace time.Duration) bool {
-	if e.again == 0 || began > e.again.add(grace) {
-		return false
-	}
-	e.at = e.again
-	e.again = 0
-	e.stored = false
-	return true
+	return true, true
 }
 
 // overrule drops the claims that a peek refutes, and returns them. The peek has read the status of
@@ -370,7 +341,7 @@ func (v *evidence) overrule(r *records, p *pod, shows []Item, began instant) (re
 	for x, e := range v.beyond(r, p, shows, CauseClaim) {
 		if began > e.at.add(v.grace) {
 			refuted = append(refuted, refutation{of: x, phase: e.phase})
-			v.forget(p, x, e.reportKey, began)
+			v.forget(p, x, e.reportKey)
 		}
 	}
 	return refuted
@@ -381,7 +352,7 @@ func (v *evidence) overrule(r *records, p *pod, shows []Item, began instant) (re
 func (v *evidence) disprove(r *records, p *pod, shows []Item, began instant) (some bool) {
 	for x, e := range v.beyond(r, p, shows, CauseAck) {
 		if e.failed && began > e.at {
-			v.forget(p, x, e.reportKey, began)
+			v.forget(p, x, e.reportKey)
 			some = true
 		}
 	}
@@ -407,10 +378,9 @@ func (v *evidence) beyond(r *records, p *pod, shows []Item, cause Cause) iter.Se
 }
 
 // forget drops an expectation that a look has refuted. What else is expected of the ID stands.
-func (v *evidence) forget(p *pod, x *item, key reportKey, began instant) {
-	v.expected -= p.expected.len()
-	p.expected.drop(func(e *expectation) bool { return e.reportKey == key && !e.turn(began, v.grace) })
-	v.expected += p.expected.len()
+func (v *evidence) forget(p *pod, x *item, key reportKey) {
+	p.expected.drop(func(e expectation) bool { return e.reportKey == key })
+	v.expected--
 	x.retract()
 	for e := range p.expected.of(x.id) {
 		x.announce(e)
