@@ -156,7 +156,7 @@ test-stock: ## one unmodified kubelet on the fake runtime: pods start, end, cras
 VALUE ?= stock-1.36.3 evented-1.36.3
 
 .PHONY: test-value
-test-value: ## the table of what the PLEG is worth: CPU of kubelet, daemon and shims, lists, latency; each kubelet in a run of its own, by turns (as root, hours; VALUE_FLAGS="-runtimes crio -pods 30 -rounds 1")
+test-value: ## the table of what the PLEG is worth, beside the first of VALUE: CPU of kubelet, daemon and shims, lists, latency; each kubelet in a run of its own, by turns (as root, hours; VALUE_FLAGS="-runtimes crio -pods 30 -rounds 1")
 	test/kubelet/build $(lastword $(subst -, ,$(firstword $(VALUE))))
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
 	$(BUILD)/kubelet/kubelet-e2e value $(VALUE_FLAGS) $(VALUE)

@@ -23,9 +23,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 )
 
-// value is the table of what the PLEG is worth: two kubelets, each in a run of its own and by
-// turns, on some runtimes and sizes of a node, a few rounds. Two kubelets in one run would share a
-// cgroup namespace, and each would pay for the other's pods.
+// value is the table of what the PLEG is worth: a kubelet and others beside it, each in a run of its
+// own and by turns, on some runtimes and sizes of a node, a few rounds. Two kubelets in one run
+// would share a cgroup namespace, and each would pay for the other's pods.
 func value(ctx context.Context, args []string) error {
 	flags := newCommon("value")
 	runtimesOf := flags.String(
@@ -48,8 +48,10 @@ func value(ctx context.Context, args []string) error {
 	if len(names) == 0 {
 		names = []string{"stock-1.36.3", "evented-1.36.3"}
 	}
-	if len(names) != 2 || *rounds < 1 {
-		return usagef("value compares two kubelets in one round or more, such as stock-1.36.3 evented-1.36.3")
+	if len(names) < 2 || *rounds < 1 {
+		return usagef(
+			"value compares kubelets with the first in one round or more, such as stock-1.36.3 evented-1.36.3",
+		)
 	}
 	var table []valueRow
 	for on := range strings.SplitSeq(*runtimesOf, ",") {
@@ -57,7 +59,7 @@ func value(ctx context.Context, args []string) error {
 			if _, err := strconv.Atoi(size); err != nil {
 				return usagef("-pods: %q is no number", size)
 			}
-			row := valueRow{Runtime: on, Pods: size}
+			row := valueRow{Runtime: on, Pods: size, Runs: make([][]valueFigures, len(names))}
 			for range *rounds {
 				for side, name := range names {
 					run := valueRun{
@@ -93,19 +95,20 @@ func defaultSizes(runtime string) string {
 	return "30,60,110"
 }
 
-// valueRow is the runs of both kubelets on a runtime with a number of pods.
+// valueRow is the runs of the kubelets on a runtime with a number of pods, by kubelet and round.
 type valueRow struct {
 	Runtime, Pods string
-	Runs          [2][]valueFigures
+	Runs          [][]valueFigures
 }
 
 // valueFigures are the figures of a run, as the command of a single run writes them: milliseconds
-// of CPU a second when idle, of CPU a pod in the churn, milliseconds of the times as texts.
+// of CPU a second when idle, of CPU a pod in the churn, milliseconds of the times as texts. Load is
+// the machine's, the average of the last idle minute.
 type valueFigures struct {
 	Kubelet, Daemon, Monitors, Both float64
 	Lists                           float64
 	ChurnBoth, ChurnReads           float64
-	ChurnLists                      float64
+	ChurnLists, Load                float64
 	Exit, Ready                     string
 }
 
@@ -190,6 +193,8 @@ func figuresOf(c *scene.Column, churn float64) (f valueFigures) {
 	f.Monitors = number("idle: shims or monitors CPU, ms/s")
 	f.Both = number("idle: kubelet and runtime CPU, ms/s")
 	f.Lists = number("idle: ListPodSandbox / min") + number("idle: ListContainers / min")
+	_, load, _ := strings.Cut(c.Text("idle: load of the machine, from / to"), " / ")
+	f.Load, _ = strconv.ParseFloat(load, 64)
 	if churn > 0 {
 		row := fmt.Sprintf("churn %g/s: ", churn)
 		f.ChurnBoth = number(row + "kubelet and runtime CPU, ms a pod")
@@ -201,50 +206,84 @@ func figuresOf(c *scene.Column, churn float64) (f valueFigures) {
 	return f
 }
 
-// writeValue writes rows of the table: medians, the ratio with its spread over the rounds, and the
-// CPU-seconds that a node gets back each day.
+// writeValue writes rows of the table, whose cells have a figure for each kubelet: medians, ratios
+// to the first kubelet with their spread over the rounds, and the CPU-seconds that a node gets back
+// each day.
 func writeValue(out io.Writer, rows []valueRow, head bool) {
 	if head {
 		fmt.Fprint(
 			out,
 			"| runtime, pods | kubelet ms/s | daemon ms/s | shims ms/s | both, ratio (spread) | CPU-s a day | lists/min | ",
-			"churn: CPU ms a pod | reads, lists a pod | exit → status, last round | ready, last round |\n",
-			"|---|---|---|---|---|---|---|---|---|---|---|\n",
+			"churn: CPU ms a pod, ratio (spread) | reads a pod | lists a pod | exit → status, last round | ready, last round | load |\n",
+			"|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
 		)
 	}
 	for _, r := range rows {
-		of := func(get func(valueFigures) float64) [2]float64 {
-			return [2]float64{median(r.Runs[0], get), median(r.Runs[1], get)}
+		cells := []string{
+			r.Runtime + ", " + r.Pods,
+			r.medians("%.1f", func(f valueFigures) float64 { return f.Kubelet }),
+			r.medians("%.1f", func(f valueFigures) float64 { return f.Daemon }),
+			r.medians("%.1f", func(f valueFigures) float64 { return f.Monitors }),
+			r.ratios(func(f valueFigures) float64 { return f.Both }),
+			r.saved(),
+			r.medians("%.1f", func(f valueFigures) float64 { return f.Lists }),
+			r.medians("%.1f", func(f valueFigures) float64 { return f.ChurnBoth }) + ", " +
+				r.ratios(func(f valueFigures) float64 { return f.ChurnBoth }),
+			r.medians("%.1f", func(f valueFigures) float64 { return f.ChurnReads }),
+			r.medians("%.1f", func(f valueFigures) float64 { return f.ChurnLists }),
+			r.last(func(f valueFigures) string { return f.Exit }),
+			r.last(func(f valueFigures) string { return f.Ready }),
+			r.medians("%.0f", func(f valueFigures) float64 { return f.Load }),
 		}
-		pair := func(p [2]float64) string { return fmt.Sprintf("%.1f → %.1f", p[0], p[1]) }
-		both := of(func(f valueFigures) float64 { return f.Both })
-		var ratios []float64
-		for i := range r.Runs[0] {
-			ratios = append(ratios, r.Runs[1][i].Both/r.Runs[0][i].Both)
-		}
-		last := func(side int) valueFigures { return r.Runs[side][len(r.Runs[side])-1] }
-		fmt.Fprintf(
-			out,
-			"| %s, %s | %s | %s | %s | %.2f (%.2f–%.2f) | %.0f | %s | %s | %.1f, %s | %s → %s | %s → %s |\n",
-			r.Runtime,
-			r.Pods,
-			pair(of(func(f valueFigures) float64 { return f.Kubelet })),
-			pair(of(func(f valueFigures) float64 { return f.Daemon })),
-			pair(of(func(f valueFigures) float64 { return f.Monitors })),
-			both[1]/both[0],
-			slices.Min(ratios),
-			slices.Max(ratios),
-			(both[0]-both[1])/1e3*86400,
-			pair(of(func(f valueFigures) float64 { return f.Lists })),
-			pair(of(func(f valueFigures) float64 { return f.ChurnBoth })),
-			of(func(f valueFigures) float64 { return f.ChurnReads })[1],
-			pair(of(func(f valueFigures) float64 { return f.ChurnLists })),
-			last(0).Exit,
-			last(1).Exit,
-			last(0).Ready,
-			last(1).Ready,
-		)
+		fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
 	}
+}
+
+// medians returns the median of a figure for each kubelet.
+func (r *valueRow) medians(format string, get func(valueFigures) float64) string {
+	var all []string
+	for _, runs := range r.Runs {
+		all = append(all, fmt.Sprintf(format, median(runs, get)))
+	}
+	return strings.Join(all, " → ")
+}
+
+// last returns a text of the last round for each kubelet.
+func (r *valueRow) last(get func(valueFigures) string) string {
+	var all []string
+	for _, runs := range r.Runs {
+		all = append(all, get(runs[len(runs)-1]))
+	}
+	return strings.Join(all, " → ")
+}
+
+// ratios returns the ratio of the medians of a figure to the first kubelet's, for each of the
+// others, and the least and the largest ratio of a round.
+func (r *valueRow) ratios(get func(valueFigures) float64) string {
+	var all []string
+	for _, runs := range r.Runs[1:] {
+		var each []float64
+		for i, f := range runs {
+			each = append(each, get(f)/get(r.Runs[0][i]))
+		}
+		all = append(all, fmt.Sprintf(
+			"%.2f (%.2f–%.2f)",
+			median(runs, get)/median(r.Runs[0], get),
+			slices.Min(each),
+			slices.Max(each),
+		))
+	}
+	return strings.Join(all, ", ")
+}
+
+// saved returns the CPU-seconds that a node gets back each day with each of the other kubelets.
+func (r *valueRow) saved() string {
+	both := func(f valueFigures) float64 { return f.Both }
+	var all []string
+	for _, runs := range r.Runs[1:] {
+		all = append(all, fmt.Sprintf("%.0f", (median(r.Runs[0], both)-median(runs, both))/1e3*86400))
+	}
+	return strings.Join(all, ", ")
 }
 
 // median returns the median of a figure of some runs.
