@@ -23,8 +23,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 )
 
-// value is the table of what the PLEG is worth: a kubelet and others beside it, each in a run of its
-// own and by turns, on some runtimes and sizes of a node, a few rounds. Two kubelets in one run
+// value is the table of what the PLEG is worth: a kubelet and others beside it, each in a run of
+// its own and by turns, on some runtimes and sizes of a node, a few rounds. Two kubelets in one run
 // would share a cgroup namespace, and each would pay for the other's pods.
 func value(ctx context.Context, args []string) error {
 	flags := newCommon("value")
