@@ -332,9 +332,9 @@ func (s *seen) scrape(t *testing.T, registry *prometheus.Registry, i int) {
 	}
 	for metric, v := range bench.Scrape(text.Bytes()) {
 		name, labels, _ := strings.Cut(metric, "{")
-		series := name + `{job="n",instance="a"}`
+		series := name + `{job="n"}`
 		if labels != "" {
-			series = name + `{job="n",instance="a",` + labels
+			series = name + `{job="n",` + labels
 		}
 		for len(s.samples[series]) < i {
 			s.samples[series] = append(s.samples[series], math.NaN())
