@@ -727,19 +727,19 @@ func TestCostOfALife(t *testing.T) {
 	}{
 		{
 			"one by one", quick, 20, 5 * time.Second, 2 * time.Second,
-			cost{reads: 4.3, podLists: 1.5, lists: 3, statuses: 11.5},
+			cost{reads: 4.3, podLists: 0.1, lists: 0.5, statuses: 11.5},
 		},
 		{
 			"five a second", quick, 100, 200 * time.Millisecond, 3 * time.Second,
-			cost{reads: 4.3, podLists: 1.5, lists: 3, statuses: 11.5},
+			cost{reads: 4.3, podLists: 0.1, lists: 0.5, statuses: 11.5},
 		},
 		{
 			"a busy kubelet", quick.working(), 100, 200 * time.Millisecond, 3 * time.Second,
-			cost{reads: 4.3, podLists: 1.5, lists: 3, statuses: 11.5},
+			cost{reads: 4.3, podLists: 0.1, lists: 0.5, statuses: 11.5},
 		},
 		{
 			"a saturated runtime", saturated, 100, 300 * time.Millisecond, 8 * time.Second,
-			cost{reads: 7.5, podLists: 1.8, lists: 4, statuses: 17},
+			cost{reads: 4.5, podLists: 0.2, lists: 1, statuses: 12},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

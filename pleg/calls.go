@@ -48,6 +48,11 @@ type burst struct {
 	// sandbox long after: then nothing waits for its container any more.
 	goesOn bool
 
+	// ends reports whether all that calls for a read is what the agent itself has ended. Its worker
+	// asks when it needs to know, and the event of a removal, which often comes after the call,
+	// spares the read.
+	ends bool
+
 	// others is when the first report came that none of the calls explains; never if none has.
 	others instant
 }
@@ -64,11 +69,17 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 	b := burst{others: never}
 	sandbox := false
 	container := false
+	begins := false
+	var ended instant
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
 		own := p.expected.get(e.id, CauseAck)
 		switch {
 		case e.cause == CauseAck:
+			begins = begins || e.phase < PhaseExited || e.failed
+			if !p.removed(e.id) { // else no read is needed
+				ended = max(ended, e.at)
+			}
 			container = container || e.kind == Container
 			sandbox = sandbox || e.kind == Sandbox && e.phase == PhaseRunning && now < e.at.add(cfg.CallBurst)
 		case !e.stored && (own == nil || own.phase < e.phase):
@@ -76,6 +87,7 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 		}
 	}
 	b.goesOn = p.calling() || sandbox && !container
+	b.ends = ended != 0 && !begins && b.others == never && p.due <= ended
 	return b
 }
 
@@ -118,14 +130,15 @@ func (k *calls) end(p *pod, a *ack, late instant) {
 const knownIDsMax = 8
 
 // known returns the items of a pod if their statuses are a complete read of the pod, else nil: a
-// list, begun at the given time, has shown the pod since a moment from which on everything was
-// heard, and every ID made since was made, and reported, by the agent. IDs that have certainly gone
-// are left out. If no other is left, the items are empty, and nothing of the pod is to be read.
+// list, begun at the given time, has shown the pod, or that there was none, since a moment from
+// which on everything was heard, and every ID made since was made, and reported, by the agent. IDs
+// that have certainly gone are left out. If no other is left of a pod in the cache, the items are
+// empty, and nothing of the pod is to be read.
 func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
 	switch {
 	case p.creating > 0, k.untracked:
 		return nil
-	case p.entry != statusEntry:
+	case p.entry != statusEntry && p.entry != noEntry, !p.explains():
 		return nil
 	case listed <= max(heard, p.unlisted):
 		return nil
@@ -149,10 +162,22 @@ func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
 			items = append(items, e.item())
 		}
 	}
-	if len(items) > knownIDsMax {
+	if len(items) > knownIDsMax || len(items) == 0 && p.entry == noEntry {
 		return nil
 	}
 	return items
+}
+
+// explains reports whether all that the last list has shown of the pod is in its status, or was
+// made by the agent. What others have made, a read by the known IDs would not show.
+func (p *pod) explains() bool {
+	if !p.differs() {
+		return true
+	}
+	return !slices.ContainsFunc(p.diff.items, func(it Item) bool {
+		shown := slices.ContainsFunc(p.items, func(x *item) bool { return x.id == it.ID })
+		return it.valid() && !shown && p.expected.get(it.ID, CauseAck) == nil
+	})
 }
 
 // removed reports whether a call of the agent's own has removed an ID, and the event has come: what

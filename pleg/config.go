@@ -71,8 +71,9 @@ type Config[S any] struct {
 	// have changed: calls come in bursts, and the runtime announces each. While a call of the
 	// burst is under way its changes wait for the end of the call, and a new sandbox waits for its
 	// first container, but for no more than twice RelistBase in all; claims that no call explains
-	// wait for a quarter of RelistBase. Waiters in GetNewerThan do not wait, and payloads of
-	// events are stored at once.
+	// wait for a quarter of RelistBase. So does what the agent itself has ended or removed: it
+	// knows, and the event may spare the read. Waiters in GetNewerThan do not wait, and payloads
+	// of events are stored at once.
 	// At most RelistBase. Default a fiftieth of RelistBase, 20ms: polling would see the change
 	// some fifty times later.
 	CallSettle time.Duration
@@ -170,6 +171,10 @@ type limits struct {
 	// OthersWait is how long news of others waits for the agent's own calls.
 	OthersWait time.Duration
 
+	// EndsWait is how long what the agent itself has ended waits for further calls, and for the
+	// events of the end.
+	EndsWait time.Duration
+
 	Grace      time.Duration
 	CallSettle time.Duration
 	RetryBase  time.Duration
@@ -205,6 +210,7 @@ func (c *Config[S]) limits() limits {
 		TeardownAgain:  max(c.RelistBase/10, 1),
 		CallBurst:      2 * c.RelistBase,
 		OthersWait:     max(c.RelistBase/4, c.CallSettle),
+		EndsWait:       max(c.RelistBase/4, c.CallSettle),
 		Grace:          c.Grace,
 		CallSettle:     c.CallSettle,
 		RetryBase:      c.RetryBase,

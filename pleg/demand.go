@@ -157,9 +157,9 @@ func (p *pod) heard(now instant) {
 }
 
 // holdFor delays reads for the agent's own calls, which come in bursts, each announced by the
-// runtime: until a moment after the end of the last, and for CallBurst at the most; for OthersWait
-// if there is news of others. A read in the middle would show what the next call changes, and would
-// have a worker sync in vain (ADR 51).
+// runtime: until a moment after the end of the last, longer if they have only ended what there was
+// (ADR 60), and for CallBurst at the most; for OthersWait if there is news of others. A read in the
+// middle would show what the next call changes, and would have a worker sync in vain (ADR 51).
 func (d *demand) holdFor(cfg *limits, b burst, now instant) {
 	if d.hold <= now {
 		d.burst = now
@@ -168,9 +168,14 @@ func (d *demand) holdFor(cfg *limits, b burst, now instant) {
 	if b.others != never {
 		d.hold = min(d.hold, b.others.add(cfg.OthersWait))
 	}
-	if !b.goesOn {
-		d.hold = min(d.hold, now.add(cfg.CallSettle))
+	if b.goesOn {
+		return
 	}
+	settle := cfg.CallSettle
+	if b.ends {
+		settle = cfg.EndsWait
+	}
+	d.hold = min(d.hold, now.add(settle))
 }
 
 // held reports whether the agent's own calls put reads off.

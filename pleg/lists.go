@@ -443,9 +443,6 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		c.sighted(p, items, p.ghosts)
 		news = c.evidence.disprove(&c.records, p, items, began) || news
 	}
-	if !same && slices.ContainsFunc(items, func(it Item) bool { return it.valid() && c.find(p, 0, it.ID) == nil }) {
-		p.mayHave(began) // a read by the known IDs would not show this one
-	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
 	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts, span{began, now})
 	if same && !p.ghosts.any() && p.expected.len() == 0 {

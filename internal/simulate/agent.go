@@ -250,6 +250,7 @@ func (c *ownCall) end(w *world, err error) {
 type agentAt struct {
 	calls int       // under way
 	until time.Time // their changes need not have been read before
+	ends  time.Time // nor what the agent itself has ended
 	bare  bool      // the agent has made a sandbox, and a container is to follow
 }
 
@@ -266,7 +267,7 @@ func (b *ledger) calling(c *ownCall, by int) {
 	o := b.own[c.pod]
 	o.calls += by
 	now := time.Now()
-	if by > 0 && (now.Before(o.until) || b.promisedAt(c.pod, now)) {
+	if by > 0 && (now.Before(latest(o.until, o.ends)) || b.promisedAt(c.pod, now)) {
 		// A further call of the burst, or the generator may hear of the call before the claim.
 		b.hold(o, now)
 	}
@@ -276,7 +277,7 @@ func (b *ledger) calling(c *ownCall, by int) {
 
 // settling notes that news of a pod may wait for a moment, because the agent is active in the pod.
 func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
-	if o := b.own[uid]; o != nil && (acked || o.calls > 0 || now.Before(o.until)) {
+	if o := b.own[uid]; o != nil && (acked || o.calls > 0 || now.Before(latest(o.until, o.ends))) {
 		b.hold(o, now)
 	}
 }
@@ -288,8 +289,10 @@ func (b *ledger) hold(o *agentAt, now time.Time) {
 	s := b.pace.settings
 	o.bare = o.bare && now.Before(o.until)
 	o.until = now.Add(s.callSettle)
+	o.ends = now.Add(s.endsWait())
 	if o.calls > 0 || o.bare {
 		o.until = now.Add(s.callBurst())
+		o.ends = o.until
 	}
 }
 
@@ -306,6 +309,9 @@ func (b *ledger) makes(c *ownCall, err error, now time.Time) {
 func (b *ledger) settled(x promise) (until time.Time) {
 	if o := b.own[x.pod]; o != nil {
 		until = o.until
+		if x.phase >= pleg.PhaseExited && b.ended[x.id] {
+			until = latest(until, o.ends)
+		}
 	}
 	s := b.pace.settings
 	explained := b.touched[x.id].After(x.at.Add(-s.callBurst()))
@@ -335,6 +341,9 @@ func (b *ledger) returned(c *ownCall, err error) {
 		!b.pace.applied.IsZero() &&
 			slices.ContainsFunc(b.shows(c.pod), func(it pleg.Item) bool { return it.ID == c.now.ID })
 	b.pace.news = now
+	if err == nil && c.now.Phase >= pleg.PhaseExited {
+		b.ended[c.now.ID] = true
+	}
 	if err == nil && c.now.Phase == pleg.PhaseRemoved {
 		b.removes(c.pod, now)
 	}

@@ -63,6 +63,7 @@ type ledger struct {
 	prompt     prompt
 	own        map[cache.UID]*agentAt
 	touched    map[string]time.Time             // the last begin or end of an own call about each ID
+	ended      map[string]bool                  // IDs that an own call has ended, or removed
 	debts      []debt                           // silent changes that cost trust
 	firstTold  [pleg.PhaseRemoved + 1]time.Time // when a claim first told of each phase
 	removed    map[cache.UID]time.Time          // when an own call or a read by IDs last showed that an ID of the pod is gone
@@ -98,6 +99,7 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 		unnamed:  make(map[string]bool),
 		asked:    make(map[cache.UID]time.Time),
 		touched:  make(map[string]time.Time),
+		ended:    make(map[string]bool),
 		peekPace: peekPace{
 			under: make(map[cache.UID]int),
 			maybe: make(map[cache.UID]calls),
