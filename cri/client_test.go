@@ -11,8 +11,10 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -89,16 +91,13 @@ func TestDialSaysPermission(t *testing.T) {
 	}
 }
 
-// TestDialAHungRuntime checks that the end of its context ends a Dial of a socket that accepts and
-// stays silent.
-func TestDialAHungRuntime(t *testing.T) {
-	path := socketPathForTest(t)
+// silentRuntime listens on a socket, accepts, and answers nothing. Sent is called when a client has
+// sent something.
+func silentRuntime(t *testing.T, sent func()) (path string) {
+	t.Helper()
+	path = socketPathForTest(t)
 	l := must(net.Listen("unix", path))(t)
-	defer l.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var accepting sync.WaitGroup
-	defer accepting.Wait()
 	accepting.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -107,18 +106,52 @@ func TestDialAHungRuntime(t *testing.T) {
 			}
 			defer conn.Close()
 			n, _ := conn.Read(make([]byte, 1))
-			if n > 0 { // the client of a connection, which has no answer
-				cancel()
+			if n > 0 {
+				sent()
 			}
 		}
 	})
-	c, err := Dial(ctx, Config{Endpoint: path})
-	_ = l.Close()
-	if err == nil {
-		_ = c.Close()
-		t.Fatal("Dial worked")
-	}
-	wantError(t, err, "Version", context.Canceled.Error())
+	t.Cleanup(func() {
+		_ = l.Close()
+		accepting.Wait()
+	})
+	return path
+}
+
+// TestDialAHungRuntime checks that the end of its context ends a Dial of a socket that accepts and
+// stays silent: the caller gives up, or its deadline passes. The deadline leaves the client the time
+// to connect, however slow the machine is.
+func TestDialAHungRuntime(t *testing.T) {
+	t.Run("canceled", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c, err := Dial(ctx, Config{Endpoint: silentRuntime(t, cancel)})
+		if err == nil {
+			_ = c.Close()
+			t.Fatal("Dial worked")
+		}
+		wantError(t, err, "Version", context.Canceled.Error())
+	})
+	t.Run("deadline", func(t *testing.T) {
+		var sent atomic.Bool
+		path := silentRuntime(t, func() { sent.Store(true) })
+		for wait := 50 * time.Millisecond; ; wait *= 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			c, err := Dial(ctx, Config{Endpoint: path})
+			cancel()
+			if err == nil {
+				_ = c.Close()
+				t.Fatal("Dial worked")
+			}
+			if sent.Load() {
+				wantError(t, err, "Version", context.DeadlineExceeded.Error())
+				return
+			}
+			if wait > time.Minute {
+				t.Fatalf("the client has sent nothing within %v: %v", wait, err)
+			}
+		}
+	})
 }
 
 // listenOnSocket starts a server of a pod on a socket.

@@ -85,6 +85,7 @@ type Faults struct {
 
 	Work       time.Duration `fault:"work" help:"each list and each status takes so much work of the runtime's processors" example:"5ms"`
 	Processors int           `fault:"processors" help:"how many processors the calls under way share (default 1)"`
+	Throttle   float64       `fault:"throttle" help:"a list or a status waits for the next period of 100 ms, or the one after: the runtime has used up its share of the processors" example:"0.1"`
 
 	// Calls, a decision for each call. A list is ListX and StreamX; a status is PodSandboxStatus,
 	// ContainerStatus and stats; a write changes a pod, a container or an image.

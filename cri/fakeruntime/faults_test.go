@@ -432,6 +432,42 @@ func TestCallFaults(t *testing.T) {
 	}
 }
 
+// A runtime that has used up its share of the processors answers at the begin of one of the next two
+// periods.
+func TestThrottle(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{Throttle: 1}}, func(t *testing.T, w *world) {
+		ids := must(w.rt.Populate(Population{Pods: 1}))(t)
+		periods := make(map[time.Duration]int)
+		for i := range 40 {
+			time.Sleep(7 * time.Millisecond)
+			begun := time.Now()
+			invoke := func(method string, request proto.Message) {
+				name := "/runtime.v1.RuntimeService/" + method
+				if err := w.conn.Invoke(t.Context(), name, request, &emptypb.Empty{}); err != nil {
+					t.Error(err)
+				}
+			}
+			if i%2 == 0 {
+				invoke("ListContainers", &runtimeapi.ListContainersRequest{})
+			} else {
+				invoke("PodSandboxStatus", &runtimeapi.PodSandboxStatusRequest{PodSandboxId: ids[0]})
+			}
+			if into := time.Since(w.rt.begun) % sharePeriod; into != 0 {
+				t.Errorf("call %d is answered %v into a period", i, into)
+			}
+			periods[time.Since(begun).Truncate(sharePeriod)]++
+			begun = time.Now()
+			invoke("Version", &runtimeapi.VersionRequest{})
+			if took := time.Since(begun); took != 0 {
+				t.Errorf("call %d, no list and no status, took %v", i, took)
+			}
+		}
+		if len(periods) != 2 || periods[0] == 0 || periods[sharePeriod] == 0 {
+			t.Errorf("the answers came after so many whole periods: %v, want some of 0 and of 1", periods)
+		}
+	})
+}
+
 // A streaming list that breaks half way: the sent part is right, and incomplete.
 func TestCutList(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{CutList: 1}}, func(t *testing.T, w *world) {

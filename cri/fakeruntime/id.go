@@ -114,6 +114,7 @@ const (
 	rollEmptyStart
 	rollLateWrite
 	rollStaysListed
+	rollThrottle
 )
 
 // ipOf is the nth address of 198.18.0.0/15, reserved for tests, so that probes of a pod reach no

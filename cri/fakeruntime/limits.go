@@ -45,6 +45,23 @@ func (rt *Runtime) work(ctx context.Context, life <-chan struct{}, d time.Durati
 	}
 }
 
+// sharePeriod is the period in which Linux counts a group's share of the processors.
+const sharePeriod = 100 * time.Millisecond
+
+// throttled returns how long a call waits because the runtime has used up its share of the
+// processors: until the next period, or the one after. N is the number of the call among those of
+// its method. The caller holds the mutex.
+func (rt *Runtime) throttled(method string, n uint64) time.Duration {
+	if !rt.roll(rollThrottle, rt.faults.Throttle, method, n) {
+		return 0
+	}
+	wait := sharePeriod - time.Since(rt.begun)%sharePeriod
+	if rt.roll(rollThrottle, 0.5, method, n, 1) {
+		wait += sharePeriod
+	}
+	return wait
+}
+
 // unreadable reports whether the status of a container cannot be read. The caller holds the mutex.
 func (rt *Runtime) unreadable(id string) bool {
 	return rt.roll(rollFailItem, rt.faults.FailItem, id) || rt.roll(rollHangItem, rt.faults.HangItem, id)

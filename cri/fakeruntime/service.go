@@ -226,9 +226,10 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 	hangs := rt.roll(rollHang, hang, method, n)
 	fails := rt.roll(rollFail, fail, method, n)
 	code := cmp.Or(codes.Code(f.FailCode), codes.Unknown)
-	work := f.Work
-	if callKinds[method] != callList && callKinds[method] != callStatus {
-		work = 0
+	var work time.Duration
+	if kind := callKinds[method]; kind == callList || kind == callStatus {
+		work = f.Work
+		slow += rt.throttled(method, n)
 	}
 	rt.mu.Unlock()
 

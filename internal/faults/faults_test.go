@@ -232,6 +232,7 @@ var settings = []setting{
 		harmless: "reads take longer, and all are answered",
 	},
 	{name: "processors", set: "work=100ms processors=4", harmless: "reads take longer, and all are answered"},
+	{name: "throttle", set: "throttle=0.3", harmless: "reads take longer, and all are answered"},
 	{
 		name:      "empty-list",
 		set:       "empty-list=0.1",
