@@ -401,14 +401,22 @@ func (n *node) idle() {
 	}
 }
 
-// TestRowsAreMeasured runs every row small: each reports its measures, and no contestant loses a
-// change for good.
-func TestRowsAreMeasured(t *testing.T) {
-	for name, value := range map[string]string{"test.benchtime": "1x", "shrink": "100", "idle": "50ms", "settle": "100ms"} {
+// setFlags gives flags other values until the end of a test.
+func setFlags(t *testing.T, values map[string]string) {
+	t.Helper()
+	for name, value := range values {
+		before := flag.Lookup(name).Value.String()
 		if err := flag.Set(name, value); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = flag.Set(name, before) })
 	}
+}
+
+// TestRowsAreMeasured runs every row small: each reports its measures, and no contestant loses a
+// change for good.
+func TestRowsAreMeasured(t *testing.T) {
+	setFlags(t, map[string]string{"test.benchtime": "1x", "shrink": "100", "idle": "50ms", "settle": "100ms"})
 	measures := map[string]string{ // by the beginning of a row's name, one that must be above 0
 		"relist":    "cpu-ns/op",
 		"streaming": "allocs/op",
@@ -438,11 +446,7 @@ func TestRowsAreMeasured(t *testing.T) {
 
 // TestLateIsNotLost has a contestant list two seconds after all others would have.
 func TestLateIsNotLost(t *testing.T) {
-	for name, value := range map[string]string{"test.benchtime": "1x", "shrink": "100", "settle": "1ms"} {
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
-	}
+	setFlags(t, map[string]string{"test.benchtime": "1x", "shrink": "100", "settle": "1ms"})
 	r := row{
 		pods:    5000,
 		config:  worker.Config{Mode: worker.Generic, RelistBase: 3 * time.Second},
@@ -480,9 +484,7 @@ func TestWaitIsForTheWholeStatus(t *testing.T) {
 			n.must(errors.New("the status came while a container hung"))
 		}
 	}
-	if err := flag.Set("test.benchtime", "1x"); err != nil {
-		t.Fatal(err)
-	}
+	setFlags(t, map[string]string{"test.benchtime": "1x"})
 	if got := testing.Benchmark(func(b *testing.B) { r.run(b, ours, t.Log) }); got.N != 1 {
 		t.Error("no status")
 	}
