@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 const (
@@ -24,8 +26,12 @@ const (
 	// half a one.
 	leastPatience = 250 * time.Millisecond
 	// patienceFactor is how many times as long as the slowest answer of the read a call may take, on a
-	// runtime that is slow with everything.
+	// runtime that is slow with everything, and as the slowest of the last answers about items of its
+	// kind.
 	patienceFactor = 4
+	// kindPatience bounds the latter: what is slow with one kind of item must not keep the others of a
+	// pod from the reader for long when an item of that kind hangs.
+	kindPatience = time.Second
 	// stuckAfter is how long the first calls of a read are waited for at the least before the
 	// containers are asked for one by one: some runtimes lock each container for the answer about a
 	// sandbox.
@@ -40,8 +46,9 @@ const (
 // itemCall is a status call of a read. Do runs in a goroutine of its own and returns what is to be
 // done with the answer, by the goroutine that waits in gathering.wait.
 type itemCall struct {
-	id string // of the item; empty for a call about the whole pod
-	do func(ctx context.Context) (accept func(), err error)
+	id   string // of the item; empty for a call about the whole pod
+	kind pleg.Kind
+	do   func(ctx context.Context) (accept func(), err error)
 	// witness: the answer only tells that the runtime answers.
 	witness bool
 }
@@ -170,7 +177,7 @@ func (g *gathering) begin() {
 	}
 	ctx, cancel := g.detached()
 	state.cancel = cancel
-	late := &lateCall{id: call.id, begun: state.begun}
+	late := &lateCall{id: call.id, kind: call.kind, begun: state.begun}
 	state.late = late
 	g.underWay++
 	go func() {
@@ -223,7 +230,7 @@ func (g *gathering) lateAt(i int) time.Time {
 	if g.lastEnd.IsZero() {
 		return time.Time{}
 	}
-	patience := max(leastPatience, patienceFactor*g.longest, g.client.late.patience(g.calls[i].id))
+	patience := max(leastPatience, patienceFactor*g.longest, g.client.late.patience(&g.calls[i]))
 	return latest(g.state[i].begun, g.lastEnd, g.awake).Add(patience)
 }
 
@@ -285,6 +292,7 @@ func (g *gathering) abort() {
 // lateItems.mu.
 type lateCall struct {
 	id    string
+	kind  pleg.Kind
 	begun time.Time
 	// ended: the runtime has answered, or the call has failed. givenUp: its read waits no longer.
 	ended, givenUp bool
@@ -296,6 +304,8 @@ type lateItems struct {
 	mu sync.Mutex // guards the fields below
 	// waiting holds the call that was given up and has not ended, by ID of its item: one each.
 	waiting map[string]*lateCall
+	// paces are of the items of each kind.
+	paces [2]pace
 	// took holds how long the last answer took about an item that was late, by ID.
 	took map[string]time.Duration
 	// silent holds when an item was last asked for, by ID, if that call was late and ended without an
@@ -333,12 +343,37 @@ func (l *lateItems) waitingSince(id string) (time.Time, bool) {
 	return call.begun, true
 }
 
-// patience returns how long a call about an item may take, by what the last one took.
-func (l *lateItems) patience(id string) time.Duration {
+// patience returns how long a call about an item may take, by what the last one took, and the last
+// ones about items of its kind: a runtime may have to ask a disk for each container, and for no
+// sandbox.
+func (l *lateItems) patience(call *itemCall) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return 2 * l.took[id]
+	return max(2*l.took[call.id], min(patienceFactor*l.paces[call.kind].slowest(), kindPatience))
 }
+
+// pace is how long the last answers took.
+type pace struct {
+	answers int           // since longest was begun
+	longest time.Duration // among them
+	before  time.Duration // among as many before them
+}
+
+// paceAnswers is how many answers are looked at together. They are counted, not timed: a node that
+// stands still asks for little, and has learned nothing new meanwhile.
+const paceAnswers = 64
+
+// answered takes the time of an answer.
+func (p *pace) answered(took time.Duration) {
+	if p.answers == paceAnswers {
+		*p = pace{before: p.longest}
+	}
+	p.answers++
+	p.longest = max(p.longest, took)
+}
+
+// slowest returns the longest time of the last answers.
+func (p *pace) slowest() time.Duration { return max(p.longest, p.before) }
 
 // giveUp notes that the read of a call waits no longer.
 func (l *lateItems) giveUp(call *lateCall) {
@@ -364,6 +399,9 @@ func (l *lateItems) end(call *lateCall, answered bool) {
 		delete(l.waiting, call.id)
 	}
 	if answered {
+		if call.id != "" {
+			l.paces[call.kind].answered(took)
+		}
 		delete(l.silent, call.id)
 	} else if took > leastPatience && call.id != "" {
 		if l.silent == nil || len(l.silent) >= maxLateItems {

@@ -65,6 +65,13 @@ func (r *slowRuntime) wait(id string) {
 	time.Sleep(takes)
 }
 
+func (r *slowRuntime) set(id string, takes time.Duration, hangs bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.takes[id] = takes
+	r.hangs[id] = hangs
+}
+
 func (r *slowRuntime) asked(id string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -506,6 +513,53 @@ func TestAThrottledRuntimeIsNotHung(t *testing.T) {
 			if in, err := c.Inspect(t.Context(), slowPod("c1", "c2")); err != nil || len(in.Unread) > 0 {
 				t.Errorf("an answer %v after the others: %v, %v", takes, in.Unread, err)
 			}
+		}
+	})
+}
+
+// TestASlowKindIsNotHung: a runtime that answers at once about sandboxes, and slowly about containers,
+// is given up once at the most, as nothing tells then that it is slow; an item that hangs is given up
+// as soon as is bearable.
+func TestASlowKindIsNotHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c")
+		c := serve(t, r.stub, Config{})
+		r.set("c", 600*time.Millisecond, false)
+		read := func() bool {
+			in, err := c.Inspect(t.Context(), slowPod("c"))
+			synctest.Wait()
+			return err == nil && len(in.Unread) == 0
+		}
+		forget := func() {
+			c.late.mu.Lock()
+			defer c.late.mu.Unlock()
+			clear(c.late.took)
+		}
+		read()
+		time.Sleep(time.Hour)
+		for i := range 1000 {
+			forget() // it is another container each time
+			if !read() {
+				t.Fatalf("read %d is given up", i)
+			}
+		}
+		forget()
+		r.set("c", 0, true)
+		begun := time.Now()
+		if read() {
+			t.Error("a container that hangs is read")
+		}
+		if took := time.Since(begun); took > kindPatience+leastPatience {
+			t.Errorf("a container that hangs is waited for for %v", took)
+		}
+		close(r.release)
+		synctest.Wait()
+		r.set("c", 0, false)
+		for range 2*paceAnswers + 1 {
+			read()
+		}
+		if got := c.late.patience(&itemCall{kind: pleg.Container}); got != 0 {
+			t.Errorf("a runtime that is quick again has a patience of %v", got)
 		}
 	})
 }

@@ -242,7 +242,7 @@ func (in *inspection) addWitnesses(calls *gathering, n int) {
 		if same.Kind == pleg.Sandbox {
 			ask = podSandboxStatus
 		}
-		calls.addWitness(itemCall{id: same.ID, do: func(ctx context.Context) (func(), error) {
+		calls.addWitness(itemCall{id: same.ID, kind: same.Kind, do: func(ctx context.Context) (func(), error) {
 			_, _, err := in.status(ctx, ask, same.ID)
 			return func() {}, err
 		}})
@@ -402,7 +402,7 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 
 func (in *inspection) sandboxCall(i int) itemCall {
 	id := in.sandboxes[i]
-	return itemCall{id: id, do: func(ctx context.Context) (func(), error) {
+	return itemCall{id: id, kind: pleg.Sandbox, do: func(ctx context.Context) (func(), error) {
 		raw, bundled, err := in.status(ctx, podSandboxStatus, id)
 		return func() {
 			in.sandboxStatuses[i] = raw
@@ -413,7 +413,7 @@ func (in *inspection) sandboxCall(i int) itemCall {
 
 func (in *inspection) containerCall(i int) itemCall {
 	id := in.containers[i]
-	return itemCall{id: id, do: func(ctx context.Context) (func(), error) {
+	return itemCall{id: id, kind: pleg.Container, do: func(ctx context.Context) (func(), error) {
 		raw, _, err := in.status(ctx, containerStatus, id)
 		return func() { in.containerStatuses[i] = raw }, err
 	}}

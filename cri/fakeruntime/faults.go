@@ -90,21 +90,22 @@ type Faults struct {
 	// Calls, a decision for each call. A list is ListX and StreamX; a status is PodSandboxStatus,
 	// ContainerStatus and stats; a write changes a pod, a container or an image.
 
-	SlowList    time.Duration `fault:"slow-list" help:"lists take this much longer" example:"50ms"`
-	SlowStatus  time.Duration `fault:"slow-status" help:"statuses take this much longer" example:"5ms"`
-	SlowWrite   time.Duration `fault:"slow-write" help:"changes take this much longer" example:"5ms"`
-	FailList    float64       `fault:"fail-list" help:"a list fails with fail-code" example:"0.1"`
-	FailStatus  float64       `fault:"fail-status" help:"a status fails with fail-code" example:"0.1"`
-	FailWrite   float64       `fault:"fail-write" help:"a change fails with fail-code" example:"0.05"`
-	FailCode    Code          `fault:"fail-code" help:"the gRPC code of failing calls (default Unknown)"`
-	HangList    float64       `fault:"hang-list" help:"a list never answers" example:"0.02"`
-	CutList     float64       `fault:"cut-list" help:"a streaming list breaks when half of it was sent" example:"0.05"`
-	HangStatus  float64       `fault:"hang-status" help:"a status never answers" example:"0.01"`
-	EmptyList   float64       `fault:"empty-list" help:"a list shows nothing, without an error" example:"0.05"`
-	EmptyStart  float64       `fault:"empty-start" help:"the first list after a restart shows nothing, without an error" example:"1"`
-	LateWrite   float64       `fault:"late-write" help:"a change never answers, and is made late-write-by later" example:"0.05"`
-	LateWriteBy time.Duration `fault:"late-write-by" help:"how late such a change is made (default 5m)"`
-	HangWrite   float64       `fault:"hang-write" help:"a change never answers" example:"0.01"`
+	SlowList      time.Duration `fault:"slow-list" help:"lists take this much longer" example:"50ms"`
+	SlowStatus    time.Duration `fault:"slow-status" help:"statuses take this much longer" example:"5ms"`
+	SlowContainer time.Duration `fault:"slow-container" help:"the status of a container takes this much longer, and that of a sandbox does not" example:"400ms"`
+	SlowWrite     time.Duration `fault:"slow-write" help:"changes take this much longer" example:"5ms"`
+	FailList      float64       `fault:"fail-list" help:"a list fails with fail-code" example:"0.1"`
+	FailStatus    float64       `fault:"fail-status" help:"a status fails with fail-code" example:"0.1"`
+	FailWrite     float64       `fault:"fail-write" help:"a change fails with fail-code" example:"0.05"`
+	FailCode      Code          `fault:"fail-code" help:"the gRPC code of failing calls (default Unknown)"`
+	HangList      float64       `fault:"hang-list" help:"a list never answers" example:"0.02"`
+	CutList       float64       `fault:"cut-list" help:"a streaming list breaks when half of it was sent" example:"0.05"`
+	HangStatus    float64       `fault:"hang-status" help:"a status never answers" example:"0.01"`
+	EmptyList     float64       `fault:"empty-list" help:"a list shows nothing, without an error" example:"0.05"`
+	EmptyStart    float64       `fault:"empty-start" help:"the first list after a restart shows nothing, without an error" example:"1"`
+	LateWrite     float64       `fault:"late-write" help:"a change never answers, and is made late-write-by later" example:"0.05"`
+	LateWriteBy   time.Duration `fault:"late-write-by" help:"how late such a change is made (default 5m)"`
+	HangWrite     float64       `fault:"hang-write" help:"a change never answers" example:"0.01"`
 
 	// Content of lists and statuses, a decision for each reply.
 

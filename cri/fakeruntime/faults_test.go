@@ -380,6 +380,7 @@ func TestCallFaults(t *testing.T) {
 	}{
 		{"slow-list", Faults{SlowList: time.Second}, callList, codes.OK, time.Second},
 		{"slow-status", Faults{SlowStatus: time.Second}, callStatus, codes.OK, time.Second},
+		{"slow-container, sandboxes", Faults{SlowContainer: time.Second}, callStatus, codes.OK, 0},
 		{"slow-write", Faults{SlowWrite: time.Second}, callWrite, codes.OK, time.Second},
 		{"fail-list", Faults{FailList: 1}, callList, codes.Unknown, 0},
 		{"fail-status", Faults{FailStatus: 1, FailCode: Code(codes.Internal)}, callStatus, codes.Internal, 0},

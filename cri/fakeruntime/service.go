@@ -216,6 +216,9 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 		hang = f.HangList
 	case callStatus:
 		slow = f.SlowStatus
+		if method == "ContainerStatus" {
+			slow += f.SlowContainer
+		}
 		fail = f.FailStatus
 		hang = f.HangStatus
 	case callWrite:

@@ -265,6 +265,7 @@ var settings = []setting{
 		sometimes: []string{"evented_pleg_waiters", "evented_pleg_dirty_pods"},
 	},
 	{name: "slow-status", set: "slow-status=5s", section: workersHang},
+	{name: "slow-container", set: "slow-container=400ms", harmless: "reads take longer, and all are answered"},
 	{
 		name:     "slow-write",
 		set:      "slow-write=5s",

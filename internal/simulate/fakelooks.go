@@ -82,6 +82,7 @@ func (l fakeLooks) accusing(
 	read func() (pleg.Inspection[cri.PodStatus], error),
 ) (pleg.Inspection[cri.PodStatus], error) {
 	before := l.f.callsFail()
+	begun := time.Now()
 	i, err := read()
 	after := l.f.callsFail()
 	lasting := after == before && time.Since(after.since) > 2*l.f.w.settings.inspectTimeout
@@ -91,11 +92,25 @@ func (l fakeLooks) accusing(
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	for _, id := range i.Unread {
-		if !l.f.bad[id] {
+		if !l.f.bad[id] && !l.f.newlySlow(begun) {
 			l.f.w.oracle.fail("accused", "%s can be read, and a read says that it cannot: %v", id, err)
 		}
 	}
 	return i, err
+}
+
+// newlySlow reports whether a read begun at a time may have given up a container because nothing told
+// yet that all containers are slow: it is the first, or the first had not been answered. The caller
+// holds the mutex.
+func (f *fakeSide) newlySlow(begun time.Time) bool {
+	slow := f.rt.Faults().SlowContainer
+	if slow == 0 {
+		return false
+	}
+	if f.slowSince.IsZero() {
+		f.slowSince = time.Now()
+	}
+	return begun.Before(f.slowSince.Add(slow))
 }
 
 // weather reports whether calls fail for a reason outside of the items, and since when the faults
@@ -107,7 +122,7 @@ type weather struct {
 
 // callsFail returns the weather.
 func (f *fakeSide) callsFail() weather {
-	fail := f.restless()
+	fail := f.failing()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return weather{fail: fail, since: f.faultsSet}

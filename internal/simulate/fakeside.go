@@ -52,6 +52,7 @@ type fakeSide struct {
 	bad         map[string]bool           // unreadable IDs, as reported to the truth
 	conn        *breakable                // the client's latest connection
 	faultsSet   time.Time                 // when the faults have last changed
+	slowSince   time.Time                 // when a read first gave up a container for being slow since
 	writes      time.Time                 // until when changes may be made late by the faults before: see writesUntil
 }
 
@@ -192,7 +193,10 @@ func (f *fakeSide) system(w *world) (System, *ledger, error) {
 	return sys, l, err
 }
 
-func (f *fakeSide) restless() bool {
+func (f *fakeSide) restless() bool { return f.failing() || f.rt.Faults().SlowContainer > 0 }
+
+// failing reports whether calls fail for a reason outside of the items, or all of a kind are slow.
+func (f *fakeSide) failing() bool {
 	now := f.rt.Faults()
 	well := f.quiet
 	f.mu.Lock()
@@ -210,7 +214,7 @@ func (f *fakeSide) unanswered(w *world) time.Duration {
 	if now.HangStatus+now.HangItem > 0 {
 		return w.settings.inspectTimeout
 	}
-	return min(now.SlowStatus, w.settings.inspectTimeout)
+	return min(now.SlowStatus+now.SlowContainer, w.settings.inspectTimeout)
 }
 
 func (f *fakeSide) calm(w *world) {
@@ -364,6 +368,7 @@ func (f *fakeSide) setFaults(faults fakeruntime.Faults) error {
 	f.writes = f.writesUntil()
 	err := f.rt.SetFaults(faults)
 	f.faultsSet = time.Now()
+	f.slowSince = time.Time{}
 	f.spoil()
 	return err
 }
