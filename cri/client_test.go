@@ -119,8 +119,8 @@ func silentRuntime(t *testing.T, sent func()) (path string) {
 }
 
 // TestDialAHungRuntime checks that the end of its context ends a Dial of a socket that accepts and
-// stays silent: the caller gives up, or its deadline passes. The deadline leaves the client the time
-// to connect, however slow the machine is.
+// stays silent: the caller gives up, or its deadline passes. The deadline leaves the client the
+// time to connect, however slow the machine is.
 func TestDialAHungRuntime(t *testing.T) {
 	t.Run("canceled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

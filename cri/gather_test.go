@@ -517,9 +517,9 @@ func TestAThrottledRuntimeIsNotHung(t *testing.T) {
 	})
 }
 
-// TestASlowKindIsNotHung: a runtime that answers at once about sandboxes, and slowly about containers,
-// is given up once at the most, as nothing tells then that it is slow; an item that hangs is given up
-// as soon as is bearable.
+// TestASlowKindIsNotHung: a runtime that answers at once about sandboxes, and slowly about
+// containers, is given up once at the most, as nothing tells then that it is slow; an item that
+// hangs is given up as soon as is bearable.
 func TestASlowKindIsNotHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSlowRuntime("c")

@@ -433,8 +433,8 @@ func TestCallFaults(t *testing.T) {
 	}
 }
 
-// A runtime that has used up its share of the processors answers at the begin of one of the next two
-// periods.
+// A runtime that has used up its share of the processors answers at the begin of one of the next
+// two periods.
 func TestThrottle(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{Throttle: 1}}, func(t *testing.T, w *world) {
 		ids := must(w.rt.Populate(Population{Pods: 1}))(t)

@@ -99,9 +99,9 @@ func (l fakeLooks) accusing(
 	return i, err
 }
 
-// newlySlow reports whether a read begun at a time may have given up a container because nothing told
-// yet that all containers are slow: it is the first, or the first had not been answered. The caller
-// holds the mutex.
+// newlySlow reports whether a read begun at a time may have given up a container because nothing
+// told yet that all containers are slow: it is the first, or the first had not been answered. The
+// caller holds the mutex.
 func (f *fakeSide) newlySlow(begun time.Time) bool {
 	slow := f.rt.Faults().SlowContainer
 	if slow == 0 {
