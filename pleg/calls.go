@@ -180,6 +180,31 @@ func (p *pod) explains() bool {
 	})
 }
 
+// brings reports whether a call of the agent's own is under way, and such calls have brought about
+// all that the last list shows otherwise than the cache does. An ID that nothing has reported may
+// be of that call, if nobody else makes any.
+func (p *pod) brings(cfg *limits) bool {
+	if !p.calling() {
+		return false
+	}
+	for _, it := range p.diff.items {
+		i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == it.ID })
+		own := p.expected.get(it.ID, CauseAck)
+		switch {
+		case i >= 0 && p.items[i].shown == it.Phase:
+		case own != nil && PhaseUnknown < it.Phase && it.Phase <= own.phase:
+		case own == nil && i < 0 && cfg.TellsCalls && p.creating > 0:
+		default:
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p.items, func(x *item) bool { // has gone without a call
+		own := p.expected.get(x.id, CauseAck)
+		removed := own != nil && own.phase == PhaseRemoved
+		return !removed && !slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == x.id })
+	})
+}
+
 // removed reports whether a call of the agent's own has removed an ID, and the event has come: what
 // both say is gone does not come back. No event of the ID follows that one, which would name a pod
 // of which nothing is remembered.

@@ -110,11 +110,11 @@ func (d *demand) needsContent(now instant) bool {
 }
 
 // nextRead returns when the next read of the pod is due; never if none is. A list under way that
-// may answer comes first. What a list has shown waits for the agent's calls no longer than news of
-// others does.
+// may answer comes first. What a list has shown, and no call explains, waits for the agent's calls
+// no longer than news of others does.
 func (p *pod) nextRead(cfg *limits, l *lists) instant {
 	hold := p.hold
-	if p.differs() && p.diff.at > p.asOf { // else the list is older than what the cache shows
+	if p.differs() && p.diff.at > p.asOf && !p.brings(cfg) { // else the list is older than what the cache shows
 		hold = min(hold, p.diff.at.add(cfg.OthersWait))
 	}
 	at := never

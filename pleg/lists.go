@@ -485,7 +485,9 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		p.lookFrom(now) // a read begun now is later than the list
 	default: // if the pod is being read: core.onInspected compares
 		p.lookFrom(began)
-		p.holdAtMost(now.add(c.cfg.ListFirst))
+		if !p.differs() || !p.brings(&c.cfg) {
+			p.holdAtMost(now.add(c.cfg.ListFirst))
+		}
 	}
 	return quiet
 }

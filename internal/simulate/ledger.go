@@ -318,6 +318,17 @@ func (b *ledger) waitingFor() bool {
 	return b.listing > 0 && !b.listBegun.After(b.disturbed)
 }
 
+// callsGoOn reports whether calls of the agent's own are under way for which reads of their pod may
+// wait, or have waited until a base period ago.
+func (b *ledger) callsGoOn(now time.Time) bool {
+	for _, o := range b.own {
+		if o.calls > 0 && now.Before(o.until.Add(b.pace.settings.base)) {
+			return true
+		}
+	}
+	return false
+}
+
 // atRest checks that no goroutine of a generator is left.
 func (b *ledger) atRest() {
 	b.mu.Lock()

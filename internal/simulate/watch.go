@@ -164,11 +164,11 @@ func (o *oracle) settled(reading bool) bool {
 	}
 	o.ledger.mu.Lock()
 	first := o.ledger.listFirst
-	if o.ledger.waitingFor() {
+	now := time.Now()
+	if o.ledger.waitingFor() || o.ledger.callsGoOn(now) {
 		first = time.Time{}
 	}
 	o.ledger.mu.Unlock()
-	now := time.Now()
 	uids := o.truth.UIDs()
 	if first.IsZero() || now.Sub(first) <= o.settings.base+o.settings.load(len(uids)) {
 		return false
