@@ -71,13 +71,14 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 	container := false
 	begins := false
 	var ended instant
+	unheard := now.add(-cfg.CallWait)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
 		own := p.expected.get(e.id, CauseAck)
 		switch {
 		case e.cause == CauseAck:
 			begins = begins || e.phase < PhaseExited || e.failed
-			if !p.removed(e.id) { // else no read is needed
+			if !p.removed(e.id, unheard) { // else no read is needed
 				ended = max(ended, e.at)
 			}
 			container = container || e.kind == Container
@@ -87,7 +88,8 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 		}
 	}
 	b.goesOn = p.calling() || sandbox && !container
-	b.ends = ended != 0 && !begins && b.others == never && p.due <= ended
+	alone := b.others == never && p.due <= ended // nothing else calls for a read
+	b.ends = ended != 0 && !begins && alone
 	return b
 }
 
@@ -132,18 +134,19 @@ const knownIDsMax = 8
 // known returns the items of a pod if their statuses are a complete read of the pod, else nil: a
 // list, begun at the given time, has shown the pod, or that there was none, since a moment from
 // which on everything was heard, and every ID made since was made, and reported, by the agent. IDs
-// that have certainly gone are left out. If no other is left of a pod in the cache, the items are
-// empty, and nothing of the pod is to be read.
-func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
+// that have certainly gone are left out: see pod.removed. If no other is left of a pod in the
+// cache, the items are empty, and nothing of the pod is to be read.
+func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instant) []Item {
+	unheard := now.add(-cfg.CallWait)
 	switch {
 	case p.creating > 0, k.untracked:
 		return nil
-	case p.entry != statusEntry && p.entry != noEntry, !p.explains():
+	case p.entry != statusEntry && p.entry != noEntry, !p.explains(cfg):
 		return nil
 	case listed <= max(heard, p.unlisted):
 		return nil
 	}
-	items := slices.DeleteFunc(p.shownItems(), func(it Item) bool { return p.removed(it.ID) })
+	items := slices.DeleteFunc(p.shownItems(), func(it Item) bool { return p.removed(it.ID, unheard) })
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
 		_, gone := r.gone[e.id]
@@ -168,33 +171,52 @@ func (k *calls) known(r *records, p *pod, listed, heard instant) []Item {
 	return items
 }
 
-// explains reports whether all that the last list has shown of the pod is in its status, or was
-// made by the agent. What others have made, a read by the known IDs would not show.
-func (p *pod) explains() bool {
+// origin is who has brought about what the last list shows of an ID.
+type origin uint8
+
+const (
+	ofBefore origin = iota // the status shows the same
+	ofCall                 // a call of the agent's own that has returned
+	ofMaking               // perhaps a call under way: nothing has reported the ID
+	ofOthers               // others have changed what status or call name
+	isOthers               // others have made it
+)
+
+// origin returns who has brought about what the last list shows of an ID. An ID that nothing has
+// reported may be of a call under way, if nobody else makes any.
+func (p *pod) origin(it Item, cfg *limits) origin {
+	i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == it.ID })
+	own := p.expected.get(it.ID, CauseAck)
+	switch {
+	case i >= 0 && p.items[i].shown == it.Phase:
+		return ofBefore
+	case own != nil && PhaseUnknown < it.Phase && it.Phase <= own.phase:
+		return ofCall
+	case i >= 0 || own != nil:
+		return ofOthers
+	case cfg.TellsCalls && p.creating > 0:
+		return ofMaking
+	}
+	return isOthers
+}
+
+// explains reports whether all IDs that the last list has shown of the pod are in its status, or
+// were made by the agent, or are being made. What others have made, a read by the known IDs would
+// not show.
+func (p *pod) explains(cfg *limits) bool {
 	if !p.differs() {
 		return true
 	}
 	return !slices.ContainsFunc(p.diff.items, func(it Item) bool {
-		shown := slices.ContainsFunc(p.items, func(x *item) bool { return x.id == it.ID })
-		return it.valid() && !shown && p.expected.get(it.ID, CauseAck) == nil
+		return it.valid() && p.origin(it, cfg) == isOthers
 	})
 }
 
-// brings reports whether a call of the agent's own is under way, and such calls have brought about
-// all that the last list shows otherwise than the cache does. An ID that nothing has reported may
-// be of that call, if nobody else makes any.
+// brings reports whether the agent's own calls have brought about all that the last list shows
+// otherwise than the cache does.
 func (p *pod) brings(cfg *limits) bool {
-	if !p.calling() {
-		return false
-	}
 	for _, it := range p.diff.items {
-		i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == it.ID })
-		own := p.expected.get(it.ID, CauseAck)
-		switch {
-		case i >= 0 && p.items[i].shown == it.Phase:
-		case own != nil && PhaseUnknown < it.Phase && it.Phase <= own.phase:
-		case own == nil && i < 0 && cfg.TellsCalls && p.creating > 0:
-		default:
+		if p.origin(it, cfg) >= ofOthers {
 			return false
 		}
 	}
@@ -205,24 +227,28 @@ func (p *pod) brings(cfg *limits) bool {
 	})
 }
 
-// removed reports whether a call of the agent's own has removed an ID, and the event has come: what
-// both say is gone does not come back. No event of the ID follows that one, which would name a pod
-// of which nothing is remembered.
-func (p *pod) removed(id string) bool {
+// removed reports whether an ID has certainly gone: a call of the agent's own has removed it, and
+// the event has come, or has not by the time after which none is waited for. What is removed does
+// not come back. Until then an event of the ID may follow, which would name a pod of which nothing
+// is remembered; CRI-O sends none of a sandbox's removal.
+func (p *pod) removed(id string, unheard instant) bool {
 	own := p.expected.get(id, CauseAck)
+	if own == nil || own.phase != PhaseRemoved {
+		return false
+	}
 	event := p.expected.get(id, CauseClaim)
-	return own != nil && own.phase == PhaseRemoved && event != nil && event.phase == PhaseRemoved
+	return event != nil && event.phase == PhaseRemoved || own.at <= unheard
 }
 
 // onlyRemoved reports whether nothing is reported of the pod but that shown IDs have certainly
 // gone.
-func (p *pod) onlyRemoved() bool {
+func (p *pod) onlyRemoved(unheard instant) bool {
 	for i := range p.expected.all {
-		if !p.removed(p.expected.all[i].id) {
+		if !p.removed(p.expected.all[i].id, unheard) {
 			return false
 		}
 	}
-	return slices.ContainsFunc(p.items, func(x *item) bool { return p.removed(x.id) })
+	return slices.ContainsFunc(p.items, func(x *item) bool { return p.removed(x.id, unheard) })
 }
 
 // remainder returns what is left of a pod of which nothing was reported but removals by the agent:
@@ -235,19 +261,19 @@ func remainder[S any](
 	known []Item,
 	statuses *cache.Cache[S],
 	without func(status *S, id string) *S,
-	now instant,
+	now, unheard instant,
 ) *reading[S] {
 	switch {
 	case known == nil:
 		return nil
 	case len(known) == 0:
 		return &reading[S]{began: now}
-	case without == nil || !p.onlyRemoved():
+	case without == nil || !p.onlyRemoved(unheard):
 		return nil
 	}
 	status, _ := statuses.Get(p.uid)
 	for _, x := range p.items {
-		if p.removed(x.id) && status != nil {
+		if p.removed(x.id, unheard) && status != nil {
 			status = without(status, x.id)
 		}
 	}

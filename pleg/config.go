@@ -168,12 +168,9 @@ type limits struct {
 	// Config.CallSettle.
 	CallBurst time.Duration
 
-	// OthersWait is how long news of others waits for the agent's own calls.
-	OthersWait time.Duration
-
-	// EndsWait is how long what the agent itself has ended waits for further calls, and for the
-	// events of the end.
-	EndsWait time.Duration
+	// CallWait is how long reads wait for the agent's own calls that do not depend on them: of news
+	// of others, and of what the agent itself has ended, for further calls and the event of the end.
+	CallWait time.Duration
 
 	Grace      time.Duration
 	CallSettle time.Duration
@@ -209,8 +206,7 @@ func (c *Config[S]) limits() limits {
 		ForceAgain:     c.RelistBase,
 		TeardownAgain:  max(c.RelistBase/10, 1),
 		CallBurst:      2 * c.RelistBase,
-		OthersWait:     max(c.RelistBase/4, c.CallSettle),
-		EndsWait:       max(c.RelistBase/4, c.CallSettle),
+		CallWait:       max(c.RelistBase/4, c.CallSettle),
 		Grace:          c.Grace,
 		CallSettle:     c.CallSettle,
 		RetryBase:      c.RetryBase,

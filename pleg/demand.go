@@ -115,7 +115,7 @@ func (d *demand) needsContent(now instant) bool {
 func (p *pod) nextRead(cfg *limits, l *lists) instant {
 	hold := p.hold
 	if p.differs() && p.diff.at > p.asOf && !p.brings(cfg) { // else the list is older than what the cache shows
-		hold = min(hold, p.diff.at.add(cfg.OthersWait))
+		hold = min(hold, p.diff.at.add(cfg.CallWait))
 	}
 	at := never
 	switch {
@@ -158,7 +158,7 @@ func (p *pod) heard(now instant) {
 
 // holdFor delays reads for the agent's own calls, which come in bursts, each announced by the
 // runtime: until a moment after the end of the last, longer if they have only ended what there was
-// (ADR 60), and for CallBurst at the most; for OthersWait if there is news of others. A read in the
+// (ADR 60), and for CallBurst at the most; for CallWait if there is news of others. A read in the
 // middle would show what the next call changes, and would have a worker sync in vain (ADR 51).
 func (d *demand) holdFor(cfg *limits, b burst, now instant) {
 	if d.hold <= now {
@@ -166,14 +166,14 @@ func (d *demand) holdFor(cfg *limits, b burst, now instant) {
 	}
 	d.hold = d.burst.add(cfg.CallBurst)
 	if b.others != never {
-		d.hold = min(d.hold, b.others.add(cfg.OthersWait))
+		d.hold = min(d.hold, b.others.add(cfg.CallWait))
 	}
 	if b.goesOn {
 		return
 	}
 	settle := cfg.CallSettle
 	if b.ends {
-		settle = cfg.EndsWait
+		settle = cfg.CallWait
 	}
 	d.hold = min(d.hold, now.add(settle))
 }

@@ -36,9 +36,9 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	var known []Item
 	if c.cfg.TellsCalls && c.stream.up() {
 		heard := max(c.stream.connected, c.uncertain, c.trust.lastDiscard)
-		known = c.calls.known(&c.records, p, c.lists.appliedBegan, heard)
+		known = c.calls.known(&c.records, p, &c.cfg, c.lists.appliedBegan, heard, now)
 	}
-	if r := remainder(p, known, c.cache, c.without, now); r != nil {
+	if r := remainder(p, known, c.cache, c.without, now, now.add(-c.cfg.CallWait)); r != nil {
 		c.store(p, *r, now)
 		if r.gone() {
 			c.resolve(settlement{pod: p, began: now})

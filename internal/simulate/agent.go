@@ -289,7 +289,7 @@ func (b *ledger) hold(o *agentAt, now time.Time) {
 	s := b.pace.settings
 	o.bare = o.bare && now.Before(o.until)
 	o.until = now.Add(s.callSettle)
-	o.ends = now.Add(s.endsWait())
+	o.ends = now.Add(s.callWait())
 	if o.calls > 0 || o.bare {
 		o.until = now.Add(s.callBurst())
 		o.ends = o.until
@@ -315,7 +315,7 @@ func (b *ledger) settled(x promise) (until time.Time) {
 	}
 	s := b.pace.settings
 	explained := b.touched[x.id].After(x.at.Add(-s.callBurst()))
-	if most := x.at.Add(s.othersWait()); !explained && until.After(most) {
+	if most := x.at.Add(s.callWait()); !explained && until.After(most) {
 		return most
 	}
 	return until

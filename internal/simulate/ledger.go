@@ -319,10 +319,10 @@ func (b *ledger) waitingFor() bool {
 }
 
 // callsGoOn reports whether calls of the agent's own are under way for which reads of their pod may
-// wait, or have waited until a base period ago.
+// wait, or have waited until a base period ago; or such a call is to follow.
 func (b *ledger) callsGoOn(now time.Time) bool {
 	for _, o := range b.own {
-		if o.calls > 0 && now.Before(o.until.Add(b.pace.settings.base)) {
+		if (o.calls > 0 || o.bare) && now.Before(o.until.Add(b.pace.settings.base)) {
 			return true
 		}
 	}

@@ -162,11 +162,9 @@ func (s *settings) restful() time.Duration { return 2*s.grace + s.callBurst() + 
 // callBurst is how long a burst of the agent's own calls may put off the reads of their changes.
 func (s *settings) callBurst() time.Duration { return 2 * s.base }
 
-// endsWait is how long what the agent itself has ended waits for further calls, and for its event.
-func (s *settings) endsWait() time.Duration { return max(s.base/4, s.callSettle) }
-
-// othersWait is how long it may put off the reads of other changes.
-func (s *settings) othersWait() time.Duration { return max(s.base/4, s.callSettle) }
+// callWait is how long the agent's own calls may put off the reads of other changes, and how long
+// what the agent itself has ended waits for further calls, and for its event.
+func (s *settings) callWait() time.Duration { return max(s.base/4, s.callSettle) }
 
 // listBegins checks the reason for a list.
 func (b *ledger) listBegins(now time.Time) {
