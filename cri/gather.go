@@ -220,9 +220,16 @@ func (g *gathering) end(o outcome) {
 		return // a list, which may be quick where statuses are slow, says nothing of them
 	}
 	g.lastEnd = time.Now()
-	if !state.begun.Before(g.awake) {
-		g.longest = max(g.longest, g.lastEnd.Sub(state.begun))
+	if took, known := g.took(state); known {
+		g.longest = max(g.longest, took)
+		g.client.late.answered(g.calls[o.call].kind, took)
 	}
+}
+
+// took returns how long the call took that was answered last, and whether that is known: what
+// passed while the process stood still is not the runtime's.
+func (g *gathering) took(state *callState) (d time.Duration, known bool) {
+	return g.lastEnd.Sub(state.begun), !state.begun.Before(g.awake)
 }
 
 // lateAt returns when a call under way is given up; the zero time while none was answered.
@@ -389,7 +396,17 @@ func (l *lateItems) giveUp(call *lateCall) {
 	l.waiting[call.id] = call
 }
 
-// end notes the end of a call, and whether the runtime has answered.
+// answered takes the time of an answer about an item of a kind.
+func (l *lateItems) answered(kind pleg.Kind, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paces[kind].answered(took)
+}
+
+// end notes the end of a call, and whether the runtime has answered. The time of an answer is its
+// read's to measure, if the read has waited for it. If not, a standstill since counts as well: then
+// the first hung item of a pod may be waited for until kindPatience, for as many answers as a pace
+// is of.
 func (l *lateItems) end(call *lateCall, answered bool) {
 	took := time.Since(call.begun)
 	l.mu.Lock()
@@ -399,7 +416,7 @@ func (l *lateItems) end(call *lateCall, answered bool) {
 		delete(l.waiting, call.id)
 	}
 	if answered {
-		if call.id != "" {
+		if call.givenUp {
 			l.paces[call.kind].answered(took)
 		}
 		delete(l.silent, call.id)

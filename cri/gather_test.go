@@ -671,7 +671,7 @@ func TestAStandstillIsNotHeldAgainstItems(t *testing.T) {
 
 // TestACallInAStandstillIsNoMeasure: how long a call took that the process did not see end is
 // not known. Taken for a measure of the runtime, it would have a read wait for minutes for an item
-// that hangs.
+// that hangs; so would other reads of items of its kind.
 func TestACallInAStandstillIsNoMeasure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serve(t, newSlowRuntime().stub, Config{})
@@ -693,9 +693,16 @@ func TestACallInAStandstillIsNoMeasure(t *testing.T) {
 		if g.longest != 0 || g.lastEnd.IsZero() {
 			t.Errorf("a call from before the standstill took %v", g.longest)
 		}
+		pace := &c.late.paces[g.calls[0].kind]
+		if pace.answers != 0 || pace.slowest() != 0 {
+			t.Errorf("other reads take %v for the time of an answer", pace.slowest())
+		}
 		g.end(outcome{call: 1, accept: accept})
 		if g.longest != took {
 			t.Errorf("a call since took %v, want %v", g.longest, took)
+		}
+		if pace.answers != 1 || pace.slowest() != took {
+			t.Errorf("other reads take %v for the time of an answer, want %v", pace.slowest(), took)
 		}
 	})
 }
