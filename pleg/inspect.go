@@ -136,8 +136,6 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
 	case c.doubt(p, shows, nil, span{r.began, now}): // one more look
 		p.lookFrom(now)
-	case r.err != nil:
-		c.applyPart(p, r, f, shows, now)
 	default:
 		c.applyRead(p, r, f, shows, now)
 	}
@@ -157,9 +155,21 @@ func (r *look) readable() []Item {
 	return slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) })
 }
 
-// applyRead makes a read the state of the pod.
+// applyRead makes a read the state of the pod, or the part of the pod that could be read, beside
+// the error of the rest. Unread IDs stand as a list has shown them.
 func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
 	switch {
+	case r.err != nil:
+		c.blame(p, &r.look, false, c.lists.asOf(p))
+		p.read = max(p.read, r.began)
+		c.store(p, reading[S]{
+			status: r.status,
+			items:  shows,
+			unread: r.unread,
+			err:    r.err,
+			began:  r.began,
+			agreed: f.agreed,
+		}, now)
 	case len(shows) == 0:
 		c.store(p, reading[S]{began: r.began, agreed: f.agreed}, now)
 	case r.status != nil:
@@ -179,33 +189,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		c.out.observe(p.uid, r.began)
 		p.confirm(r.began)
 	}
-	c.resolve(settlement{pod: p, began: r.began})
-	p.delay(&c.cfg, r.began, now)
-}
-
-// applyPart makes the part of a pod that could be read the state of the pod, beside the error of
-// the rest. Unread IDs stand as a list has shown them.
-func (c *core[S]) applyPart(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
-	c.blame(p, &r.look, false, c.lists.asOf(p))
-	p.read = max(p.read, r.began)
-	c.store(p, reading[S]{
-		status: r.status,
-		items:  shows,
-		unread: r.unread,
-		err:    r.err,
-		began:  r.began,
-		agreed: f.agreed,
-	}, now)
-	c.resolve(settlement{pod: p, began: r.began, unread: &r.unread})
-	left := &r.unread
-	if r.listing == nil {
-		left = nil // nothing has looked at these
-	}
-	if p.expected.unmetBeside(left, r.began) { // what can be read is read as soon as of any other pod
-		p.backOff(&c.cfg, r.began, now)
-		return
-	}
-	p.delayFailed(&c.cfg, r.began, f.took, now)
+	c.conclude(p, r, f, now)
 }
 
 // overtaken applies a read of a pod whose phases are known from later. If the read shows the same
@@ -221,8 +205,28 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 		c.peeks.brought(p.uid, now)
 		c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))
 	}
-	if r.status != nil {
-		c.resolve(settlement{pod: p, began: r.began, unread: &r.unread})
+	if r.status == nil {
+		p.delay(&c.cfg, r.began, now)
+		return
 	}
-	p.delay(&c.cfg, r.began, now)
+	c.conclude(p, r, f, now)
+}
+
+// conclude ends a read that is, or agrees with, the state of the pod: what it has met or refuted of
+// the pod's reports is dropped, and the next read has a delay.
+func (c *core[S]) conclude(p *pod, r *inspected[S], f *flight, now instant) {
+	c.resolve(settlement{pod: p, began: r.began, unread: &r.unread})
+	if r.err == nil {
+		p.delay(&c.cfg, r.began, now)
+		return
+	}
+	left := &r.unread
+	if r.listing == nil {
+		left = nil // nothing has looked at these
+	}
+	if p.expected.unmetBeside(left, r.began) { // what can be read is read as soon as of any other pod
+		p.backOff(&c.cfg, r.began, now)
+		return
+	}
+	p.delayFailed(&c.cfg, r.began, f.took, now)
 }
