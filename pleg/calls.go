@@ -71,7 +71,7 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 	container := false
 	begins := false
 	var ended instant
-	unheard := now.add(-cfg.CallWait)
+	unheard := cfg.unheard(now)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
 		own := p.expected.get(e.id, CauseAck)
@@ -137,7 +137,7 @@ const knownIDsMax = 8
 // that have certainly gone are left out: see pod.removed. If no other is left of a pod in the
 // cache, the items are empty, and nothing of the pod is to be read.
 func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instant) []Item {
-	unheard := now.add(-cfg.CallWait)
+	unheard := cfg.unheard(now)
 	switch {
 	case p.creating > 0, k.untracked:
 		return nil
@@ -175,11 +175,11 @@ func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instan
 type origin uint8
 
 const (
-	ofBefore origin = iota // the status shows the same
-	ofCall                 // a call of the agent's own that has returned
-	ofMaking               // perhaps a call under way: nothing has reported the ID
-	ofOthers               // others have changed what status or call name
-	isOthers               // others have made it
+	asBefore        origin = iota // the status shows the same
+	ofCall                        // a call of the agent's own that has returned
+	ofMaking                      // perhaps a call under way: nothing has reported the ID
+	changedByOthers               // others have changed what status or call name
+	madeByOthers                  // others have made it
 )
 
 // origin returns who has brought about what the last list shows of an ID. An ID that nothing has
@@ -189,15 +189,15 @@ func (p *pod) origin(it Item, cfg *limits) origin {
 	own := p.expected.get(it.ID, CauseAck)
 	switch {
 	case i >= 0 && p.items[i].shown == it.Phase:
-		return ofBefore
+		return asBefore
 	case own != nil && PhaseUnknown < it.Phase && it.Phase <= own.phase:
 		return ofCall
 	case i >= 0 || own != nil:
-		return ofOthers
+		return changedByOthers
 	case cfg.TellsCalls && p.creating > 0:
 		return ofMaking
 	}
-	return isOthers
+	return madeByOthers
 }
 
 // explains reports whether all IDs that the last list has shown of the pod are in its status, or
@@ -208,7 +208,7 @@ func (p *pod) explains(cfg *limits) bool {
 		return true
 	}
 	return !slices.ContainsFunc(p.diff.items, func(it Item) bool {
-		return it.valid() && p.origin(it, cfg) == isOthers
+		return it.valid() && p.origin(it, cfg) == madeByOthers
 	})
 }
 
@@ -216,7 +216,7 @@ func (p *pod) explains(cfg *limits) bool {
 // otherwise than the cache does.
 func (p *pod) brings(cfg *limits) bool {
 	for _, it := range p.diff.items {
-		if p.origin(it, cfg) >= ofOthers {
+		if p.origin(it, cfg) >= changedByOthers {
 			return false
 		}
 	}
@@ -227,10 +227,13 @@ func (p *pod) brings(cfg *limits) bool {
 	})
 }
 
+// unheard returns the time of the last removals by the agent whose event would have come by now. An
+// event is waited for, as it would name a pod of which nothing is remembered; but CRI-O sends none of
+// a sandbox's removal.
+func (cfg *limits) unheard(now instant) instant { return now.add(-cfg.CallWait) }
+
 // removed reports whether an ID has certainly gone: a call of the agent's own has removed it, and
-// the event has come, or has not by the time after which none is waited for. What is removed does
-// not come back. Until then an event of the ID may follow, which would name a pod of which nothing
-// is remembered; CRI-O sends none of a sandbox's removal.
+// the event has come, or the call was not after unheard. What is removed does not come back.
 func (p *pod) removed(id string, unheard instant) bool {
 	own := p.expected.get(id, CauseAck)
 	if own == nil || own.phase != PhaseRemoved {

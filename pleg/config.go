@@ -32,9 +32,9 @@ type Config[S any] struct {
 	// it. The loop calls Same. Without Same, changes of content are stored, and nobody is told.
 	Same func(a, b *S) bool
 	// Without, when set, returns a status without an ID, for TellsCalls: an ID that the agent has
-	// removed is taken out of the status once its event has come. The others stay as of their
-	// last read, and the pod is not read; it is if Without returns nil. The loop calls Without,
-	// which must not block or change status.
+	// removed is taken out of the status once its event has come, or none has for a quarter of
+	// RelistBase. The others stay as of their last read, and the pod is not read; it is if Without
+	// returns nil. The loop calls Without, which must not block or change status.
 	Without func(status *S, id string) *S
 	// Recorder takes the generator's own reports (Kubernetes Events). Nil discards them.
 	Recorder Recorder
@@ -65,7 +65,8 @@ type Config[S any] struct {
 	// else makes sandboxes or containers in its pods. A pod with all IDs known is then read by
 	// their statuses, without a list: an ID made by somebody else all the same is found by its
 	// event, or by the next list of everything, and not by a waiter in GetNewerThan. An ID that the
-	// agent has removed is not asked for once its event has come.
+	// agent has removed is not asked for once its event has come, or none has for a quarter of
+	// RelistBase.
 	TellsCalls bool
 	// CallSettle is how long after the agent's own calls in a pod one read shows what all of them
 	// have changed: calls come in bursts, and the runtime announces each. While a call of the

@@ -38,7 +38,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		heard := max(c.stream.connected, c.uncertain, c.trust.lastDiscard)
 		known = c.calls.known(&c.records, p, &c.cfg, c.lists.appliedBegan, heard, now)
 	}
-	if r := remainder(p, known, c.cache, c.without, now, now.add(-c.cfg.CallWait)); r != nil {
+	if r := remainder(p, known, c.cache, c.without, now, c.cfg.unheard(now)); r != nil {
 		c.store(p, *r, now)
 		if r.gone() {
 			c.resolve(settlement{pod: p, began: now})
