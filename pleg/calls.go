@@ -228,8 +228,8 @@ func (p *pod) brings(cfg *limits) bool {
 }
 
 // unheard returns the time of the last removals by the agent whose event would have come by now. An
-// event is waited for, as it would name a pod of which nothing is remembered; but CRI-O sends none of
-// a sandbox's removal.
+// event is waited for, as it would name a pod of which nothing is remembered; but CRI-O sends none
+// of a sandbox's removal.
 func (cfg *limits) unheard(now instant) instant { return now.add(-cfg.CallWait) }
 
 // removed reports whether an ID has certainly gone: a call of the agent's own has removed it, and
