@@ -83,7 +83,8 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 			}
 			container = container || e.kind == Container
 			sandbox = sandbox || e.kind == Sandbox && e.phase == PhaseRunning && now < e.at.add(cfg.CallBurst)
-		case !e.stored && (own == nil || own.phase < e.phase):
+		case e.stored, own != nil && own.phase >= e.phase, p.mayBring(e.phase, cfg):
+		default:
 			b.others = min(b.others, e.at)
 		}
 	}
@@ -171,31 +172,38 @@ func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instan
 	return items
 }
 
+// mayBring reports whether a call under way may have brought an ID of the pod to a phase, if nobody
+// else makes any: runtimes announce, and show, what a call has done before they answer it. An end
+// comes by itself.
+func (p *pod) mayBring(phase Phase, cfg *limits) bool {
+	return cfg.TellsCalls && p.calling() && PhaseUnknown < phase && phase < PhaseExited
+}
+
 // origin is who has brought about what the last list shows of an ID.
 type origin uint8
 
 const (
 	asBefore        origin = iota // the status shows the same
 	ofCall                        // a call of the agent's own that has returned
-	ofMaking                      // perhaps a call under way: nothing has reported the ID
-	changedByOthers               // others have changed what status or call name
-	madeByOthers                  // others have made it
+	ofCallUnderWay                // perhaps
+	changedByOthers               // the status shows the ID, or a call has reported it
+	madeByOthers
 )
 
-// origin returns who has brought about what the last list shows of an ID. An ID that nothing has
-// reported may be of a call under way, if nobody else makes any.
+// origin returns who has brought about what the last list shows of an ID.
 func (p *pod) origin(it Item, cfg *limits) origin {
 	i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == it.ID })
 	own := p.expected.get(it.ID, CauseAck)
+	known := i >= 0 || own != nil
 	switch {
 	case i >= 0 && p.items[i].shown == it.Phase:
 		return asBefore
 	case own != nil && PhaseUnknown < it.Phase && it.Phase <= own.phase:
 		return ofCall
-	case i >= 0 || own != nil:
+	case p.mayBring(it.Phase, cfg) && (known || p.creating > 0):
+		return ofCallUnderWay
+	case known:
 		return changedByOthers
-	case cfg.TellsCalls && p.creating > 0:
-		return ofMaking
 	}
 	return madeByOthers
 }

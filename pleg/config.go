@@ -73,8 +73,9 @@ type Config[S any] struct {
 	// burst is under way its changes wait for the end of the call, and a new sandbox waits for its
 	// first container, but for no more than twice RelistBase in all; claims that no call explains
 	// wait for a quarter of RelistBase. So does what the agent itself has ended or removed: it
-	// knows, and the event may spare the read. Waiters in GetNewerThan do not wait, and payloads
-	// of events are stored at once.
+	// knows, and the event may spare the read. With TellsCalls a call under way explains what is
+	// made or started in its pod: runtimes announce it before they answer. Waiters in
+	// GetNewerThan do not wait, and payloads of events are stored at once.
 	// At most RelistBase. Default a fiftieth of RelistBase, 20ms: polling would see the change
 	// some fifty times later.
 	CallSettle time.Duration
