@@ -71,7 +71,7 @@ type Config[S any] struct {
 	// CallSettle is how long after the agent's own calls in a pod one read shows what all of them
 	// have changed: calls come in bursts, and the runtime announces each. While a call of the
 	// burst is under way its changes wait for the end of the call, and a new sandbox waits for its
-	// first container, but for no more than twice RelistBase in all; claims that no call explains
+	// first container, but for no more than five times RelistBase in all; claims that no call explains
 	// wait for a quarter of RelistBase. So does what the agent itself has ended or removed: it
 	// knows, and the event may spare the read. With TellsCalls a call under way explains what is
 	// made or started in its pod: runtimes announce it before they answer. Waiters in
@@ -207,7 +207,7 @@ func (c *Config[S]) limits() limits {
 		SweepAgain:     c.RelistBase,
 		ForceAgain:     c.RelistBase,
 		TeardownAgain:  max(c.RelistBase/10, 1),
-		CallBurst:      2 * c.RelistBase,
+		CallBurst:      5 * c.RelistBase,
 		CallWait:       max(c.RelistBase/4, c.CallSettle),
 		Grace:          c.Grace,
 		CallSettle:     c.CallSettle,

@@ -252,6 +252,7 @@ func newProver(sc *proveScope, codec *proveCodec) *prover {
 	v.cfg = v.cfg.withDefaults()
 	limits := v.cfg.limits()
 	limits.LateCall = proveDelay
+	limits.CallBurst = 2 * proveDelay // up to two rests
 	v.template = core[proveStatus]{book: newBook[proveStatus](limits, v.clk)}
 	v.template.stream.cfg = v.cfg.conn()
 	v.exec = newExecutor(&v.cfg, v.clk, nil)

@@ -160,7 +160,7 @@ func (p *pace) heard(now time.Time) {
 func (s *settings) restful() time.Duration { return 2*s.grace + s.callBurst() + s.base }
 
 // callBurst is how long a burst of the agent's own calls may put off the reads of their changes.
-func (s *settings) callBurst() time.Duration { return 2 * s.base }
+func (s *settings) callBurst() time.Duration { return 5 * s.base }
 
 // callWait is how long the agent's own calls may put off the reads of other changes, and how long
 // what the agent itself has ended waits for further calls, and for its event.
