@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -808,6 +810,57 @@ func TestCostOfALife(t *testing.T) {
 				if c.reads > tt.most.reads || c.podLists > tt.most.podLists || c.lists > tt.most.lists ||
 					c.statuses > tt.most.statuses {
 					t.Errorf("a life costs %+v, want at most %+v", c, tt.most)
+				}
+			})
+		})
+	}
+}
+
+// anyRuntime is a healthy runtime whose latencies nobody has chosen. From the first news of a pod to
+// the end of its start it takes less than a burst of calls may, and an event comes sooner than its
+// worker would miss it.
+func anyRuntime(r *rand.Rand) latencies {
+	between := func(least, most time.Duration) time.Duration { // each order of magnitude as often
+		return time.Duration(float64(least) * math.Pow(float64(most)/float64(least), r.Float64()))
+	}
+	return latencies{
+		list:    between(time.Millisecond, 100*time.Millisecond),
+		status:  between(200*time.Microsecond, 50*time.Millisecond),
+		run:     between(50*time.Millisecond, 2500*time.Millisecond),
+		create:  between(5*time.Millisecond, 800*time.Millisecond),
+		start:   between(5*time.Millisecond, 1200*time.Millisecond),
+		stop:    between(5*time.Millisecond, 800*time.Millisecond),
+		remove:  between(5*time.Millisecond, 500*time.Millisecond),
+		event:   between(100*time.Microsecond, 150*time.Millisecond),
+		between: between(100*time.Microsecond, 100*time.Millisecond),
+		answer:  between(100*time.Microsecond, 600*time.Millisecond),
+		mute:    r.IntN(2) == 0,
+	}
+}
+
+// TestCostOfALifeOnAnyRuntime holds the bounds of what a pod's life costs on runtimes of any
+// latencies, under kubelets that have just come up or have been up for long.
+func TestCostOfALifeOnAnyRuntime(t *testing.T) {
+	for seed := range uint64(100) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(seed, 60))
+				takes := anyRuntime(r)
+				up := []time.Duration{time.Second, 90 * time.Second}[r.IntN(2)]
+				apart := time.Duration(20+r.IntN(2000)) * time.Millisecond
+				runs := time.Duration(1000+r.IntN(7000)) * time.Millisecond
+				c, n := live(t, takes, up, 20, apart, runs)
+				t.Logf("%+v, up %v, apart %v, runs %v: %+v", takes, up, apart, runs, c)
+				t.Logf("start to seen running: worst %v; end to seen: worst %v", worst(n.ready), worst(n.ended))
+				most := cost{reads: 4.3, podLists: 0.3}
+				if 2*takes.stop+takes.remove > 900*time.Millisecond {
+					most.reads++ // the look a second after the end comes before the removal
+				}
+				if up < 90*time.Second {
+					most.podLists++ // until a list has begun after the stream was connected
+				}
+				if c.reads > most.reads || c.podLists > most.podLists {
+					t.Errorf("a life costs %+v, want at most %+v", c, most)
 				}
 			})
 		})
