@@ -18,6 +18,11 @@ import (
 // stays is how long the manifest of a churning pod stays after the pod's end is due.
 const stays = 12 * time.Second
 
+// cleared is how long after the last manifest has gone all that its pod left in the runtime has
+// gone as well: a kubelet collects dead containers and sandboxes once a minute. Stock leaves most
+// containers to that, so in a shorter time the kubelets would not have done the same work.
+const cleared = 75 * time.Second
+
 // visit is the putting of a manifest, or its removal.
 type visit struct {
 	at  time.Duration // from the beginning
@@ -59,7 +64,7 @@ func (f figures) churn(c Course) {
 		delete(f.there, v.pod)
 		do(f.node.Remove(v.pod))
 	}
-	f.sleep(10 * time.Second)
+	f.sleep(cleared)
 	after := f.sample()
 	f.look()
 	do(profiled())
