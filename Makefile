@@ -140,8 +140,8 @@ kubelet: ## build the stock and the patched kubelets of KUBELETS (minutes; KUBEL
 .PHONY: test-kubelet
 test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime, on containerd, on CRI-O, with an API server (needs make kubelet; KUBELET_E2E_BOUNDED=1: the short form)
 	$(GO) build -o $(BUILD)/kubelet/kubelet-e2e ./test/kubelet/cmd/kubelet-e2e
-	$(BUILD)/kubelet/kubelet-e2e scenarios $(KUBELETS:%=evented-%)
-	$(BUILD)/kubelet/kubelet-e2e scenarios -bounded resting-$(firstword $(KUBELETS))
+	$(BUILD)/kubelet/kubelet-e2e scenarios -bounded resting-$(firstword $(KUBELETS)) & resting=$$!; \
+	$(BUILD)/kubelet/kubelet-e2e scenarios $(KUBELETS:%=evented-%); evented=$$?; wait $$resting && exit $$evented
 	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 evented-$(lastword $(KUBELETS)) & containerd=$$!; \
 	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime crio -pods 20 evented-$(firstword $(KUBELETS)); crio=$$?; wait $$containerd && exit $$crio
 	test/apiserver/build
