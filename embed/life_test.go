@@ -816,9 +816,9 @@ func TestCostOfALife(t *testing.T) {
 	}
 }
 
-// anyRuntime is a healthy runtime whose latencies nobody has chosen. From the first news of a pod to
-// the end of its start it takes less than a burst of calls may, and an event comes sooner than its
-// worker would miss it.
+// anyRuntime is a healthy runtime whose latencies nobody has chosen. From the first news of a pod
+// to the end of its start it takes less than a burst of calls may, and an event comes sooner than
+// its worker would miss it.
 func anyRuntime(r *rand.Rand) latencies {
 	between := func(least, most time.Duration) time.Duration { // each order of magnitude as often
 		return time.Duration(float64(least) * math.Pow(float64(most)/float64(least), r.Float64()))

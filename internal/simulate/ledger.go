@@ -319,10 +319,12 @@ func (b *ledger) waitingFor() bool {
 }
 
 // callsGoOn reports whether calls of the agent's own are under way for which reads of their pod may
-// wait, or have waited until a base period ago; or such a call is to follow.
+// wait, or have waited until a base period ago; or such a call is to follow. A generator that has
+// stood still hears of the burst when it goes on.
 func (b *ledger) callsGoOn(now time.Time) bool {
+	heard := b.resumed.Add(b.pace.settings.callBurst())
 	for _, o := range b.own {
-		if (o.calls > 0 || o.bare) && now.Before(o.until.Add(b.pace.settings.base)) {
+		if (o.calls > 0 || o.bare) && now.Before(latest(o.until, heard).Add(b.pace.settings.base)) {
 			return true
 		}
 	}
