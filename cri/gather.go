@@ -219,17 +219,18 @@ func (g *gathering) end(o outcome) {
 	if g.calls[o.call].id == "" {
 		return // a list, which may be quick where statuses are slow, says nothing of them
 	}
-	g.lastEnd = time.Now()
-	if took, known := g.took(state); known {
+	now := time.Now()
+	g.lastEnd = now
+	if took, known := g.took(state, now); known {
 		g.longest = max(g.longest, took)
 		g.client.late.answered(g.calls[o.call].kind, took)
 	}
 }
 
-// took returns how long the call took that was answered last, and whether that is known: what
-// passed while the process stood still is not the runtime's.
-func (g *gathering) took(state *callState) (d time.Duration, known bool) {
-	return g.lastEnd.Sub(state.begun), !state.begun.Before(g.awake)
+// took returns how long a call took that was answered now, and whether that is known: what passed
+// while the process stood still is not the runtime's.
+func (g *gathering) took(state *callState, now time.Time) (d time.Duration, known bool) {
+	return now.Sub(state.begun), !state.begun.Before(g.awake)
 }
 
 // lateAt returns when a call under way is given up; the zero time while none was answered.

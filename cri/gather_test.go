@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -703,6 +704,55 @@ func TestACallInAStandstillIsNoMeasure(t *testing.T) {
 		}
 		if pace.answers != 1 || pace.slowest() != took {
 			t.Errorf("other reads take %v for the time of an answer, want %v", pace.slowest(), took)
+		}
+	})
+}
+
+// standing is the context of a read whose process stands still: once armed, the next look at it
+// takes a minute.
+type standing struct {
+	context.Context
+	armed atomic.Bool
+}
+
+func (s *standing) Done() <-chan struct{} {
+	if s.armed.CompareAndSwap(true, false) {
+		time.Sleep(time.Minute)
+	}
+	return s.Context.Done()
+}
+
+// TestAReadInAStandstill: the process of a read stands still for a minute after the first answer.
+// The second was sent meanwhile; how long it took is no measure of the runtime. The item that hangs
+// is waited for from then on, and no longer than in any other read.
+func TestAReadInAStandstill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := 3 * time.Millisecond
+		ctx := &standing{Context: t.Context()}
+		r := newSlowRuntime("c1", "c2", "c3")
+		r.takes["c2"] = 10 * time.Second
+		r.hangs["c3"] = true
+		answer := r.stub.containerStatus
+		r.stub.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+			if id == "c1" {
+				time.Sleep(took)
+				ctx.armed.Store(true)
+			}
+			return answer(id)
+		}
+		c := serve(t, r.stub, Config{})
+		defer close(r.release)
+		begun := time.Now()
+		in, err := c.Inspect(ctx, slowPod("c1", "c2", "c3"))
+		wantPartial(t, in, "s:Running c1:Running c2:Running c3:Running", "c3")
+		if err == nil {
+			t.Error("no error about the item that hangs")
+		}
+		if got, want := time.Since(begun), took+time.Minute+leastPatience; got > want+took {
+			t.Errorf("the read took %v, want %v", got, want)
+		}
+		if slowest := c.late.paces[pleg.Container].slowest(); slowest > 2*took {
+			t.Errorf("other reads take %v for the time of an answer", slowest)
 		}
 	})
 }
