@@ -252,6 +252,7 @@ type agentAt struct {
 	until time.Time // their changes need not have been read before
 	ends  time.Time // nor what the agent itself has ended
 	bare  bool      // the agent has made a sandbox, and a container is to follow
+	heard time.Time // until when a generator that stood still may take the burst to go on
 }
 
 // calling notes the begin or the end of a call.

@@ -45,6 +45,7 @@ type ledger struct {
 	listTook   time.Duration           // how long that list lasted
 	unnoticed  time.Duration           // pauses of the loop since the last list began, each too short to be noticed
 	stood      time.Duration           // all pauses of the loop
+	paused     time.Time               // when the loop last stopped
 	resumed    time.Time               // when the loop went on after its last pause: it may have heard of a list only then
 	listFailed bool                    // the last list failed
 	phantoms   int                     // reads of pods known only from a lie
@@ -319,12 +320,10 @@ func (b *ledger) waitingFor() bool {
 }
 
 // callsGoOn reports whether calls of the agent's own are under way for which reads of their pod may
-// wait, or have waited until a base period ago; or such a call is to follow. A generator that has
-// stood still hears of the burst when it goes on.
+// wait, or have waited until a base period ago; or such a call is to follow.
 func (b *ledger) callsGoOn(now time.Time) bool {
-	heard := b.resumed.Add(b.pace.settings.callBurst())
 	for _, o := range b.own {
-		if (o.calls > 0 || o.bare) && now.Before(latest(o.until, heard).Add(b.pace.settings.base)) {
+		if (o.calls > 0 || o.bare) && now.Before(latest(o.until, o.heard).Add(b.pace.settings.base)) {
 			return true
 		}
 	}

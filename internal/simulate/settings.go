@@ -175,6 +175,7 @@ const (
 func (b *ledger) pauses(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.paused = time.Now()
 	b.stood += d
 	if d <= listSlow+unnoticed {
 		b.unnoticed += d
@@ -188,11 +189,17 @@ func (b *ledger) standstills() time.Duration {
 	return b.stood
 }
 
-// resumes notes that the loop goes on after a pause.
+// resumes notes that the loop goes on after a pause: it hears of the bursts of calls in which it
+// has stopped, or that have begun since.
 func (b *ledger) resumes() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.resumed = time.Now()
+	for _, o := range b.own {
+		if b.paused.Before(latest(o.until, o.heard)) {
+			o.heard = b.resumed.Add(b.pace.settings.callBurst())
+		}
+	}
 }
 
 // hook lets the oracle look from within the generator's loop, through the generator's Metrics.
