@@ -161,7 +161,7 @@ type reading[S any] struct {
 	agreed instant
 
 	// excused reports whether a change of content has a reason of the agent's own, or was
-	// announced.
+	// announced. No change is looked for beside an error: part of the content is missing there.
 	excused bool
 }
 

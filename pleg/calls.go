@@ -74,7 +74,6 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 	unheard := cfg.unheard(now)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
-		own := p.expected.get(e.id, CauseAck)
 		switch {
 		case e.cause == CauseAck:
 			begins = begins || e.phase < PhaseExited || e.failed
@@ -83,7 +82,7 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 			}
 			container = container || e.kind == Container
 			sandbox = sandbox || e.kind == Sandbox && e.phase == PhaseRunning && now < e.at.add(cfg.CallBurst)
-		case e.stored, own != nil && own.phase >= e.phase, p.mayBring(e.phase, cfg):
+		case e.stored, p.origin(e.id, e.phase, cfg) < changedByOthers:
 		default:
 			b.others = min(b.others, e.at)
 		}
@@ -132,54 +131,70 @@ func (k *calls) end(p *pod, a *ack, late instant) {
 // more than a list.
 const knownIDsMax = 8
 
-// known returns the items of a pod if their statuses are a complete read of the pod, else nil: a
-// list, begun at the given time, has shown the pod, or that there was none, since a moment from
-// which on everything was heard, and every ID made since was made, and reported, by the agent. IDs
-// that have certainly gone are left out: see pod.removed. If no other is left of a pod in the
-// cache, the items are empty, and nothing of the pod is to be read.
-func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instant) []Item {
-	unheard := cfg.unheard(now)
+// leftover is what the agent's own calls have left of a pod.
+type leftover struct {
+	// known are the items that are left; nil if that is not certain.
+	known []Item
+
+	// removed are the IDs in the status that have certainly gone.
+	removed []string
+
+	// only reports whether nothing else is reported of the pod.
+	only bool
+}
+
+// known returns what is left of a pod. Its items are known if their statuses are a complete read of
+// the pod: a list, begun at the given time, has shown the pod, or that there was none, since a
+// moment from which on everything was heard, and every ID made since was made, and reported, by the
+// agent. IDs that have certainly gone are left out: see pod.removed. If no other is left of a pod
+// in the cache, the items are empty, and nothing of the pod is to be read.
+func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instant) (left leftover) {
 	switch {
 	case p.creating > 0, k.untracked:
-		return nil
+		return left
 	case p.entry != statusEntry && p.entry != noEntry, !p.explains(cfg):
-		return nil
+		return left
 	case listed <= max(heard, p.unlisted):
-		return nil
+		return left
 	}
-	items := slices.DeleteFunc(p.shownItems(), func(it Item) bool { return p.removed(it.ID, unheard) })
+	unheard := cfg.unheard(now)
+	left.only = true
+	shown := p.shownItems()
+	items := shown[:0] // not nil: nothing may be left
+	for _, it := range shown {
+		if p.removed(it.ID, unheard) {
+			left.removed = append(left.removed, it.ID)
+			continue
+		}
+		items = append(items, it)
+	}
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
+		left.only = left.only && p.removed(e.id, unheard)
 		_, gone := r.gone[e.id]
 		switch {
 		case r.find(p, 0, e.id) != nil:
 		case gone && e.phase < PhaseRemoved:
-			return nil // others have removed it meanwhile: a list tells
+			return leftover{} // others have removed it meanwhile: a list tells
 		case e.cause != CauseAck && p.expected.get(e.id, CauseAck) == nil:
-			return nil // made by others, or of another pod
+			return leftover{} // made by others, or of another pod
 		case e.cause != CauseAck || e.phase == PhaseRemoved:
 		case e.failed:
-			return nil // nobody knows its phase, and a list does, even if the status cannot be read
+			return leftover{} // nobody knows its phase, and a list does, even if the status cannot be read
 		case e.kind == Container && e.name == "":
-			return nil // a list has the name, even if the status cannot be read
+			return leftover{} // a list has the name, even if the status cannot be read
 		default:
 			items = append(items, e.item())
 		}
 	}
 	if len(items) > knownIDsMax || len(items) == 0 && p.entry == noEntry {
-		return nil
+		return leftover{}
 	}
-	return items
+	left.known = items
+	return left
 }
 
-// mayBring reports whether a call under way may have brought an ID of the pod to a phase, if nobody
-// else makes any: runtimes announce, and show, what a call has done before they answer it. An end
-// comes by itself.
-func (p *pod) mayBring(phase Phase, cfg *limits) bool {
-	return cfg.TellsCalls && p.calling() && PhaseUnknown < phase && phase < PhaseExited
-}
-
-// origin is who has brought about what the last list shows of an ID.
+// origin is who has brought an ID of a pod to the phase that a list shows, or an event reports.
 type origin uint8
 
 const (
@@ -190,17 +205,21 @@ const (
 	madeByOthers
 )
 
-// origin returns who has brought about what the last list shows of an ID.
-func (p *pod) origin(it Item, cfg *limits) origin {
-	i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == it.ID })
-	own := p.expected.get(it.ID, CauseAck)
+// origin returns who has brought an ID to a phase. Runtimes announce, and show, what a call has
+// done before they answer it; so a call under way may have brought about what is not an end, which
+// comes by itself, if nobody but the agent makes any calls. Of an ID that nobody has named before,
+// only a call that makes one may have.
+func (p *pod) origin(id string, phase Phase, cfg *limits) origin {
+	i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id })
+	own := p.expected.get(id, CauseAck)
 	known := i >= 0 || own != nil
+	begins := PhaseUnknown < phase && phase < PhaseExited
 	switch {
-	case i >= 0 && p.items[i].shown == it.Phase:
+	case i >= 0 && p.items[i].shown == phase:
 		return asBefore
-	case own != nil && PhaseUnknown < it.Phase && it.Phase <= own.phase:
+	case own != nil && PhaseUnknown < phase && phase <= own.phase:
 		return ofCall
-	case p.mayBring(it.Phase, cfg) && (known || p.creating > 0):
+	case cfg.TellsCalls && begins && (p.creating > 0 || known && p.calling()):
 		return ofCallUnderWay
 	case known:
 		return changedByOthers
@@ -216,7 +235,7 @@ func (p *pod) explains(cfg *limits) bool {
 		return true
 	}
 	return !slices.ContainsFunc(p.diff.items, func(it Item) bool {
-		return it.valid() && p.origin(it, cfg) == madeByOthers
+		return it.valid() && p.origin(it.ID, it.Phase, cfg) == madeByOthers
 	})
 }
 
@@ -224,7 +243,7 @@ func (p *pod) explains(cfg *limits) bool {
 // otherwise than the cache does.
 func (p *pod) brings(cfg *limits) bool {
 	for _, it := range p.diff.items {
-		if p.origin(it, cfg) >= changedByOthers {
+		if p.origin(it.ID, it.Phase, cfg) >= changedByOthers {
 			return false
 		}
 	}
@@ -251,41 +270,29 @@ func (p *pod) removed(id string, unheard instant) bool {
 	return event != nil && event.phase == PhaseRemoved || own.at <= unheard
 }
 
-// onlyRemoved reports whether nothing is reported of the pod but that shown IDs have certainly
-// gone.
-func (p *pod) onlyRemoved(unheard instant) bool {
-	for i := range p.expected.all {
-		if !p.removed(p.expected.all[i].id, unheard) {
-			return false
-		}
-	}
-	return slices.ContainsFunc(p.items, func(x *item) bool { return p.removed(x.id, unheard) })
-}
-
-// remainder returns what is left of a pod of which nothing was reported but removals by the agent:
-// no read can tell more. Known are the IDs that are left; nil if that is not certain. If there are
-// none, the pod is gone as of now: none comes back. Else the others are as of their last look, as
-// beside the payload of an event, and a read follows if there are other demands. Nil means that the
-// pod is to be read.
+// remainder returns a pod that only removals by the agent have changed: no read can tell more. If
+// nothing is left, the pod is gone as of now: none comes back. Else the others are as of their last
+// look, as beside the payload of an event, and a read follows if there are other demands. Nil means
+// that the pod is to be read.
 func remainder[S any](
 	p *pod,
-	known []Item,
+	left *leftover,
 	statuses *cache.Cache[S],
 	without func(status *S, id string) *S,
-	now, unheard instant,
+	now instant,
 ) *reading[S] {
 	switch {
-	case known == nil:
+	case left.known == nil:
 		return nil
-	case len(known) == 0:
+	case len(left.known) == 0:
 		return &reading[S]{began: now}
-	case without == nil || !p.onlyRemoved(unheard):
+	case without == nil || !left.only || len(left.removed) == 0:
 		return nil
 	}
 	status, _ := statuses.Get(p.uid)
-	for _, x := range p.items {
-		if p.removed(x.id, unheard) && status != nil {
-			status = without(status, x.id)
+	for _, id := range left.removed {
+		if status != nil {
+			status = without(status, id)
 		}
 	}
 	if status == nil {
@@ -293,7 +300,7 @@ func remainder[S any](
 	}
 	return &reading[S]{
 		status:  status,
-		items:   known,
+		items:   left.known,
 		excused: true,
 	}
 }

@@ -33,12 +33,12 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	full := p.needsContent(now) || c.evidence.disputed(&c.records, p, now)
 	builds := p.entry == statusEntry && !full && !p.unknown()
 	began := now
-	var known []Item
+	var left leftover
 	if c.cfg.TellsCalls && c.stream.up() {
 		heard := max(c.stream.connected, c.uncertain, c.trust.lastDiscard)
-		known = c.calls.known(&c.records, p, &c.cfg, c.lists.appliedBegan, heard, now)
+		left = c.calls.known(&c.records, p, &c.cfg, c.lists.appliedBegan, heard, now)
 	}
-	if r := remainder(p, known, c.cache, c.without, now, c.cfg.unheard(now)); r != nil {
+	if r := remainder(p, &left, c.cache, c.without, now); r != nil {
 		c.store(p, *r, now)
 		if r.gone() {
 			c.resolve(settlement{pod: p, began: now})
@@ -56,9 +56,9 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 		r.ref.Items = listed
 		r.builds = builds
 		began = at
-	case len(known) > 0:
+	case len(left.known) > 0:
 		r.listed = true
-		r.ref.Items = known
+		r.ref.Items = left.known
 	case builds:
 		r.builds = true
 		r.have = p.shownItems()
@@ -158,34 +158,30 @@ func (r *look) readable() []Item {
 // applyRead makes a read the state of the pod, or the part of the pod that could be read, beside
 // the error of the rest. Unread IDs stand as a list has shown them.
 func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
+	read := reading[S]{
+		status:  r.status,
+		items:   shows,
+		unread:  r.unread,
+		err:     r.err,
+		began:   r.began,
+		before:  f.before,
+		agreed:  f.agreed,
+		excused: f.excused,
+	}
 	switch {
 	case r.err != nil:
 		c.blame(p, &r.look, false, c.lists.asOf(p))
 		p.read = max(p.read, r.began)
-		c.store(p, reading[S]{
-			status: r.status,
-			items:  shows,
-			unread: r.unread,
-			err:    r.err,
-			began:  r.began,
-			agreed: f.agreed,
-		}, now)
-	case len(shows) == 0:
+		c.store(p, read, now)
+	case len(shows) == 0: // gone
 		c.store(p, reading[S]{began: r.began, agreed: f.agreed}, now)
 	case r.status != nil:
 		if f.full {
 			p.read = max(p.read, r.began)
 		}
-		c.store(p, reading[S]{
-			status:  r.status,
-			items:   shows,
-			began:   r.began,
-			before:  f.before,
-			agreed:  f.agreed,
-			excused: f.excused,
-		}, now)
+		c.store(p, read, now)
 		p.unsettles(&c.cfg, p.ended())
-	default:
+	default: // as in the cache
 		c.out.observe(p.uid, r.began)
 		p.confirm(r.began)
 	}
