@@ -225,6 +225,11 @@ func TestRules(t *testing.T) {
 			h.claim("new", Created)
 			h.status("new", Running)
 		}},
+		{"a state unknown to a list that overlaps the look that knew wants a read", "read [new]", func(h *hand) {
+			first, second := h.Begin(h.now), h.Begin(h.now)
+			h.Containers(first, nil, []*runtimeapi.Container{ct("new", Created)}, h.now)
+			h.Containers(second, nil, []*runtimeapi.Container{ct("new", Unknown)}, h.now)
+		}},
 		{"the last of two counts", "failed_call", func(h *hand) {
 			h.own(CreateContainer, "", unanswered)
 			h.now = h.now.Add(LateCall)
@@ -248,6 +253,65 @@ func TestRules(t *testing.T) {
 			h := newHand(t, ct("c", Created), ct("r", Running), ct("x", Exited))
 			tt.play(h)
 			h.wantList(tt.want)
+		})
+	}
+}
+
+// TestSandboxThatEndsWhileItIsMade: lists show a sandbox as not ready while it is made. One that
+// was shown as ready before such a list began has ended, though, and another read tells; of one
+// that was not, the list tells nothing.
+func TestSandboxThatEndsWhileItIsMade(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		first bool // of two lists begun before the answer, the one begun first ends first
+		twice bool // both show it as ready
+		want  string
+	}{
+		{"ready, then not", true, false, "in doubt"},
+		{"not ready, then ready", false, false, "ready"},
+		{"ready twice", true, true, "ready"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHand(t)
+			call := h.Start(RunPodSandbox, Subject{Pod: "new"})
+			list := func(read Read, state runtimeapi.PodSandboxState) {
+				h.Sandboxes(read, nil, []*runtimeapi.PodSandbox{ready(), {Id: "new", State: state}}, h.now)
+			}
+			const isReady, notReady = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+			early := h.Begin(h.now)
+			if tt.first {
+				list(early, isReady)
+			}
+			read := h.Begin(h.now)
+			h.End(call, Answer{Made: "new"}, h.now)
+			if tt.twice {
+				list(read, isReady)
+			} else {
+				if !tt.first {
+					list(read, isReady)
+					read = early
+				}
+				list(read, notReady)
+			}
+			want := func(want string) {
+				t.Helper()
+				got := "ready"
+				list, v := h.ServeSandboxes(&runtimeapi.PodSandboxFilter{Id: "new"}, h.now)
+				switch {
+				case v.Reason == InDoubt && len(v.Resolve) == 1:
+					got = "in doubt"
+				case len(list) != 1:
+					t.Fatalf("%v, %v", list, v)
+				case list[0].State == notReady:
+					got = "ended"
+				}
+				if got != want {
+					t.Errorf("%s, want %s", got, want)
+				}
+			}
+			want(tt.want)
+			list(h.Begin(h.now), notReady)
+			want("ended")
 		})
 	}
 }

@@ -100,9 +100,9 @@ func (w *world) turn(lists bool) {
 		w.foreign()
 	case n < 20 && len(w.calls) < 3:
 		w.start()
-	case n < 50 && len(w.calls) > 0:
+	case n < 50 && len(w.calls) > 0 && w.oneIn(w.slow):
 		w.proceed(w.rng.IntN(len(w.calls)))
-	case n < 60 && len(w.reads) < 4:
+	case n < 60 && len(w.reads) < w.mostReads:
 		if t := w.pick(w.oneIn(2)); t != nil && w.oneIn(3) {
 			w.beginStatus(t)
 		} else {
@@ -112,7 +112,7 @@ func (w *world) turn(lists bool) {
 		w.look(w.reads[w.rng.IntN(len(w.reads))])
 	case n < 85 && len(w.reads) > 0:
 		w.finish(w.reads[w.rng.IntN(len(w.reads))])
-	case n == 85 && w.oneIn(8):
+	case n == 85 && w.oneIn(w.loss):
 		w.disconnect()
 	case n < 90 && !w.connected:
 		w.connected = true

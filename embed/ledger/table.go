@@ -197,6 +197,7 @@ func (t *table[E]) show(r Read, id string, e E) {
 	}
 	phase := t.phase(e)
 	if phase == Exited && r.began <= t.made[id] {
+		t.showUnready(r, id)
 		return
 	}
 	x := t.items[id]
@@ -227,10 +228,23 @@ func (t *table[E]) show(r Read, id string, e E) {
 // state takes the phase of an item shown by a status.
 func (t *table[E]) state(r Read, id string, phase Phase) {
 	x := t.items[id]
-	if x == nil || phase == Exited && r.began <= t.made[id] {
-		return // a status is not a list's element
+	switch {
+	case x == nil: // a status is not a list's element
+	case phase == Exited && r.began <= t.made[id]:
+		t.showUnready(r, id)
+	default:
+		t.learn(r, id, x, phase)
 	}
-	t.learn(r, id, x, phase)
+}
+
+// showUnready takes a sandbox shown as not ready by a read that began before the answer to the call
+// that has made it: it may not have been ready yet. If it was known as ready before the read began,
+// it has ended as well as not, and another read tells.
+func (t *table[E]) showUnready(r Read, id string) {
+	x := t.items[id]
+	if x != nil && x.phase < Exited && r.began > x.since {
+		t.ask(id)
+	}
 }
 
 // learn takes the phase of an item shown by a read: forward always, back if the read is later.
@@ -240,6 +254,8 @@ func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 		if later || x.phase == Unknown {
 			t.unknown[id] = t.tick()
 			t.changes++
+		} else { // it may have looked before or after what is known was seen
+			t.ask(id)
 		}
 		return
 	}

@@ -84,6 +84,35 @@ type world struct {
 	served       []int
 	refused, ids int
 	wrong        string
+	weather
+}
+
+// weather is what a history has more of than others have.
+type weather struct {
+	// murk, loss and decay are one in how many: of the attempts at a container whose state is unknown
+	// to lists, at losing the stream, and at ending a sandbox without a call.
+	murk, loss, decay int
+	// slow is one in how many turns of a call under way that it makes progress in.
+	slow int
+	// mostReads is how many reads are under way at most.
+	mostReads int
+}
+
+// newWeather returns the weather of a history: half of them have the usual one.
+func newWeather(rng *rand.Rand) weather {
+	one := func(usual, often int) int {
+		if rng.IntN(5) == 0 {
+			return often
+		}
+		return usual
+	}
+	return weather{
+		murk:      one(12, 1),
+		loss:      one(8, 1),
+		decay:     one(3, 1),
+		mostReads: one(4, 8),
+		slow:      one(1, 6),
+	}
 }
 
 // madeOf is what making calls under way make: sandboxes of a pod, or containers.
@@ -96,13 +125,15 @@ type madeOf struct {
 type makingSteps struct{ calls, began int }
 
 func newWorld(seed uint64) *world {
+	rng := rand.New(rand.NewPCG(seed, 14))
 	w := &world{
-		rng:    rand.New(rand.NewPCG(seed, 14)),
-		l:      New(time.Hour),
-		step:   1,
-		full:   [2]int{-1, -1},
-		made:   make(map[madeOf]makingSteps),
-		served: make([]int, len(situations)),
+		rng:     rng,
+		l:       New(time.Hour),
+		step:    1,
+		full:    [2]int{-1, -1},
+		made:    make(map[madeOf]makingSteps),
+		served:  make([]int, len(situations)),
+		weather: newWeather(rng),
 	}
 	w.l.late = lateSteps * time.Millisecond
 	return w
@@ -192,10 +223,10 @@ func (w *world) foreign() {
 		w.come(container, Exited)
 	case n == 6 && container != nil:
 		w.come(container, Gone)
-	case n == 7 && sandbox != nil && w.oneIn(3):
+	case n == 7 && sandbox != nil && w.oneIn(w.decay):
 		w.come(sandbox, Exited)
 	case n == 8 && container != nil:
-		container.murky = !container.murky && w.oneIn(12)
+		container.murky = !container.murky && w.oneIn(w.murk)
 	}
 }
 

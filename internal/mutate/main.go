@@ -119,12 +119,13 @@ type stage struct {
 const firstSeeds = 500
 
 // stages are the tests that may notice a mutation, the simulation first, and then the cheapest.
-// The mutations of the ledger answer to its own search, those of a client, service, recorder or
-// reporter to the tests of their packages.
+// The mutations of the ledger answer to its own search and then to the rules that it sees broken
+// too rarely, those of a client, service, recorder or reporter to the tests of their packages.
 func (m mutation) stages(seeds int) []stage {
 	if strings.HasPrefix(m.file, ledgerDir) {
 		return []stage{
 			{"the search", ledgerDir, []string{"-test.run=^TestSearch$", "-seeds=" + strconv.Itoa(10*seeds)}},
+			{"a rule", ledgerDir, []string{"-test.skip=^TestSearch$"}},
 		}
 	}
 	for _, pkg := range []string{"events", "exits"} {
