@@ -154,8 +154,9 @@ func (o *oracle) event(e pleg.Event) {
 	}
 }
 
-// settled checks the state one base period after a list begun at rest: the cache equals the
-// runtime, and a consumer of Watch alone knows everything. Before this time, settled returns false.
+// settled checks the state one base period after a list begun at rest, and after a read that waits
+// for a further call of the agent's: the cache equals the runtime, and a consumer of Watch alone
+// knows everything. Before this time, settled returns false.
 func (o *oracle) settled(reading bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -170,7 +171,7 @@ func (o *oracle) settled(reading bool) bool {
 	}
 	o.ledger.mu.Unlock()
 	uids := o.truth.UIDs()
-	if first.IsZero() || now.Sub(first) <= o.settings.base+o.settings.load(len(uids)) {
+	if first.IsZero() || now.Sub(first) <= o.settings.base+o.settings.callSettle+o.settings.load(len(uids)) {
 		return false
 	}
 	if differs := o.differs(uids); differs != "" {
