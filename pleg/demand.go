@@ -41,6 +41,9 @@ type demand struct {
 
 	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
 	owes bool
+
+	// crossed reports whether a payload was stored during the last read: see reads.cross.
+	crossed bool
 }
 
 // wanted are the times after which reads of a pod must begin; zero for none.

@@ -89,6 +89,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	f := c.reads.end(p, r.err == nil, now)
+	p.crossed = f.crossed
 	shows := r.shows.Items
 	if r.listing != nil {
 		p.rename(r.listing.Name, r.listing.Namespace)
@@ -130,6 +131,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.fail(p, &r.look, c.lists.asOf(p))
 	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
+	case f.crossed && r.err != nil: // the items read may be older than the payload
+		p.lookAfter(now)
 	case overtaken: // by a list, or by a payload
 		c.overtaken(p, r, f, shows, now)
 	case premature: // a claim is believed for a grace
@@ -175,13 +178,13 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		c.store(p, read, now)
 	case len(shows) == 0: // gone
 		c.store(p, reading[S]{began: r.began, agreed: f.agreed}, now)
-	case r.status != nil:
+	case r.status != nil && !(f.crossed && c.matches(p, shows)):
 		if f.full {
 			p.read = max(p.read, r.began)
 		}
 		c.store(p, read, now)
 		p.unsettles(&c.cfg, p.ended())
-	default: // as in the cache
+	default: // as in the cache, or perhaps older than its content
 		c.out.observe(p.uid, r.began)
 		p.confirm(r.began)
 	}
@@ -196,7 +199,7 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 		return
 	}
 	c.sighted(p, shows, nil)
-	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
+	if r.status != nil && f.full && !f.crossed && r.began > p.read && p.entry == statusEntry {
 		p.read = r.began
 		c.peeks.brought(p.uid, now)
 		c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))

@@ -66,6 +66,7 @@ type flight struct {
 	excused bool          `prove:"-"`                   // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
+	crossed bool          // a payload has been stored during the read: see reads.cross
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
 }
 
@@ -142,6 +143,15 @@ func (r *reads) end(p *pod, well bool, now instant) *flight {
 	p.readEnd = now
 	delete(r.inflight, p)
 	return f
+}
+
+// cross notes that a payload of a pod is stored. A read under way may have looked earlier: it shows
+// the phases, and the content is left to the next read; but two reads in a row are not left out, as
+// events may come faster than reads end, and somebody may wait for the content.
+func (r *reads) cross(p *pod) {
+	if f := r.inflight[p]; f != nil {
+		f.crossed = !p.crossed
+	}
 }
 
 // startedBefore reports whether the read of a pod under way was started before a time.

@@ -45,6 +45,7 @@ func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	}
 	c.out.add(countDominated, 1)
 	p.owesRead(&c.cfg, now)
+	c.reads.cross(p)
 	p.expected.needNoRead()
 	c.store(p, reading[S]{
 		status:  status,
