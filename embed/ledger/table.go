@@ -239,7 +239,7 @@ func (t *table[E]) state(r Read, id string, phase Phase) {
 
 // showUnready takes a sandbox shown as not ready by a read that began before the answer to the call
 // that has made it: it may not have been ready yet. If it was known as ready before the read began,
-// it has ended as well as not, and another read tells.
+// it may have ended since, and another read tells.
 func (t *table[E]) showUnready(r Read, id string) {
 	x := t.items[id]
 	if x != nil && x.phase < Exited && r.began > x.since {
