@@ -95,7 +95,7 @@ type peeking struct {
 	left map[string]bool
 
 	// retry delays the peeks of a pod that does not show the reported phases. It begins anew when a
-	// peek brings a status after one that failed.
+	// peek brings a status after one that failed, and when a peek is the first that misses an ID.
 	retry  ladder
 	failed bool
 }
@@ -478,6 +478,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	p.rename(r.shows.Name, r.shows.Namespace)
 	c.sighted(p, r.readable(), nil)
 	verdict := peekDropped
+	doubted := p.doubted()
 	if r.status != nil && x.failed {
 		x.retry = ladder{}
 	}
@@ -488,6 +489,9 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		if !p.foreign && !confirmed {
 			verdict = x.judge(&c.records, p, &r.look, span{r.began, now}, c.reads.since(p))
 		}
+	}
+	if p.doubted() && !doubted {
+		x.retry = ladder{} // one more look decides
 	}
 	if verdict == peekStands {
 		c.storePeek(p, x, r, now)
