@@ -33,7 +33,7 @@ func sameItems(a, b []Item) bool {
 
 // matches reports whether a report and the record show the same.
 func (r *records) matches(p *pod, items []Item) bool {
-	r.marks++
+	r.nextMark()
 	n := 0
 	for i, it := range items {
 		if !it.valid() {
@@ -88,7 +88,7 @@ func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (perhaps 
 
 // mark marks the items of the pod that a report shows, and no others.
 func (r *records) mark(p *pod, shows []Item) {
-	r.marks++
+	r.nextMark()
 	for i, it := range shows {
 		if x := r.find(p, i, it.ID); x != nil && it.valid() {
 			x.mark = r.marks
@@ -145,7 +145,7 @@ func (r *records) sighted(p *pod, shows []Item, ghosts *ghosts) {
 // dominates reports whether a payload shows exactly the IDs of the pod, none in an earlier phase,
 // and everything expected of the pod.
 func (r *records) dominates(p *pod, payload []Item) bool {
-	r.marks++
+	r.nextMark()
 	met := 0
 	for i, it := range payload {
 		x := r.find(p, i, it.ID)

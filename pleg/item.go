@@ -22,14 +22,14 @@ type item struct {
 	// sighting is when looks have shown the ID, or have not.
 	sighting
 
-	// mark is the last comparison of records that met the ID.
-	mark uint64 `prove:"-"`
-
 	// stamp is the runtime's time of the event that has reported claimed, in Unix nanoseconds; zero if
 	// none.
 	stamp int64 `prove:"-"`
 
 	// The small fields stand together: a node has many items.
+
+	// mark is the last comparison of records that met the ID.
+	mark uint32 `prove:"-"`
 
 	// kind is the kind of the ID.
 	kind Kind

@@ -44,8 +44,8 @@ type records struct {
 	// number of items missing in those reads.
 	unreadPods, unreadItems int
 
-	// marks is the number of comparisons made: see item.mark.
-	marks uint64 `prove:"-"`
+	// marks is the number of the last comparison: see item.mark.
+	marks uint32 `prove:"-"`
 
 	// moves is the memory of show, used again.
 	moves []move `prove:"-"`
@@ -183,10 +183,25 @@ func (r *records) items() (n int) {
 	return n
 }
 
+// nextMark begins a comparison: no item bears its mark. Numbers begin anew when they are used up,
+// after months.
+func (r *records) nextMark() {
+	r.marks++
+	if r.marks != 0 {
+		return
+	}
+	for _, p := range r.pods {
+		for _, x := range p.items {
+			x.mark = 0
+		}
+	}
+	r.marks = 1
+}
+
 // show makes a report the items of a pod, and returns what has changed, valid until the next
 // call. Of an ID that the report shows twice the first counts.
 func (r *records) show(p *pod, shows []Item) []move {
-	r.marks++
+	r.nextMark()
 	r.moves = r.moves[:0]
 	for i, it := range shows {
 		if !it.valid() {
