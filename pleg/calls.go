@@ -29,6 +29,9 @@ type own struct {
 	calls    int32
 	creating int32
 
+	// about are the IDs that the others name, once for each call.
+	about []string
+
 	// called is when a call last ended.
 	called instant `prove:"-"`
 
@@ -108,6 +111,8 @@ func (k *calls) begin(p *pod, call *ownCall) {
 	p.calls++
 	if call.ID == "" {
 		p.creating++
+	} else {
+		p.about = append(p.about, call.ID)
 	}
 }
 
@@ -119,6 +124,9 @@ func (k *calls) end(p *pod, a *ack, late instant) {
 		p.calls--
 		if a.call.ID == "" {
 			p.creating--
+		} else {
+			i := slices.Index(p.about, a.call.ID)
+			p.about = slices.Delete(p.about, i, i+1)
 		}
 	}
 	p.called = a.at
@@ -207,19 +215,20 @@ const (
 
 // origin returns who has brought an ID to a phase. Runtimes announce, and show, what a call has
 // done before they answer it; so a call under way may have brought about what is not an end, which
-// comes by itself, if nobody but the agent makes any calls. Of an ID that nobody has named before,
-// only a call that makes one may have.
+// comes by itself, if nobody but the agent makes any calls: a call about the ID, or one that makes
+// an ID, if nobody has named it before, or it is a sandbox, which lists show before it is ready.
 func (p *pod) origin(id string, phase Phase, cfg *limits) origin {
 	i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id })
 	own := p.expected.get(id, CauseAck)
 	known := i >= 0 || own != nil
+	making := p.creating > 0 && (!known || i >= 0 && p.items[i].kind == Sandbox)
 	begins := PhaseUnknown < phase && phase < PhaseExited
 	switch {
 	case i >= 0 && p.items[i].shown == phase:
 		return asBefore
 	case own != nil && PhaseUnknown < phase && phase <= own.phase:
 		return ofCall
-	case cfg.TellsCalls && begins && (p.creating > 0 || known && p.calling()):
+	case cfg.TellsCalls && begins && (making || slices.Contains(p.about, id)):
 		return ofCallUnderWay
 	case known:
 		return changedByOthers
@@ -345,8 +354,8 @@ func (a *ack) failure(p *pod, x *item) (e expectation, ok bool) {
 func (k *calls) check(check checker, pods map[cache.UID]*pod) {
 	calls := 0
 	for uid, p := range pods {
-		if p.creating < 0 || p.creating > p.calls {
-			check(false, "pod %q has fewer calls than none: %+v", uid, &p.own)
+		if p.creating < 0 || int(p.creating)+len(p.about) != int(p.calls) {
+			check(false, "pod %q has other calls than it has: %+v", uid, &p.own)
 		}
 		calls += int(p.calls)
 	}

@@ -45,7 +45,7 @@ func TestInvariantsConvict(t *testing.T) {
 		{"in the future", func(c *core[benchStatus], p *pod, x *item) { p.forced = never }},
 		{"needs a read", func(c *core[benchStatus], p *pod, x *item) { p.entry = failedEntry }},
 		{"no status, which shows IDs", func(c *core[benchStatus], p *pod, x *item) { p.entry = noEntry }},
-		{"fewer calls than none", func(c *core[benchStatus], p *pod, x *item) { p.creating = 1 }},
+		{"other calls than it has", func(c *core[benchStatus], p *pod, x *item) { p.creating = 1 }},
 		{"remembered for nothing", func(c *core[benchStatus], p *pod, x *item) { c.ensure("ghost") }},
 		{"of them limited", func(c *core[benchStatus], p *pod, x *item) { c.reads.lanes[laneAgain].begin(1) }},
 		{"and forgotten", func(c *core[benchStatus], p *pod, x *item) {
