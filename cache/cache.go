@@ -28,9 +28,9 @@ type Looks struct {
 	At time.Time
 	// Read is the begin of the last read of all statuses: no part of the status is older.
 	Read time.Time
-	// Began is the begin of the read that the status is from; zero if that is At. It is later than At
-	// for a read that shows some IDs and cannot show that there are no others: such a read is no older
-	// than any, and confirms nothing.
+	// Began is the begin of the read that has brought the status; zero if At is. A read that shows some
+	// IDs, and cannot show that there are no others, is later than At: it is no older than any, and
+	// confirms nothing.
 	Began time.Time
 	// Beside reports whether the error is the entry's own, which the status does not end: the error
 	// stays as old as it is.
@@ -110,7 +110,7 @@ func (c *Cache[S]) asOf(uid UID) time.Time {
 }
 
 // ReadAt returns the start of the latest read of all parts of the pod's status: of its statuses, or
-// of anything that showed that the pod is gone. Zero without such a read.
+// of anything that showed the pod gone. Zero without such a read.
 func (c *Cache[S]) ReadAt(uid UID) time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -139,8 +139,8 @@ func (c *Cache[S]) newer(uid UID, t time.Time, phases bool) bool {
 }
 
 // Set stores the result of a read of all statuses of the pod, begun at the given time: a status, an
-// error, or both. An error alone leaves the last status readable beside it; beside a status it is
-// of the parts that could not be read. Set reports whether the write was accepted: a write older
+// error, or both. An error alone leaves the last status readable; beside a status the error is of
+// the parts that could not be read. Set reports whether the write was accepted: a write older
 // than the entry is refused, and so is a write without status and error.
 func (c *Cache[S]) Set(uid UID, status *S, err error, at time.Time) bool {
 	return c.SetLooked(uid, status, err, Looks{At: at, Read: at})

@@ -32,7 +32,7 @@
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use; one mutex owns everything and is never held while
+// All methods are safe for concurrent use; a mutex owns everything and is never held while
 // anything blocks. Readers share statuses, which must not change after Set.
 //
 // # Errors

@@ -44,7 +44,7 @@ func subject(report *pleg.Report, node *v1.ObjectReference) (about *v1.ObjectRef
 	return about, kind
 }
 
-// Client-go's recorder drops what exceeds its limit, whatever it says: a runtime that loses its
+// Client-go's recorder drops all beyond its limit, whatever the content: a runtime that loses its
 // events would use the limit up, and the loss of its stream would go unreported. A generator has
 // ten reasons about its node, so each has a tenth of less than the limit. The kubelet's own Events
 // about the node have the rest.

@@ -18,7 +18,7 @@ const StartsTogether = time.Millisecond
 // starts that another event of their pod follows. It waits for StartsTogether with a start, and not
 // with another event.
 //
-// A kubelet syncs a pod for each event but a removal, whatever it says. A start that another event
+// A kubelet syncs a pod for each event but a removal. A start that another event
 // of the pod follows has it sync once more without news, and wait for a read of its own: a read
 // that shows a new sandbox and its container brings two starts.
 func Together(ctx context.Context, watch <-chan pleg.Event, e pleg.Event) (events []pleg.Event) {

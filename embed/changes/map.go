@@ -6,7 +6,7 @@ package changes
 import "maps"
 
 // Map counts the changes of a map that is made anew again and again, for one goroutine. It is for
-// what has changes that nobody need count, such as a worker that syncs its pod once more.
+// changes that nobody need count, such as a worker that syncs its pod once more.
 type Map[K, V comparable] struct {
 	last map[K]V
 	n    uint64

@@ -19,7 +19,7 @@ import (
 )
 
 // patches are the patches of a tree, in their order. An installation keeps them in into, so that an
-// upgrade or a removal takes back what was applied and not what is applied today.
+// upgrade or a removal takes back the patches of then, not those of today.
 var patches = []string{"kubelet.patch", "lists.patch", "volumes.patch", "housekeeping.patch"}
 
 // stage is a copy of the files of a tree that the patches change. A change is made in the stage

@@ -115,7 +115,7 @@ func (l *Ledger) End(c Call, a Answer, now time.Time) {
 	}
 }
 
-// making are the own calls under way that make an item of one pod.
+// making are the own calls under way that make an item of a pod.
 type making struct {
 	calls int
 	// began is when the first of the calls began.

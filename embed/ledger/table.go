@@ -238,8 +238,8 @@ func (t *table[E]) state(r Read, id string, phase Phase) {
 }
 
 // showUnready takes a sandbox shown as not ready by a read that began before the answer to the call
-// that has made it: it may not have been ready yet. If it was known as ready before the read began,
-// it may have ended since, and another read tells.
+// that has made the sandbox: it may not have been ready yet. A sandbox known as ready before the
+// read began may have ended since, and another read tells.
 func (t *table[E]) showUnready(r Read, id string) {
 	x := t.items[id]
 	if x != nil && x.phase < Exited && r.began > x.since {
@@ -254,7 +254,7 @@ func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 		if later || x.phase == Unknown {
 			t.unknown[id] = t.tick()
 			t.changes++
-		} else { // it may have looked before or after what is known was seen
+		} else { // the read may have looked before or after the known phase was seen
 			t.ask(id)
 		}
 		return
