@@ -108,8 +108,8 @@ func (c *Calls) doByID(now pleg.Item, send func() error) error {
 	return err
 }
 
-// note remembers the sandbox of an ID made by an answered call, or forgets an ID that was removed. An
-// ID is never used again, so nothing remembered is ever wrong: an ID goes to give up its memory,
+// note remembers the sandbox of an ID made by an answered call, or forgets an ID that was removed.
+// An ID is never used again, so nothing remembered is ever wrong: an ID goes to give up its memory,
 // and not before the answer. Reads beside a removal, which its event may cause, and those after one
 // that failed ask for the ID, where an unknown one would have its pod listed. A removal that failed
 // and works nevertheless leaves the ID behind, up to one of its sandbox or to maxMade.

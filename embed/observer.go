@@ -31,7 +31,8 @@ type effect struct {
 	phase pleg.Phase
 }
 
-// ops are the calls of which the ledger hears: all but UpdateContainerResources, which no list shows.
+// ops are the calls of which the ledger hears: all but UpdateContainerResources, which no list
+// shows.
 var ops = map[effect]ledger.Op{
 	{pleg.Sandbox, pleg.PhaseRunning}:   ledger.RunPodSandbox,
 	{pleg.Sandbox, pleg.PhaseExited}:    ledger.StopPodSandbox,
