@@ -109,9 +109,9 @@ func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
-	d := time.Since(
-		latest(waits, t, x.caused, b.opened, b.peekPace.ended[uid]),
-	) // the last waiter is served by a read begun later than the last news
+	// The last waiter is served by a read begun later than the last news, and after the loop has heard
+	// of the end of the read before.
+	d := time.Since(latest(waits, t, x.caused, x.ended, b.opened, b.peekPace.ended[uid]))
 	if !b.pace.on || b.closed || d <= 0 || b.inflight[uid] > 0 {
 		return
 	}
