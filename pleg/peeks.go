@@ -95,7 +95,8 @@ type peeking struct {
 	left map[string]bool
 
 	// retry delays the peeks of a pod that does not show the reported phases. It begins anew when a
-	// peek brings a status after one that failed, and when a peek is the first that misses an ID.
+	// peek brings a status after one that failed. A peek that is the first to miss an ID is followed
+	// soon all the same.
 	retry  ladder
 	failed bool
 }
@@ -490,9 +491,6 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 			verdict = x.judge(&c.records, p, &r.look, span{r.began, now}, c.reads.since(p))
 		}
 	}
-	if p.doubted() && !doubted {
-		x.retry = ladder{} // one more look decides
-	}
 	if verdict == peekStands {
 		c.storePeek(p, x, r, now)
 	}
@@ -505,6 +503,9 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	x.listed = idSet{}
 	if verdict == peekAgain || p.unmet() {
 		c.peeks.again(x, r.began, &c.cfg, now)
+	}
+	if p.doubted() && !doubted {
+		c.peeks.wants(x, now.add(c.cfg.RereadBase)) // one more look decides, however rare they have become
 	}
 	c.see(p, r.readable(), nil, now)
 	c.review(p, now)
