@@ -50,7 +50,11 @@ func (b *ledger) listless(uid cache.UID, now time.Time) bool {
 	}
 	hangs := b.listing > 0 && now.Sub(b.listBegun) >= mayHang
 	x := b.podPace(uid)
-	justNow := now.Sub(latest(b.peekPace.answers, x.closed, x.failedAt)) < heardAfter
+	ended := latest(b.peekPace.answers, x.closed, x.failedAt)
+	if !ended.Before(b.paused) {
+		ended = latest(ended, b.resumed) // a loop that stood still hears of it when it goes on
+	}
+	justNow := now.Sub(ended) < heardAfter
 	return b.listFailed || hangs || b.fails(uid) || justNow
 }
 
