@@ -5,7 +5,11 @@ package archtest
 
 import (
 	"context"
+	"fmt"
+	"go/constant"
+	gotypes "go/types"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,27 +28,60 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/pleg"
+	"github.com/evented-pleg/evented-pleg/pleg/plegtest"
 )
 
 // phases are the phases of a set of the CRI's values, by the values' names.
 type phases map[string]pleg.Phase
 
-// TestPhasesHaveNames wants a name of its own for each phase. Without its name a new phase takes
-// that of the next.
+// TestPhasesHaveNames wants a name of its own for each phase, and for each state of the fake
+// runtime. There, a state without its name takes that of the next.
 func TestPhasesHaveNames(t *testing.T) {
-	named := map[string]pleg.Phase{}
-	for p := pleg.PhaseUnknown; p <= pleg.PhaseRemoved; p++ {
-		if other, ok := named[p.String()]; ok || p.String() == "" {
-			t.Errorf("the phases %d and %d are both called %q", other, p, p)
+	haveNames(t, pleg.PhaseUnknown, pleg.PhaseRemoved, "phaseNames, pleg/source.go")
+	haveNames(t, fakeruntime.StateNone, fakeruntime.StateRemoved, "stateNames, cri/fakeruntime/history.go")
+}
+
+// haveNames wants a name of its own for each value, of which the last is called Removed.
+func haveNames[T pleg.Phase | fakeruntime.State](t *testing.T, first, last T, table string) {
+	named := map[string]T{}
+	for v := first; v <= last; v++ {
+		name := fmt.Sprint(v)
+		if other, ok := named[name]; ok {
+			t.Errorf("%d and %d are both called %q: give each its name in %s", other, v, name, table)
 		}
-		named[p.String()] = p
+		if name == "" {
+			t.Errorf("%d has no name: give it one in %s", v, table)
+		}
+		named[name] = v
 	}
-	if named["Removed"] != pleg.PhaseRemoved {
-		t.Errorf(
-			"the last phase, %d, is called %q: give each constant of pleg.Phase its name in phaseNames, pleg/source.go",
-			pleg.PhaseRemoved,
-			pleg.PhaseRemoved,
-		)
+	if named["Removed"] != last {
+		t.Errorf("the last, %d, is called %v: give each its name in %s", last, last, table)
+	}
+}
+
+// TestEachTypeOfEventHasItsPhase wants each type of event in plegtest, a phase each. An event of
+// another type fails the tests of its users, and the benchmarks take it for no change.
+func TestEachTypeOfEventHasItsPhase(t *testing.T) {
+	_, info := typed(t, filepath.Join(root, "pleg"))
+	types := map[pleg.Phase]pleg.EventType{}
+	for name, what := range info.Defs {
+		c, ok := what.(*gotypes.Const)
+		if !ok || !strings.HasSuffix(c.Type().String(), ".EventType") {
+			continue
+		}
+		eventType := pleg.EventType(constant.StringVal(c.Val()))
+		phase, known := plegtest.PhaseOf(eventType)
+		if !known {
+			t.Errorf("pleg.%s has no phase: give PhaseOf in pleg/plegtest/checker.go a case", name.Name)
+			continue
+		}
+		if other, ok := types[phase]; ok {
+			t.Errorf("PhaseOf in pleg/plegtest/checker.go: %s and %s are both %v", other, eventType, phase)
+		}
+		types[phase] = eventType
+	}
+	if types[pleg.PhaseRemoved] != pleg.ContainerRemoved {
+		t.Errorf("types of events: %v: the test has lost its object", types)
 	}
 }
 
@@ -181,6 +218,9 @@ func readByClient(t *testing.T) (states, types phases) {
 		if item.Kind == pleg.Container {
 			states[item.ID] = item.Phase
 		}
+	}
+	if n := client.Stats().UnknownStates; n > 0 {
+		t.Errorf("knownContainerState in cri/item.go does not know %d states", n)
 	}
 	types = phases{}
 	for claim := range client.Events(t.Context()) {

@@ -116,8 +116,8 @@ func assigned(info *types.Info, e ast.Expr) string {
 	}
 }
 
-// typed returns the files of a package but its tests, and the types of their expressions, as far as
-// they need no other package.
+// typed returns the files of a package but its tests, and the types of what they define and
+// express, as far as they need no other package.
 func typed(t *testing.T, dir string) (map[string]*ast.File, *types.Info) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -136,6 +136,7 @@ func typed(t *testing.T, dir string) (map[string]*ast.File, *types.Info) {
 		files[filepath.Base(path)] = file
 	}
 	info := &types.Info{
+		Defs:       make(map[*ast.Ident]types.Object),
 		Selections: make(map[*ast.SelectorExpr]*types.Selection),
 		Types:      make(map[ast.Expr]types.TypeAndValue),
 	}
