@@ -53,7 +53,7 @@ type oracle struct {
 	pods       map[cache.UID]*seen
 	global     time.Time
 	back       int        // observed backward phases
-	lastBack   time.Time  // when the last was seen
+	lastBack   time.Time  // when the last was seen of a pod of which an event had told within a grace
 	counted    int        // those counted by earlier generators
 	emitted    []emission // the cache's content at each emission, until the reader gets the event
 	reading    bool       // the reader of Watch does not stall
@@ -393,7 +393,9 @@ func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {
 		return
 	}
 	o.back++
-	o.lastBack = time.Now()
+	if o.ledger != nil && time.Since(o.ledger.lastClaim(uid)) < o.settings.grace {
+		o.lastBack = time.Now()
+	}
 	if _, moody := o.moods[uid]; moody {
 		o.excuse(excuseMood)
 		return

@@ -46,6 +46,13 @@ type podPace struct {
 	lapped     bool            // a list has ended during the read under way
 }
 
+// lastClaim returns when the last claim named a pod.
+func (b *ledger) lastClaim(uid cache.UID) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.podPace(uid).doubted
+}
+
 func (b *ledger) podPace(uid cache.UID) *podPace {
 	x := b.pace.pods[uid]
 	if x == nil {
