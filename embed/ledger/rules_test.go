@@ -257,6 +257,22 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestFailedCallOfAnotherPod: what a call without an answer may make yet is the concern of its
+// pod's lists, and of those that show all pods.
+func TestFailedCallOfAnotherPod(t *testing.T) {
+	h := newHand(t, ct("r", Running))
+	h.End(h.Start(CreateContainer, Subject{Pod: "other", Sandbox: "o"}), unanswered, h.now)
+	for pod, want := range map[string]Reason{"pod": "", "other": FailedCall, "": FailedCall} {
+		f := &runtimeapi.ContainerFilter{}
+		if pod != "" {
+			f.LabelSelector = map[string]string{PodUIDLabel: pod}
+		}
+		if _, v := h.ServeContainers(f, h.now); v.Reason != want {
+			t.Errorf("the list of pod %q is refused for %q, want %q", pod, v.Reason, want)
+		}
+	}
+}
+
 // TestSandboxThatEndsWhileItIsMade: lists show a sandbox as not ready while it is made. One that
 // was shown as ready before such a list began has ended, though, and another read tells; of one
 // that was not, the list tells nothing.
