@@ -756,3 +756,34 @@ func TestAReadInAStandstill(t *testing.T) {
 		}
 	})
 }
+
+// TestAReadThatEndsBeforeItsCallsAreMade: a read of more hung containers than calls are made at once
+// ends before the first is given up. Those not asked for are unread like the others, with the cause.
+func TestAReadThatEndsBeforeItsCallsAreMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ids []string
+		for i := range 2 * callsPerRead {
+			ids = append(ids, fmt.Sprintf("c%d", i))
+		}
+		r := newSlowRuntime(ids...)
+		for _, id := range ids {
+			r.hangs[id] = true
+		}
+		c := serve(t, r.stub, Config{})
+		defer close(r.release)
+		ctx, cancel := context.WithTimeout(t.Context(), leastPatience/2)
+		defer cancel()
+		in, err := c.Inspect(ctx, slowPod(ids...))
+		if err == nil {
+			t.Error("no error about the items that hang")
+		}
+		if n := r.asked(ids[len(ids)-1]); n != 0 {
+			t.Fatalf("the last container was asked for %d times", n)
+		}
+		for _, id := range ids {
+			if !slices.Contains(in.Unread, id) {
+				t.Errorf("%s is not unread", id)
+			}
+		}
+	})
+}
