@@ -757,8 +757,8 @@ func TestAReadInAStandstill(t *testing.T) {
 	})
 }
 
-// TestAReadThatEndsBeforeItsCallsAreMade: a read of more hung containers than calls are made at once
-// ends before the first is given up. Those not asked for are unread like the others, with the cause.
+// TestAReadThatEndsBeforeItsCallsAreMade: a read of more hung containers than calls are made at
+// once ends before the first is given up. Those not asked for are unread like the others.
 func TestAReadThatEndsBeforeItsCallsAreMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ids []string
