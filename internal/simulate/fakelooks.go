@@ -86,7 +86,10 @@ func (l fakeLooks) accusing(
 	i, err := read()
 	after := l.f.callsFail()
 	lasting := after == before && time.Since(after.since) > 2*l.f.w.settings.inspectTimeout
-	if i.Status == nil || ctx.Err() != nil || after.fail || !lasting {
+	// The deadline of the read is that of its calls, whose timers may be the first to tell of it.
+	deadline, ends := ctx.Deadline()
+	over := ctx.Err() != nil || ends && !time.Now().Before(deadline)
+	if i.Status == nil || over || after.fail || !lasting {
 		return i, err
 	}
 	l.f.mu.Lock()
