@@ -202,8 +202,8 @@ func (o *oracle) look(resting bool) {
 	}
 	// A phase may be taken back beside another, of an older claim, while its own claim is believed: it
 	// is counted when a read refutes the claim after its grace.
-	late := time.Since(o.lastBack) > 2*o.settings.grace+o.settings.base
-	if n := o.counted + taken(s); late && o.back > n {
+	counted := time.Since(o.lastBack) > 2*o.settings.grace+o.settings.base
+	if n := o.counted + taken(s); counted && o.back > n {
 		o.fail("regression", "%d phases went back, %d of them counted", o.back, n)
 	}
 	o.ledger.lookMissed(s.Missed-o.madeUp, o.settings.grace)
