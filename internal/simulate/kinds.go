@@ -38,6 +38,7 @@ var kinds = []kind{
 	{name: "large", on: true, weave: (*weaver).large}, // of the second tier: the toy has no calls about single items
 	{name: "recovers", on: true, share: 0.1, weave: (*weaver).recovers},
 	{name: "crossed", on: true, share: 0.1, weave: (*weaver).crossed},
+	{name: "sends", on: true, share: 0.2, weave: (*weaver).sends},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -282,6 +283,36 @@ func (v *weaver) crossed(h History) History {
 			lines = append(lines, "relist", "advance "+v.word("100ms", "700ms", "1s"))
 		}
 		return append(lines, "reads inspect ok")
+	})
+}
+
+// sends has events come late, and their payloads show the runtime when they are sent.
+func (v *weaver) sends(h History) History {
+	v.harmless = true
+	h = slices.Insert(h, 0, "config sends true")
+	return v.each(h, func(line string) []string {
+		words := strings.Fields(line)
+		plain := len(words) > 2 && words[0] == "runtime" && !strings.Contains(line, "=") &&
+			slices.Contains([]string{"sandbox", "container", "start", "exit", "unready"}, words[1])
+		switch {
+		case plain && v.chance(0.15): // a read has looked between the change and its event, and its answer is slow
+			return []string{
+				"reads inspect late " + v.word("50ms", "300ms", "1500ms"),
+				line + " late=" + v.word("30ms", "300ms"),
+				"wait " + v.pods[v.rng.IntN(len(v.pods))],
+				"advance " + v.word("1ms", "10ms", "100ms"),
+				"runtime update " + v.id(),
+				"advance " + v.word("30ms", "300ms", "2s"),
+				"reads inspect ok",
+			}
+		case plain && v.chance(0.5):
+			line += " late=" + v.word("1ms", "30ms", "300ms", "1s")
+		}
+		lines := []string{line}
+		if id := v.id(); id != "" && v.chance(0.1) {
+			lines = append(lines, "runtime update "+id)
+		}
+		return lines
 	})
 }
 

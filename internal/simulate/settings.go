@@ -19,7 +19,7 @@ type settings struct {
 	fake                                                      bool // the second tier: the fake runtime over gRPC
 	seed                                                      uint64
 	latency                                                   time.Duration
-	torn, delta, generic, tells                               bool
+	torn, sends, delta, generic, tells                        bool
 	base, max, grace, callSettle, listTimeout, inspectTimeout time.Duration
 	workers, sweepAt, capacity, mailbox, unconfirmed, owedMax int
 
@@ -49,6 +49,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.BoolFunc("tier", "", func(value string) error { s.fake = value == "fake"; return nil })
 	f.Uint64Var(&s.seed, "seed", 1, "")
 	f.BoolVar(&s.torn, "torn", false, "")
+	f.BoolVar(&s.sends, "sends", false, "")
 	f.BoolVar(&s.delta, "delta", false, "")
 	f.BoolVar(&s.generic, "generic", false, "")
 	f.BoolVar(&s.tells, "tells-calls", false, "")

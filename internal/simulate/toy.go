@@ -89,6 +89,7 @@ type toy struct {
 	work     time.Duration // of a processor, for the statuses of a pod
 	cpu      processors.Processors
 	readable chan struct{} // closed when a hanging item becomes readable
+	sends    bool          // payloads are looked up when the events are sent, not at the changes
 	torn     bool          // a read looks at sandboxes and containers at different moments
 	lacks    bool          // statuses lack their unreadable items
 	bundles  bool          // statuses bring all IDs of their pod, also without a request

@@ -29,6 +29,7 @@ func newToySide(w *world) (side, error) {
 	}
 	r.latency = s.latency
 	r.torn = s.torn
+	r.sends = s.sends
 	r.delta = s.delta
 	r.lacks = s.lacks
 	r.bundles = s.bundles

@@ -36,6 +36,7 @@ type delivery struct {
 	due   time.Time
 	claim pleg.Claim[Status]
 	bad   bool
+	built func() pleg.Claim[Status] // builds the claim anew when it is sent; nil if it is as of the change
 }
 
 // subscriber is a stream. The toy's mutex owns it; wake has capacity 1.
@@ -71,6 +72,9 @@ func (r *toy) tell(it *toyItem, phase pleg.Phase, how telling) {
 	d := delivery{due: time.Now().Add(how.late), claim: r.claim(it, phase, how), bad: how.oversize}
 	if how.late > 0 {
 		r.upset(d.due)
+	}
+	if r.sends {
+		d.built = func() pleg.Claim[Status] { return r.claim(it, phase, how) }
 	}
 	r.send(d)
 	if how.twice {
@@ -185,6 +189,7 @@ func (r *toy) replay(n int) {
 	old := slices.Clone(r.recent[max(0, len(r.recent)-n):])
 	for _, d := range old {
 		d.due = time.Now()
+		d.built = nil // it is the same as before
 		for _, s := range r.subs {
 			s.put(d)
 		}
@@ -323,6 +328,9 @@ func (r *toy) next(s *subscriber) (d delivery, ok bool, wait time.Duration, err 
 		return d, false, wait, nil
 	}
 	s.queue = s.queue[1:]
+	if d.built != nil {
+		d.claim = d.built()
+	}
 	d.claim = r.lend(d.claim)
 	if d.bad {
 		return d, false, 0, fmt.Errorf("received message larger than max: %w", errVirtual)
