@@ -88,6 +88,9 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	}
 	if x != nil { // reads know the pod
 		fresh = c.expect(x.pod, x, e, now)
+		if !fresh {
+			c.reads.toldAgain(x.pod, claim, c.cfg.Grace)
+		}
 		if x.pod != p {
 			c.review(x.pod, now)
 		}

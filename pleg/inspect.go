@@ -146,6 +146,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.lookFrom(now)
 	}
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
+	for _, claim := range f.again {
+		c.onClaim(p, claim, now)
+	}
 	c.see(p, r.readable(), nil, now)
 	c.review(p, now)
 }

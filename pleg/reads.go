@@ -67,6 +67,7 @@ type flight struct {
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
 	crossed bool          // a payload has been stored during the read: see reads.cross
+	again   []latestClaim // told once more during the read, which may refute them: see reads.toldAgain
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
 }
 
@@ -151,6 +152,19 @@ func (r *reads) end(p *pod, well bool, now instant) *flight {
 func (r *reads) cross(p *pod) {
 	if f := r.inflight[p]; f != nil {
 		f.crossed = !p.crossed
+	}
+}
+
+// toldAgain notes a claim that is no news while the pod is read. If the read refutes what was told
+// before it began, what was told during the read is news: the read may have looked before.
+func (r *reads) toldAgain(p *pod, claim latestClaim, grace time.Duration) {
+	f := r.inflight[p]
+	e := p.expected.get(claim.item.ID, CauseClaim)
+	if f == nil || e == nil || e.phase != claim.item.Phase || f.began <= e.at.add(grace) {
+		return
+	}
+	if !slices.ContainsFunc(f.again, func(c latestClaim) bool { return c.item.ID == e.id }) {
+		f.again = append(f.again, claim)
 	}
 }
 
