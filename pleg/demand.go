@@ -42,7 +42,8 @@ type demand struct {
 	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
 	owes bool
 
-	// crossed reports whether a payload was stored during the last read: see reads.cross.
+	// crossed reports whether the content of the last read that had some was left out: see
+	// reads.cross.
 	crossed bool
 }
 

@@ -89,7 +89,6 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	f := c.reads.end(p, r.err == nil, now)
-	p.crossed = f.crossed
 	shows := r.shows.Items
 	if r.listing != nil {
 		p.rename(r.listing.Name, r.listing.Namespace)
@@ -132,6 +131,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
 	case f.crossed && r.err != nil: // the items read may be older than the payload
+		p.crossed = true
 		p.lookAfter(now)
 	case overtaken: // by a list, or by a payload
 		c.overtaken(p, r, f, shows, now)
@@ -174,6 +174,9 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		agreed:  f.agreed,
 		excused: f.excused,
 	}
+	if r.status != nil {
+		p.crossed = f.crossed && c.matches(p, shows)
+	}
 	switch {
 	case r.err != nil:
 		c.blame(p, &r.look, false, c.lists.asOf(p))
@@ -181,7 +184,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		c.store(p, read, now)
 	case len(shows) == 0: // gone
 		c.store(p, reading[S]{began: r.began, agreed: f.agreed}, now)
-	case r.status != nil && !(f.crossed && c.matches(p, shows)):
+	case r.status != nil && !p.crossed:
 		if f.full {
 			p.read = max(p.read, r.began)
 		}
@@ -202,10 +205,13 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 		return
 	}
 	c.sighted(p, shows, nil)
-	if r.status != nil && f.full && !f.crossed && r.began > p.read && p.entry == statusEntry {
-		p.read = r.began
-		c.peeks.brought(p.uid, now)
-		c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))
+	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
+		p.crossed = f.crossed
+		if !p.crossed {
+			p.read = r.began
+			c.peeks.brought(p.uid, now)
+			c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))
+		}
 	}
 	if r.status == nil {
 		p.delay(&c.cfg, r.began, now)
