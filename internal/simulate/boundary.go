@@ -43,6 +43,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	b.listEnd = time.Now()
 	b.listTook = b.listEnd.Sub(begun)
 	b.compareList(begun, &l, err)
+	b.changes()
 	b.outlived(begun)
 	b.trouble(begun, time.Now(), 0, err)
 	defer func() { b.listEnds(begun, time.Now(), &l, err) }()

@@ -45,7 +45,7 @@ type ledger struct {
 	listTook   time.Duration           // how long that list lasted
 	unnoticed  time.Duration           // pauses of the loop since the last list began, each too short to be noticed
 	stood      time.Duration           // all pauses of the loop
-	paused     time.Time               // when the loop last stopped
+	paused     time.Time               // when the loop last stopped, however many pauses ago
 	resumed    time.Time               // when the loop went on after its last pause: it may have heard of a list only then
 	listFailed bool                    // the last list failed
 	phantoms   int                     // reads of pods known only from a lie
@@ -143,8 +143,14 @@ func (b *ledger) brake(ctx context.Context) {
 func (b *ledger) rest() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.changes()
 	return b.disturbed
 }
+
+// changes ends the rest at the runtime's last change, as of the last refresh, whoever has made the
+// change, and whenever it was asked for: an unanswered call may be carried out minutes later, when
+// no command runs. The caller holds the mutex.
+func (b *ledger) changes() { b.disturbs(b.truth.changed()) }
 
 // inherit takes over the reads of an earlier generator, because the cache holds their results.
 func (b *ledger) inherit(before *ledger) {
@@ -166,6 +172,11 @@ func (b *ledger) inherit(before *ledger) {
 func (b *ledger) disturb(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.disturbs(t)
+}
+
+// disturbs is disturb for a caller that holds the mutex.
+func (b *ledger) disturbs(t time.Time) {
 	if t.After(b.disturbed) {
 		b.disturbed = t
 		b.listFirst = time.Time{}

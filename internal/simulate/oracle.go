@@ -52,12 +52,12 @@ type oracle struct {
 	named      bool                    // every read names pods and containers
 	pods       map[cache.UID]*seen
 	global     time.Time
-	back       int        // observed backward phases
-	lastBack   time.Time  // when the last was seen of a pod of which an event had told within a grace
-	counted    int        // those counted by earlier generators
-	emitted    []emission // the cache's content at each emission, until the reader gets the event
-	reading    bool       // the reader of Watch does not stall
-	owing      bool       // an event was owed: emissions and events no longer match
+	back       int         // observed backward phases
+	besides    []time.Time // when those of the last graces were seen of whose pods an event had told
+	counted    int         // those counted by earlier generators
+	emitted    []emission  // the cache's content at each emission, until the reader gets the event
+	reading    bool        // the reader of Watch does not stall
+	owing      bool        // an event was owed: emissions and events no longer match
 }
 
 // unhealthyAfter is how long after the last successful list Health begins to complain.
@@ -200,13 +200,22 @@ func (o *oracle) look(resting bool) {
 	if !resting || o.lying {
 		return
 	}
-	// A phase may be taken back beside another, of an older claim, while its own claim is believed: it
-	// is counted when a read refutes the claim after its grace.
-	counted := time.Since(o.lastBack) > 2*o.settings.grace+o.settings.base
-	if n := o.counted + taken(s); counted && o.back > n {
-		o.fail("regression", "%d phases went back, %d of them counted", o.back, n)
-	}
+	o.lookBacks(o.counted + taken(s))
 	o.ledger.lookMissed(s.Missed-o.madeUp, o.settings.grace)
+}
+
+// lookBacks checks that phases that went back are counted. The caller holds the mutex.
+func (o *oracle) lookBacks(counted int) {
+	o.besides = slices.DeleteFunc(o.besides, func(at time.Time) bool {
+		return time.Since(at) > 2*o.settings.grace+o.settings.base
+	})
+	switch missing := o.back - counted; {
+	case missing <= 0:
+	case missing <= len(o.besides):
+		o.excuse(excuseBeside)
+	default:
+		o.fail("regression", "%d phases went back, %d of them counted", o.back, counted)
+	}
 }
 
 // lookStanding checks that a loop that has stood still for long is not healthy.
@@ -394,7 +403,7 @@ func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {
 	}
 	o.back++
 	if o.ledger != nil && time.Since(o.ledger.lastClaim(uid)) < o.settings.grace {
-		o.lastBack = time.Now()
+		o.besides = append(o.besides, time.Now())
 	}
 	if _, moody := o.moods[uid]; moody {
 		o.excuse(excuseMood)

@@ -33,7 +33,7 @@ type calls map[<-chan struct{}]bool
 // listsHang is the age from which on a list counts as hung. Up to four times the age of the longest
 // recent list, a generator may take the list for a slow one. The age counts from a moment before
 // the call comes here: commands within a turn take nanoseconds.
-const listsHang = 2*time.Second - time.Microsecond
+const listsHang = 2*time.Second - withinTurn
 
 // mayHang is the age from which on a list, or a list of a pod, may count as hung: a generator that
 // stands still for a moment before the call, and does not notice, counts from its decision.

@@ -168,15 +168,21 @@ const (
 	// unnoticed is the longest pause of the loop that a generator does not notice. A list may begin
 	// so much later than the turn that has begun it.
 	unnoticed = 200 * time.Millisecond
+	// withinTurn is longer than the commands within a turn, which take nanoseconds.
+	withinTurn = time.Microsecond
 )
 
 // pauses notes that the generator's loop stands for a time. A pause goes unnoticed that ends hardly
 // later than the loop was to run again: with a list under way, when the list would hang at the
-// latest.
+// latest. A pause that begins in the turn in which the last one has ended goes on with it, as the
+// loop may have heard of nothing in between: a list that ended in the first pause may still be
+// waited for. The two are one no longer when the loop has run for withinTurn.
 func (b *ledger) pauses(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.paused = time.Now()
+	if now := time.Now(); now.Sub(b.resumed) > withinTurn {
+		b.paused = now
+	}
 	b.stood += d
 	if d <= listSlow+unnoticed {
 		b.unnoticed += d

@@ -45,6 +45,7 @@ type Truth struct {
 	pods   map[cache.UID][]*life
 	uids   []cache.UID             // sorted; additions make a new slice
 	moves  map[cache.UID]time.Time // the last change of each pod
+	change time.Time               // the last change of anything
 	lied   map[string]bool         // IDs of which a read has lied
 	bad    map[string]bool         // IDs with an unreadable status; false: at the last read of the pod, true: now
 	early  map[string]pleg.Phase   // claims of an end or a removal from before the creation
@@ -74,6 +75,7 @@ func (t *Truth) Record(at time.Time, pod cache.UID, id string, kind pleg.Kind, p
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.moves[pod] = at
+	t.change = latest(t.change, at)
 	l := t.lives[id]
 	if l == nil {
 		l = &life{id: id, pod: pod, kind: kind}
@@ -390,6 +392,13 @@ func (t *Truth) moved(pod cache.UID) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.moves[pod]
+}
+
+// changed returns the time of the last change of anything, as of the last refresh.
+func (t *Truth) changed() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.change
 }
 
 // restless reports whether a pod may need repeated looks, as of the last refresh: the pod has a

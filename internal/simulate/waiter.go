@@ -205,6 +205,7 @@ func (w *world) checkWaiters() {
 			continue
 		}
 		w.ledger.mu.Lock()
+		w.ledger.changes()
 		disturbed := w.ledger.disturbed.After(x.begun)
 		cutOff := 2 * w.ledger.cutOff(x.pod) // an item that hangs: of the read under way, and of the next
 		w.ledger.mu.Unlock()

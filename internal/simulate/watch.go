@@ -163,14 +163,15 @@ func (o *oracle) settled(reading bool) bool {
 	if o.ledger == nil {
 		return false
 	}
+	uids := o.truth.UIDs() // refreshes: what has changed just now ends the rest, and need not be shown
 	o.ledger.mu.Lock()
+	o.ledger.changes()
 	first := o.ledger.listFirst
 	now := time.Now()
 	if o.ledger.waitingFor() || o.ledger.callsGoOn(now) {
 		first = time.Time{}
 	}
 	o.ledger.mu.Unlock()
-	uids := o.truth.UIDs()
 	if first.IsZero() || now.Sub(first) <= o.settings.base+o.settings.callSettle+o.settings.load(len(uids)) {
 		return false
 	}
