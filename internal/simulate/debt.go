@@ -45,7 +45,7 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	}
 	// Until a look confirms an ID after the stream is up, the ID may have changed while the stream was
 	// down.
-	if b.pace.on && known && b.pace.settings.roomy() && b.hearing(since) {
+	if b.pace.on && known && b.pace.settings.roomy() && b.listening(since) {
 		b.debts = append(b.debts, debt{
 			pod:   pod,
 			id:    id,
@@ -75,6 +75,18 @@ func (b *ledger) unspoken(d *debt) bool {
 func (b *ledger) hearing(since time.Time) bool {
 	p := &b.pace
 	return !p.connected.IsZero() && !p.connected.After(since)
+}
+
+// listening reports whether the generator has known of the stream since before a look began. The
+// runtime connects a stream a moment before the generator's loop hears of it: a list that begins in
+// between is from before for the generator, and what changes next may be unheard. The excuse ends
+// with the next look that confirms the pod.
+func (b *ledger) listening(began time.Time) bool {
+	heard := b.pace.connected
+	if !heard.Before(b.paused) {
+		heard = latest(heard, b.resumed) // a loop that stood still hears of it when it goes on
+	}
+	return b.hearing(began) && began.After(heard.Add(heardAfter))
 }
 
 // lookDebts checks that the silent changes in the cache have cost trust. It runs when the

@@ -239,7 +239,10 @@ func (o *oracle) lookPrompt(reading bool) {
 		}
 		since := b.owedSince(x)
 		shown := phaseIn(b.shows(x.pod), id)
-		if x.answers > enough && shown < x.phase {
+		// Beside an item that cannot be read the entry may show what a list shows, and lists need not
+		// know its state, as below: until a read of the whole pod begun after the item can be read.
+		blind := b.truth.unreadable(id)
+		if x.answers > enough && shown < x.phase && !(blind && shown == pleg.PhaseUnknown) {
 			o.fail(
 				"overtaken",
 				"pod %s: a claim told that %s is %v, %d reads have shown it since, and the cache shows it %v",
@@ -259,7 +262,6 @@ func (o *oracle) lookPrompt(reading bool) {
 		}
 		delete(p.promises, id)
 		told := o.pod(x.pod).told[id]
-		blind := b.truth.unreadable(id) // lists need not know its state either
 		switch {
 		case blind && (shown == pleg.PhaseUnknown || told == pleg.PhaseUnknown):
 		case shown < x.phase:
