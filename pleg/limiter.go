@@ -236,6 +236,9 @@ type lane[P any] struct {
 	array []waiter[P]
 	// last reports whether the last pod taken was the newest.
 	last bool
+	// again reports whether the lane is that of pods whose last read failed: each probe takes the
+	// oldest.
+	again bool
 }
 
 // waiter is a pod that waits for a read.
@@ -275,9 +278,14 @@ func (l *lane[P]) next(after instant) instant {
 
 // take removes the pod that is read next. A pod must be waiting. As long as workers are free, the
 // oldest pod is taken. Beside reads that hang, the oldest may be behind others that hang, so that
-// every second read, and each probe, takes the newest pod.
+// every second read, and each probe, takes the newest pod. Pods whose last read failed come again
+// and again, and those that hang would take every probe: there, each probe takes the oldest.
 func (l *lane[P]) take(now instant) P {
-	l.last = !l.room(now) || len(l.begins) >= l.workers && !l.last
+	if l.room(now) {
+		l.last = len(l.begins) >= l.workers && !l.last
+	} else {
+		l.last = !l.again
+	}
 	at := &l.waiting[0]
 	if l.last {
 		at = &l.waiting[len(l.waiting)-1]

@@ -63,6 +63,7 @@ func (l load) play(workers int, until time.Duration) (r played) {
 	for i := range lanes {
 		lanes[i].workers = workers
 	}
+	lanes[laneAgain].again = true
 	at := func(d time.Duration) instant { return firstInstant.add(d) }
 	type retry struct {
 		pod int
@@ -260,6 +261,40 @@ func TestNewcomerBesideHungReads(t *testing.T) {
 			}
 		}
 		t.Logf("beside %d reads that hang: %v", n, waits)
+	}
+}
+
+// TestFailedBesideHungReads holds that a pod whose reads have hung for a while has its turn beside
+// pods whose reads hang for ever, and which come again and again.
+func TestFailedBesideHungReads(t *testing.T) {
+	const (
+		heals = 200 * time.Second
+		late  = time.Second // the work of the pod that heals
+	)
+	for _, n := range []int{4, 24, 40, 100} {
+		worst := time.Duration(0)
+		for i := range 20 {
+			l := load{processors: 4, timeout: 30 * time.Second}
+			for j := range n {
+				l.arrives = append(l.arrives, arrival{at: time.Duration(j) * time.Minute / time.Duration(n), work: hangs})
+			}
+			l.arrives = append(l.arrives, arrival{at: time.Minute + time.Duration(i)*777*time.Millisecond, work: late})
+			l.change = func(at, work time.Duration) time.Duration {
+				if work == late && at < heals {
+					return hangs
+				}
+				return work
+			}
+			r := l.play(testWorkers, 20*time.Minute)
+			if r.unended != 0 {
+				t.Fatalf("beside %d: %v", n, r)
+			}
+			worst = max(worst, l.arrives[n].at+r.waits[n]-heals)
+		}
+		t.Logf("beside %d reads that hang, at most %v", n, worst.Round(time.Second))
+		if worst > 4*time.Minute {
+			t.Errorf("beside %d: %v", n, worst)
+		}
 	}
 }
 

@@ -52,6 +52,7 @@ func newReads(workers int) reads {
 	for i := range r.lanes {
 		r.lanes[i].workers = workers
 	}
+	r.lanes[laneAgain].again = true
 	return r
 }
 
