@@ -3,6 +3,13 @@
 
 package pleg
 
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+)
+
 // onClaims applies the claims since the last batch.
 func (c *core[S]) onClaims(b *batch[S], now instant) {
 	if b.claims == 0 {
@@ -89,7 +96,8 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	if x != nil { // reads know the pod
 		fresh = c.expect(x.pod, x, e, now)
 		if !fresh {
-			c.reads.toldAgain(x.pod, claim, c.cfg.Grace)
+			c.reads.toldAgain(x.pod, x, claim, c.cfg.Grace)
+			c.peeks.toldAgain(x, claim, c.cfg.Grace)
 		}
 		if x.pod != p {
 			c.review(x.pod, now)
@@ -101,7 +109,55 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 		return false
 	}
 	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {
-		return c.expect(p, nil, e, now)
+		fresh = c.expect(p, nil, e, now)
+		if !fresh {
+			c.reads.toldAgain(p, nil, claim, c.cfg.Grace)
+		}
+		return fresh
 	}
 	return c.expectEarly(e, now)
+}
+
+// retold are the claims that were no news when they came, by ID, and came while a look was under
+// way that may have looked before: of each ID the furthest. If the look refutes what was told before
+// it began, or takes back what the cache shows, they are news.
+type retold map[string]retelling
+
+type retelling struct {
+	claim latestClaim
+	shown bool // the status showed the ID
+}
+
+// note keeps a claim of an ID of the pod if a look begun at the given time may find that it is news.
+// X is the ID's item; nil if the status does not show the ID.
+func (t *retold) note(p *pod, x *item, claim latestClaim, began instant, grace time.Duration) {
+	it := &claim.item
+	e := p.expected.get(it.ID, CauseClaim)
+	switch {
+	case x == nil && (e == nil || began <= e.at || it.Phase == PhaseRemoved):
+		return
+	case x == nil, e != nil && began > e.at.add(grace):
+	case x.phase != PhaseExited || it.Phase != PhaseExited: // only what has ended may run again
+		return
+	}
+	if it.Phase < (*t)[it.ID].claim.item.Phase {
+		return
+	}
+	if *t == nil {
+		*t = make(retold)
+	}
+	(*t)[it.ID] = retelling{claim, x != nil}
+}
+
+// of yields the claims of a pod, in the order of the IDs, once the look is applied. What is told of
+// an ID that the look has shown to be gone is late.
+func (t retold) of(r *records, p *pod) iter.Seq[latestClaim] {
+	return func(yield func(latestClaim) bool) {
+		for _, id := range slices.Sorted(maps.Keys(t)) {
+			late := t[id].shown && r.find(p, 0, id) == nil
+			if !late && !yield(t[id].claim) {
+				return
+			}
+		}
+	}
 }

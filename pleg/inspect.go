@@ -146,7 +146,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.lookFrom(now)
 	}
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
-	for _, claim := range f.again {
+	for claim := range f.again.of(&c.records, p) {
 		c.onClaim(p, claim, now)
 	}
 	c.see(p, r.readable(), nil, now)

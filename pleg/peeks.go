@@ -71,6 +71,9 @@ type peeking struct {
 	queued bool
 	began  instant
 
+	// again is what was told during the peek under way, and was no news.
+	again retold
+
 	// asked are the IDs of the peek under way, and listed those that the last list had shown at its
 	// begin. If its status cannot be read, an item stands as asked for, and a list has told how.
 	asked, listed idSet
@@ -327,6 +330,13 @@ func (k *peeks) end(x *peeking, well bool, now instant) {
 	}
 }
 
+// toldAgain notes a claim that is no news while its pod is looked at: see retold.
+func (k *peeks) toldAgain(x *item, claim latestClaim, grace time.Duration) {
+	if y := k.of[x.pod.uid]; y != nil && y.began != 0 {
+		y.again.note(x.pod, x, claim, y.began, grace)
+	}
+}
+
 // again has a pod looked at once more, after a delay that grows.
 func (k *peeks) again(x *peeking, began instant, cfg *limits, now instant) {
 	k.wants(x, x.retry.climb(began, now, cfg.RereadBase, peekPoll))
@@ -499,6 +509,10 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	}
 	c.refuted(c.evidence.overrule(&c.records, p, r.readable(), r.began))
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
+	for claim := range x.again.of(&c.records, p) {
+		c.onClaim(p, claim, now)
+	}
+	x.again = nil
 	x.asked = idSet{}
 	x.listed = idSet{}
 	if verdict == peekAgain || p.unmet() {

@@ -110,6 +110,8 @@ func (k *proveCodec) coder(t reflect.Type, class instantClass) *coder {
 		mapCoder[reportKey, expectation](k, c, class, func(a, b reportKey) int {
 			return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause))
 		})
+	case reflect.TypeFor[retold]():
+		mapCoder[string, retelling](k, c, class, cmp.Compare)
 	case reflect.TypeFor[map[*pod]*flight]():
 		mapCoder[*pod, *flight](k, c, class, byUID)
 	case reflect.TypeFor[map[*pod]struct{}]():

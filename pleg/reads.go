@@ -68,7 +68,7 @@ type flight struct {
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
 	crossed bool          // a payload has been stored during the read: see reads.cross
-	again   []latestClaim // told once more during the read, which may refute them: see reads.toldAgain
+	again   retold        // what was told during the read, and was no news
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
 }
 
@@ -156,16 +156,10 @@ func (r *reads) cross(p *pod) {
 	}
 }
 
-// toldAgain notes a claim that is no news while the pod is read. If the read refutes what was told
-// before it began, what was told during the read is news: the read may have looked before.
-func (r *reads) toldAgain(p *pod, claim latestClaim, grace time.Duration) {
-	f := r.inflight[p]
-	e := p.expected.get(claim.item.ID, CauseClaim)
-	if f == nil || e == nil || e.phase != claim.item.Phase || f.began <= e.at.add(grace) {
-		return
-	}
-	if !slices.ContainsFunc(f.again, func(c latestClaim) bool { return c.item.ID == e.id }) {
-		f.again = append(f.again, claim)
+// toldAgain notes a claim that is no news while the pod is read: see retold.
+func (r *reads) toldAgain(p *pod, x *item, claim latestClaim, grace time.Duration) {
+	if f := r.inflight[p]; f != nil {
+		f.again.note(p, x, claim, f.began, grace)
 	}
 }
 
