@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"iter"
 	"slices"
 )
 
@@ -96,7 +97,8 @@ func (r *records) mark(p *pod, shows []Item) {
 	}
 }
 
-// lacking returns the IDs of the pod that a report does not show.
+// lacking returns the IDs of the pod that a report does not show, with those that the agent has just
+// made.
 func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 	r.mark(p, shows)
 	for _, x := range p.items {
@@ -104,29 +106,39 @@ func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 			ids = append(ids, x.id)
 		}
 	}
+	for e := range r.made(p, shows) {
+		ids = append(ids, e.id)
+	}
 	return ids
 }
 
 // doubtMade is doubt for the IDs that the agent has just made and no read has shown.
 func (r *records) doubtMade(p *pod, shows []Item, at span) (perhaps bool) {
-	var shown idSet
-	for i := range p.expected.all {
-		e := &p.expected.all[i]
-		made := e.cause == CauseAck && PhaseCreated <= e.phase && e.phase <= PhaseRunning
-		if !made || r.find(p, 0, e.id) != nil {
-			continue
-		}
-		if shown.items == nil {
-			shown = setOfItems(shows)
-		}
-		if shown.has(e.id) {
-			continue
-		}
-		if e.missing(at, 0) {
-			perhaps = true
-		}
+	for e := range r.made(p, shows) {
+		perhaps = e.missing(at, 0) || perhaps
 	}
 	return perhaps
+}
+
+// made yields what the agent's calls report of the IDs that they have just made, and that neither a
+// read has shown nor the given report shows.
+func (r *records) made(p *pod, shows []Item) iter.Seq[*expectation] {
+	return func(yield func(*expectation) bool) {
+		var shown idSet
+		for i := range p.expected.all {
+			e := &p.expected.all[i]
+			made := e.cause == CauseAck && PhaseCreated <= e.phase && e.phase <= PhaseRunning
+			if !made || r.find(p, 0, e.id) != nil {
+				continue
+			}
+			if shown.items == nil {
+				shown = setOfItems(shows)
+			}
+			if !shown.has(e.id) && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // sighted notes that a look has shown some IDs: a next look without such an ID is the first without
