@@ -149,6 +149,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	for claim := range f.again.of(&c.records, p) {
 		c.onClaim(p, claim, now)
 	}
+	if r.listing != nil {
+		c.see(p, r.listing.Items, p.ghosts, now)
+	}
 	c.see(p, r.readable(), nil, now)
 	c.review(p, now)
 }
