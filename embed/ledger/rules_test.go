@@ -273,61 +273,88 @@ func TestFailedCallOfAnotherPod(t *testing.T) {
 	}
 }
 
+// birth is that of a sandbox that the agent makes.
+type birth struct {
+	*hand
+	call Call
+}
+
+// list shows the sandbox in a list of everything.
+func (m *birth) list(r Read, state runtimeapi.PodSandboxState) {
+	m.Sandboxes(r, nil, []*runtimeapi.PodSandbox{ready(), {Id: "new", State: state}}, m.now)
+}
+
+// answer is the end of the call.
+func (m *birth) answer() { m.End(m.call, Answer{Made: "new"}, m.now) }
+
+// want checks what a list from memory shows of the sandbox.
+func (m *birth) want(want string) {
+	m.t.Helper()
+	got := "ready"
+	list, v := m.ServeSandboxes(&runtimeapi.PodSandboxFilter{Id: "new"}, m.now)
+	switch {
+	case v.Reason == InDoubt && len(v.Resolve) == 1:
+		got = "in doubt"
+	case len(list) != 1:
+		m.t.Fatalf("%v, %v", list, v)
+	case list[0].State == runtimeapi.PodSandboxState_SANDBOX_NOTREADY:
+		got = "ended"
+	}
+	if got != want {
+		m.t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // TestSandboxThatEndsWhileItIsMade: lists show a sandbox as not ready while it is made. One that
 // was shown as ready before such a list began has ended, though, and another read tells; of one
 // that was not, the list tells nothing.
 func TestSandboxThatEndsWhileItIsMade(t *testing.T) {
+	const isReady, notReady = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	for _, tt := range []struct {
-		name  string
-		first bool // of two lists begun before the answer, the one begun first ends first
-		twice bool // both show it as ready
-		want  string
+		name string
+		want string
+		play func(m *birth)
 	}{
-		{"ready, then not", true, false, "in doubt"},
-		{"not ready, then ready", false, false, "ready"},
-		{"ready twice", true, true, "ready"},
+		{"ready, then not", "in doubt", func(m *birth) {
+			m.list(m.Begin(m.now), isReady)
+			later := m.Begin(m.now)
+			m.answer()
+			m.list(later, notReady)
+		}},
+		{"not ready, then ready", "ready", func(m *birth) {
+			early := m.Begin(m.now)
+			later := m.Begin(m.now)
+			m.answer()
+			m.list(later, isReady)
+			m.list(early, notReady)
+		}},
+		{"ready, then not in a status", "in doubt", func(m *birth) {
+			m.list(m.Begin(m.now), isReady)
+			later := m.Begin(m.now)
+			m.answer()
+			m.SandboxStatus(later, "new", &runtimeapi.PodSandboxStatus{Id: "new", State: notReady})
+		}},
+		{"not ready in a status, then ready", "ready", func(m *birth) {
+			early := m.Begin(m.now)
+			later := m.Begin(m.now)
+			m.answer()
+			m.list(later, isReady)
+			m.SandboxStatus(early, "new", &runtimeapi.PodSandboxStatus{Id: "new", State: notReady})
+		}},
+		{"ready twice", "ready", func(m *birth) {
+			m.list(m.Begin(m.now), isReady)
+			later := m.Begin(m.now)
+			m.answer()
+			m.list(later, isReady)
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHand(t)
-			call := h.Start(RunPodSandbox, Subject{Pod: "new"})
-			list := func(read Read, state runtimeapi.PodSandboxState) {
-				h.Sandboxes(read, nil, []*runtimeapi.PodSandbox{ready(), {Id: "new", State: state}}, h.now)
-			}
-			const isReady, notReady = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
-			early := h.Begin(h.now)
-			if tt.first {
-				list(early, isReady)
-			}
-			read := h.Begin(h.now)
-			h.End(call, Answer{Made: "new"}, h.now)
-			if tt.twice {
-				list(read, isReady)
-			} else {
-				if !tt.first {
-					list(read, isReady)
-					read = early
-				}
-				list(read, notReady)
-			}
-			want := func(want string) {
-				t.Helper()
-				got := "ready"
-				list, v := h.ServeSandboxes(&runtimeapi.PodSandboxFilter{Id: "new"}, h.now)
-				switch {
-				case v.Reason == InDoubt && len(v.Resolve) == 1:
-					got = "in doubt"
-				case len(list) != 1:
-					t.Fatalf("%v, %v", list, v)
-				case list[0].State == notReady:
-					got = "ended"
-				}
-				if got != want {
-					t.Errorf("%s, want %s", got, want)
-				}
-			}
-			want(tt.want)
-			list(h.Begin(h.now), notReady)
-			want("ended")
+			m := &birth{h, h.Start(RunPodSandbox, Subject{Pod: "new"})}
+			tt.play(m)
+			m.want(tt.want)
+			m.list(m.Begin(m.now), notReady)
+			m.want("ended")
 		})
 	}
 }
