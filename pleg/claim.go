@@ -119,8 +119,8 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 }
 
 // retold are the claims that were no news when they came, by ID, and came while a look was under
-// way that may have looked before: of each ID the furthest. If the look refutes what was told before
-// it began, or takes back what the cache shows, they are news.
+// way that may have looked before: of each ID the furthest. If the look refutes what was told
+// before it began, or takes back what the cache shows, they are news.
 type retold map[string]retelling
 
 type retelling struct {
@@ -128,8 +128,8 @@ type retelling struct {
 	shown bool // the status showed the ID
 }
 
-// note keeps a claim of an ID of the pod if a look begun at the given time may find that it is news.
-// X is the ID's item; nil if the status does not show the ID.
+// note keeps a claim of an ID of the pod if a look begun at the given time may find that it is
+// news. X is the ID's item; nil if the status does not show the ID.
 func (t *retold) note(p *pod, x *item, claim latestClaim, began instant, grace time.Duration) {
 	it := &claim.item
 	e := p.expected.get(it.ID, CauseClaim)

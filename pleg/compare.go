@@ -97,8 +97,8 @@ func (r *records) mark(p *pod, shows []Item) {
 	}
 }
 
-// lacking returns the IDs of the pod that a report does not show, with those that the agent has just
-// made.
+// lacking returns the IDs of the pod that a report does not show, also those that the agent has
+// just made.
 func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 	r.mark(p, shows)
 	for _, x := range p.items {
