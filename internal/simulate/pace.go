@@ -186,7 +186,9 @@ func (b *ledger) listBegins(now time.Time) {
 	// A list shows a sandbox without metadata as a pod of its own, and the reads of this pod fail.
 	for uid, x := range p.pods {
 		b.foldCauses(uid, x, now)
-		if !x.caused.Before(p.begun) {
+		// A read that was under way, and began no later than the news, has answered nobody at its end.
+		unanswered := x.ended.After(p.begun) && !x.caused.Before(x.begun)
+		if !x.caused.Before(p.begun) || unanswered {
 			wants++
 		}
 		moves := !x.moved.IsZero() && now.Sub(x.caused) < p.settings.restful()
