@@ -417,7 +417,11 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	}
 	for _, it := range a.items {
 		if e, ok := a.expectation(it); ok {
-			c.expect(p, c.find(p, 0, e.id), e, now)
+			x := c.find(p, 0, e.id)
+			if !c.expect(p, x, e, now) && x != nil {
+				c.reads.toldAgain(x, e, c.cfg.Grace)
+				c.peeks.toldAgain(x, e, c.cfg.Grace)
+			}
 		}
 	}
 	p.holdFor(&c.cfg, p.ownBurst(&c.cfg, now), now)

@@ -96,8 +96,8 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	if x != nil { // reads know the pod
 		fresh = c.expect(x.pod, x, e, now)
 		if !fresh {
-			c.reads.toldAgain(x.pod, x, claim, c.cfg.Grace)
-			c.peeks.toldAgain(x, claim, c.cfg.Grace)
+			c.reads.toldAgain(x, e, c.cfg.Grace)
+			c.peeks.toldAgain(x, e, c.cfg.Grace)
 		}
 		if x.pod != p {
 			c.review(x.pod, now)
@@ -109,53 +109,36 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 		return false
 	}
 	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {
-		fresh = c.expect(p, nil, e, now)
-		if !fresh {
-			c.reads.toldAgain(p, nil, claim, c.cfg.Grace)
-		}
-		return fresh
+		return c.expect(p, nil, e, now)
 	}
 	return c.expectEarly(e, now)
 }
 
-// retold are the claims that were no news when they came, by ID, and came while a look was under
-// way that may have looked before: of each ID the furthest. If the look refutes what was told
-// before it began, or takes back what the cache shows, they are news.
-type retold map[string]retelling
+// retold are the reports of IDs in the status that were no news when they came, and came while a look
+// was under way that may have looked before: of each ID and cause the furthest. If the look refutes
+// what was told before it began, or takes back what the cache shows, they are news.
+type retold map[reportKey]expectation
 
-type retelling struct {
-	claim latestClaim
-	shown bool // the status showed the ID
-}
-
-// note keeps a claim of an ID of the pod if a look begun at the given time may find that it is
-// news. X is the ID's item; nil if the status does not show the ID.
-func (t *retold) note(p *pod, x *item, claim latestClaim, began instant, grace time.Duration) {
-	it := &claim.item
-	e := p.expected.get(it.ID, CauseClaim)
-	switch {
-	case x == nil && (e == nil || began <= e.at || it.Phase == PhaseRemoved):
-		return
-	case x == nil, e != nil && began > e.at.add(grace):
-	case x.phase != PhaseExited || it.Phase != PhaseExited: // only what has ended may run again
-		return
-	}
-	if it.Phase < (*t)[it.ID].claim.item.Phase {
+// note keeps a report of an item if a look begun at the given time may find that it is news.
+func (t *retold) note(x *item, e expectation, began instant, grace time.Duration) {
+	known := x.pod.expected.get(e.id, e.cause)
+	mayRefute := known != nil && began > known.decides(grace)
+	mayTakeBack := x.phase == PhaseExited && e.phase == PhaseExited // only what has ended may run again
+	if !mayRefute && !mayTakeBack || e.failed || e.phase < (*t)[e.reportKey].phase {
 		return
 	}
 	if *t == nil {
 		*t = make(retold)
 	}
-	(*t)[it.ID] = retelling{claim, x != nil}
+	(*t)[e.reportKey] = e
 }
 
-// of yields the claims of a pod, in the order of the IDs, once the look is applied. What is told of
-// an ID that the look has shown to be gone is late.
-func (t retold) of(r *records, p *pod) iter.Seq[latestClaim] {
-	return func(yield func(latestClaim) bool) {
-		for _, id := range slices.Sorted(maps.Keys(t)) {
-			late := t[id].shown && r.find(p, 0, id) == nil
-			if !late && !yield(t[id].claim) {
+// of yields the reports of a pod's items once the look is applied, in the order of the IDs. What is
+// told of an ID that the look has shown to be gone is late.
+func (t retold) of(r *records, p *pod) iter.Seq2[*item, expectation] {
+	return func(yield func(*item, expectation) bool) {
+		for _, key := range slices.SortedFunc(maps.Keys(t), reportKey.compare) {
+			if x := r.find(p, 0, key.id); x != nil && !yield(x, t[key]) {
 				return
 			}
 		}

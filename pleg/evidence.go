@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -55,10 +56,24 @@ func (e *expectation) item() Item {
 	}
 }
 
+// decides returns the time after which a look must begin to decide about the report, if a look has
+// shown the ID before.
+func (e *expectation) decides(grace time.Duration) instant {
+	if e.cause == CauseClaim {
+		return e.at.add(grace)
+	}
+	return e.at
+}
+
 // reportKey tells the expectations of a pod from each other.
 type reportKey struct {
 	id    string
 	cause Cause // CauseAck: certain, and met by any later read
+}
+
+// compare orders keys by ID.
+func (k reportKey) compare(l reportKey) int {
+	return cmp.Or(strings.Compare(k.id, l.id), cmp.Compare(k.cause, l.cause))
 }
 
 // expectations are the expectations of a pod. Only evidence adds and drops any.
@@ -220,6 +235,9 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		return takenNews
 	}
 	old.failed = old.failed && e.failed
+	if x == nil && old.phase < PhaseRemoved || old.failed && e.phase == old.phase {
+		old.at = max(old.at, e.at) // a look from before this report does not decide about either
+	}
 	return takenStale
 }
 
@@ -228,6 +246,9 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 func (v *evidence) expectEarly(e expectation) taken {
 	old, ok := v.early[e.reportKey]
 	switch {
+	case ok && old.phase == e.phase && e.phase < PhaseRemoved:
+		e.at = max(e.at, old.at) // a list from before this report does not decide about the other
+		e.failed = e.failed && old.failed
 	case ok && old.phase >= e.phase:
 		return takenStale
 	case !ok && len(v.early) >= v.most:
@@ -393,11 +414,7 @@ func (v *evidence) forget(p *pod, x *item, key reportKey) {
 func (v *evidence) disputed(r *records, p *pod, began instant) bool {
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
-		decides := e.at // what begins later
-		if e.cause == CauseClaim {
-			decides = e.at.add(v.grace)
-		}
-		if e.failed || began <= decides {
+		if e.failed || began <= e.decides(v.grace) {
 			continue
 		}
 		if x := r.find(p, 0, e.id); x != nil && x.phase < e.phase && x.shown != PhaseUnknown {

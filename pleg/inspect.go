@@ -146,8 +146,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.lookFrom(now)
 	}
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
-	for claim := range f.again.of(&c.records, p) {
-		c.onClaim(p, claim, now)
+	for x, e := range f.retold.of(&c.records, p) {
+		c.expect(p, x, e, now)
 	}
 	if r.listing != nil {
 		c.see(p, r.listing.Items, p.ghosts, now)

@@ -71,8 +71,8 @@ type peeking struct {
 	queued bool
 	began  instant
 
-	// again is what was told during the peek under way, and was no news.
-	again retold
+	// retold is what was told during the peek under way, and was no news.
+	retold retold
 
 	// asked are the IDs of the peek under way, and listed those that the last list had shown at its
 	// begin. If its status cannot be read, an item stands as asked for, and a list has told how.
@@ -330,10 +330,10 @@ func (k *peeks) end(x *peeking, well bool, now instant) {
 	}
 }
 
-// toldAgain notes a claim that is no news while its pod is looked at: see retold.
-func (k *peeks) toldAgain(x *item, claim latestClaim, grace time.Duration) {
+// toldAgain notes a report that is no news while its pod is looked at: see retold.
+func (k *peeks) toldAgain(x *item, e expectation, grace time.Duration) {
 	if y := k.of[x.pod.uid]; y != nil && y.began != 0 {
-		y.again.note(x.pod, x, claim, y.began, grace)
+		y.retold.note(x, e, y.began, grace)
 	}
 }
 
@@ -509,10 +509,10 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	}
 	c.refuted(c.evidence.overrule(&c.records, p, r.readable(), r.began))
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
-	for claim := range x.again.of(&c.records, p) {
-		c.onClaim(p, claim, now)
+	for y, e := range x.retold.of(&c.records, p) {
+		c.expect(p, y, e, now)
 	}
-	x.again = nil
+	x.retold = nil
 	x.asked = idSet{}
 	x.listed = idSet{}
 	if verdict == peekAgain || p.unmet() {

@@ -107,11 +107,9 @@ func (k *proveCodec) coder(t reflect.Type, class instantClass) *coder {
 	case reflect.TypeFor[map[string]removal]():
 		mapCoder[string, removal](k, c, class, cmp.Compare)
 	case reflect.TypeFor[map[reportKey]expectation]():
-		mapCoder[reportKey, expectation](k, c, class, func(a, b reportKey) int {
-			return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause))
-		})
+		mapCoder[reportKey, expectation](k, c, class, reportKey.compare)
 	case reflect.TypeFor[retold]():
-		mapCoder[string, retelling](k, c, class, cmp.Compare)
+		mapCoder[reportKey, expectation](k, c, class, reportKey.compare)
 	case reflect.TypeFor[map[*pod]*flight]():
 		mapCoder[*pod, *flight](k, c, class, byUID)
 	case reflect.TypeFor[map[*pod]struct{}]():

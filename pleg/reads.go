@@ -68,7 +68,7 @@ type flight struct {
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
 	crossed bool          // a payload has been stored during the read: see reads.cross
-	again   retold        // what was told during the read, and was no news
+	retold  retold        // what was told during the read, and was no news
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
 }
 
@@ -156,10 +156,10 @@ func (r *reads) cross(p *pod) {
 	}
 }
 
-// toldAgain notes a claim that is no news while the pod is read: see retold.
-func (r *reads) toldAgain(p *pod, x *item, claim latestClaim, grace time.Duration) {
-	if f := r.inflight[p]; f != nil {
-		f.again.note(p, x, claim, f.began, grace)
+// toldAgain notes a report that is no news while its pod is read: see retold.
+func (r *reads) toldAgain(x *item, e expectation, grace time.Duration) {
+	if f := r.inflight[x.pod]; f != nil {
+		f.retold.note(x, e, f.began, grace)
 	}
 }
 
