@@ -114,9 +114,9 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	return c.expectEarly(e, now)
 }
 
-// retold are the reports of IDs in the status that were no news when they came, and came while a look
-// was under way that may have looked before: of each ID and cause the furthest. If the look refutes
-// what was told before it began, or takes back what the cache shows, they are news.
+// retold are the reports of IDs in the status that were no news when they came, and came while a
+// look was under way that may have looked before: of each ID and cause the furthest. If the look
+// refutes what was told before it began, or takes back what the cache shows, they are news.
 type retold map[reportKey]expectation
 
 // note keeps a report of an item if a look begun at the given time may find that it is news.

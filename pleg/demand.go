@@ -42,8 +42,7 @@ type demand struct {
 	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
 	owes bool
 
-	// crossed reports whether the content of the last read that had some was left out: see
-	// reads.cross.
+	// crossed reports whether the content of the last read was left out: see reads.cross.
 	crossed bool
 }
 

@@ -130,8 +130,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.fail(p, &r.look, c.lists.asOf(p))
 	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
-	case f.crossed && r.err != nil: // the items read may be older than the payload
-		p.crossed = true
+	case f.crossed && (r.err != nil || r.status != nil && !c.matches(p, shows)):
+		p.crossed = true // what else it shows may be older than the payload
 		p.lookAfter(now)
 	case overtaken: // by a list, or by a payload
 		c.overtaken(p, r, f, shows, now)
@@ -177,9 +177,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		agreed:  f.agreed,
 		excused: f.excused,
 	}
-	if r.status != nil {
-		p.crossed = f.crossed && c.matches(p, shows)
-	}
+	p.crossed = f.crossed && r.status != nil
 	switch {
 	case r.err != nil:
 		c.blame(p, &r.look, false, c.lists.asOf(p))
@@ -193,7 +191,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		}
 		c.store(p, read, now)
 		p.unsettles(&c.cfg, p.ended())
-	default: // as in the cache, or perhaps older than its content
+	default: // as in the cache, or perhaps with older content
 		c.out.observe(p.uid, r.began)
 		p.confirm(r.began)
 	}

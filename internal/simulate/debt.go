@@ -37,6 +37,9 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	if b.fails(pod) && b.inflight[pod] == 0 && showsSame(b.podPace(pod).listed, b.shows(pod)) {
 		since = b.listOK // reads fail, and a list agrees; one under way may have looked before the list
 	}
+	if b.heir && b.podPace(pod).whole.IsZero() {
+		return // the status is of an earlier generator: this one has no record of the pod until its first read
+	}
 	if was == pleg.PhaseUnknown && phase != pleg.PhaseRemoved {
 		return // nobody knows when an ID came so far; that its state was lost is a debt of its own
 	}

@@ -25,6 +25,7 @@ type ledger struct {
 	mood    func(at time.Time, uids ...cache.UID) // phases of pods may go back
 
 	opened time.Time // when the generator was made
+	heir   bool      // there was one before it
 
 	mu         sync.Mutex
 	listing    int
@@ -162,6 +163,7 @@ func (b *ledger) inherit(before *ledger) {
 	maps.Copy(b.podEnd, before.podEnd)
 	maps.Copy(b.podFail, before.podFail)
 	maps.Copy(b.podWhole, before.podWhole)
+	b.heir = true
 	maps.Copy(b.removed, before.removed)
 	b.listened = slices.Clone(before.listened)
 	b.listOK = before.listOK
