@@ -40,7 +40,7 @@ func TestInvariantsConvict(t *testing.T) {
 		{"dirty for nothing", func(c *core[benchStatus], p *pod, x *item) { c.reads.dirty[p] = struct{}{} }},
 		{"not where its record says", func(c *core[benchStatus], p *pod, x *item) { p.later = 7 }},
 		{"not where its record says", func(c *core[benchStatus], p *pod, x *item) { p.queued = true }},
-		{"queued since", func(c *core[benchStatus], p *pod, x *item) { c.reads.lanes[0].push(waiter[*pod]{p, 7}) }},
+		{"queued since", func(c *core[benchStatus], p *pod, x *item) { c.reads.lanes[0].push(waiter[*pod]{pod: p, since: 7}) }},
 		{"against its record", func(c *core[benchStatus], p *pod, x *item) { c.lists.differ[p] = struct{}{} }},
 		{"in the future", func(c *core[benchStatus], p *pod, x *item) { p.forced = never }},
 		{"needs a read", func(c *core[benchStatus], p *pod, x *item) { p.entry = failedEntry }},

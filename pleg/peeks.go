@@ -205,7 +205,7 @@ func (k *peeks) enqueue(now instant) {
 	}
 	slices.SortFunc(due, func(a, b *peeking) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.uid, b.uid)) })
 	for _, x := range due {
-		k.lane.push(waiter[*peeking]{x, x.at})
+		k.lane.push(waiter[*peeking]{pod: x, since: x.at})
 	}
 }
 

@@ -355,13 +355,11 @@ func (v *prover) load(b []byte) {
 // reads is no part of a state: a search knows no times.
 func (v *prover) fillLanes() {
 	c := v.core
-	for i := range c.reads.lanes {
-		c.reads.lanes[i].workers = v.cfg.InspectWorkers
-	}
+	c.reads.lanes = newReads(v.cfg.InspectWorkers).lanes
 	pods := slices.SortedFunc(maps.Values(c.pods), byUID)
 	for _, p := range pods {
 		if p.queued {
-			c.reads.lanes[p.lane()].push(waiter[*pod]{p, p.since})
+			c.reads.lanes[p.lane()].push(waiter[*pod]{p, p.since, p.retry.step})
 		}
 	}
 	began := slices.SortedFunc(maps.Values(c.reads.inflight), func(a, b *flight) int { return cmp.Compare(a.started, b.started) })

@@ -52,7 +52,7 @@ func newReads(workers int) reads {
 	for i := range r.lanes {
 		r.lanes[i].workers = workers
 	}
-	r.lanes[laneAgain].again = true
+	r.lanes[laneAgain].failed = true
 	return r
 }
 
@@ -89,7 +89,7 @@ func (r *reads) place(p *pod, next, now instant) {
 			p.since = now
 		}
 		p.queued = true
-		r.lanes[p.lane()].push(waiter[*pod]{p, p.since})
+		r.lanes[p.lane()].push(waiter[*pod]{p, p.since, p.retry.step})
 	case p.later == 0 || next < p.later:
 		p.later = next
 		r.later.enter(next, p)
