@@ -283,6 +283,11 @@ func TestHangingCalls(t *testing.T) {
 		b.add("good", name)
 		b.succeeded(b.wantNext(t, "good/"+name).at, b.now)
 	}
+	for i := range 4 { // and as many of others are made at once as without them
+		name := fmt.Sprint("d", i)
+		b.add("good", name)
+		b.wantNext(t, "good/"+name)
+	}
 }
 
 // TestQueueAgainstPlain drives a queue with random failures of random scopes. Each call is made in
