@@ -77,8 +77,8 @@ func (r *records) doubt(p *pod, shows []Item, ghosts *ghosts, at span) (perhaps 
 			continue
 		}
 		seen := p.whole.seen
-		if p.foreign && p.ghosts.has(x.id) {
-			seen = 0 // a list that shows something of another writer's pod does not show this ID
+		if p.foreign {
+			seen = 0 // a look that shows something of another writer's pod need not show this ID
 		}
 		if x.missing(at, seen) {
 			perhaps = true

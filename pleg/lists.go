@@ -445,7 +445,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
 	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts, span{began, now})
-	if same && !p.ghosts.any() && p.expected.len() == 0 {
+	if same && !p.foreign && !p.ghosts.any() && p.expected.len() == 0 {
 		p.whole.seen = now
 	} else {
 		c.see(p, items, p.ghosts, now)

@@ -152,6 +152,9 @@ func (r *records) becomeForeign(p *pod, at instant) {
 func (r *records) becomeRead(p *pod, at instant) {
 	r.countUnread(p, 0, false)
 	p.entry = statusEntry
+	if p.foreign { // until now, anything shown of the pod counted as the whole
+		p.whole = sighting{}
+	}
 	p.foreign = false
 	p.asOf = at
 }
