@@ -325,6 +325,7 @@ func TestCore(t *testing.T) {
 			s.cached(dead, pleg.Event{Type: pleg.ContainerDied, ID: "s", Kind: pleg.Sandbox})
 			s.read(dead, false)
 			s.cached(dead, pleg.Event{Type: pleg.PodSync})
+			s.take(sighting{pod: dead, readAfter: s.now}) // a read for somebody else
 		}, []string{"SandboxDied The pod's sandbox ended under its running containers: app"}},
 		{"a sandbox is stopped with its containers", func(s *stand) {
 			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
