@@ -204,8 +204,12 @@ func (f *fakeSide) failing() bool {
 	f.mu.Unlock()
 	return down || now.SlowList != well.SlowList || now.SlowStatus != well.SlowStatus ||
 		now.FailList+now.CutList+now.FailStatus+now.HangList+now.HangStatus+now.EmptyList+
-			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
+			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer+now.Throttle > 0
 }
+
+// throttled is how long a read waits at the most for the runtime's share of the processors: its
+// list, and its statuses, two periods each.
+const throttled = 400 * time.Millisecond
 
 // unanswered returns how long the calls under way may go on when the faults change: what hangs, or
 // is slow, is not asked for again before its end.
@@ -214,7 +218,11 @@ func (f *fakeSide) unanswered(w *world) time.Duration {
 	if now.HangStatus+now.HangItem > 0 {
 		return w.settings.inspectTimeout
 	}
-	return min(now.SlowStatus+now.SlowContainer, w.settings.inspectTimeout)
+	slow := now.SlowStatus + now.SlowContainer
+	if now.Throttle > 0 {
+		slow += throttled
+	}
+	return min(slow, w.settings.inspectTimeout)
 }
 
 func (f *fakeSide) calm(w *world) {
