@@ -46,7 +46,7 @@ type ledger struct {
 	listTook   time.Duration           // how long that list lasted
 	unnoticed  time.Duration           // pauses of the loop since the last list began, each too short to be noticed
 	stood      time.Duration           // all pauses of the loop
-	paused     time.Time               // when the loop last stopped, however many pauses ago
+	paused     time.Time               // begin of the last standstill; pauses that run on are one
 	resumed    time.Time               // when the loop went on after its last pause: it may have heard of a list only then
 	listFailed bool                    // the last list failed
 	phantoms   int                     // reads of pods known only from a lie

@@ -30,8 +30,8 @@ import (
 //     forgive).
 //   - beside: a phase is taken back beside another, of an older claim, while its own claim is
 //     believed, and is counted when a read refutes the claim after its grace (lookBacks). Each such
-//     phase excuses one phase that is not counted. The excuse ends two graces and a base period
-//     later, whatever else is taken back meanwhile.
+//     phase, counted or not, excuses one phase that is not. The excuse ends two graces and a base
+//     period later, whatever else is taken back meanwhile.
 //
 // Lists with ghosts, which are gone (Truth.Haunt), have three excuses of their own, for the ghosts
 // and their pods alone and not counted. The cache may show the ghost until two graces after its
