@@ -70,6 +70,12 @@ func (d *demand) waited() bool { return d.want != 0 || d.content != 0 }
 // lookAfter wants a read that begins after a moment.
 func (d *demand) lookAfter(at instant) { d.due = max(d.due, at) }
 
+// leaveOut throws a read away whose content may be older than a payload, and wants another.
+func (d *demand) leaveOut(now instant) {
+	d.crossed = true
+	d.lookAfter(now)
+}
+
 // lookFrom wants a read that begins at a moment, or after.
 func (d *demand) lookFrom(at instant) { d.due = max(d.due, at-1) }
 

@@ -219,7 +219,7 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		p.expected.add(e)
 		v.expected++
 		return takenNews
-	case e.phase > old.phase, old.failed && !e.failed && e.phase == old.phase: // what may have happened has
+	case e.phase > old.phase:
 		e.at = max(e.at, old.at) // an early one may be older
 		e.name = cmp.Or(e.name, old.name)
 		*old = e
@@ -234,10 +234,10 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		}
 		return takenNews
 	}
-	old.failed = old.failed && e.failed
 	if x == nil && old.phase < PhaseRemoved || old.failed && e.phase == old.phase {
 		old.at = max(old.at, e.at) // a look from before this report does not decide about either
 	}
+	old.failed = old.failed && e.failed // what may have happened has
 	return takenStale
 }
 

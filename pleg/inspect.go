@@ -130,11 +130,12 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.fail(p, &r.look, c.lists.asOf(p))
 	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
-	case f.crossed && (r.err != nil || r.status != nil && !c.matches(p, shows)):
-		p.crossed = true // what else it shows may be older than the payload
-		p.lookAfter(now)
+	case f.crossed && r.err != nil: // the items read may be older than the payload
+		p.leaveOut(now)
 	case overtaken: // by a list, or by a payload
 		c.overtaken(p, r, f, shows, now)
+	case f.crossed && first == 0 && r.status != nil && !c.matches(p, shows): // it shows more, and older content
+		p.leaveOut(now)
 	case premature: // a claim is believed for a grace
 		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
 	case c.doubt(p, shows, nil, span{r.began, now}): // one more look
