@@ -193,7 +193,10 @@ func (f *fakeSide) system(w *world) (System, *ledger, error) {
 	return sys, l, err
 }
 
-func (f *fakeSide) restless() bool { return f.failing() || f.rt.Faults().SlowContainer > 0 }
+func (f *fakeSide) restless() bool {
+	now := f.rt.Faults()
+	return f.failing() || now.SlowContainer > 0 || now.Throttle > 0
+}
 
 // failing reports whether calls fail for a reason outside of the items, or all of a kind are slow.
 func (f *fakeSide) failing() bool {
@@ -204,7 +207,7 @@ func (f *fakeSide) failing() bool {
 	f.mu.Unlock()
 	return down || now.SlowList != well.SlowList || now.SlowStatus != well.SlowStatus ||
 		now.FailList+now.CutList+now.FailStatus+now.HangList+now.HangStatus+now.EmptyList+
-			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer+now.Throttle > 0
+			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
 }
 
 // throttled is how long a read waits at the most for the runtime's share of the processors: its
