@@ -106,6 +106,9 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	}
 	if was := c.gone[e.id]; was.open {
 		was.of.announce(&e)
+		if e.phase == PhaseRemoved { // a read under way may show it again
+			return c.expectEarly(e, now)
+		}
 		return false
 	}
 	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {
