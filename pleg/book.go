@@ -67,18 +67,25 @@ func (k *book[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 	return true
 }
 
-// expectEarly takes the report of an ID of no known pod, and reports whether the report is news.
+// expectEarly takes the report of an ID of no known pod, and reports whether the report is news. A
+// list is to show the pod of an ID that may live.
 func (k *book[S]) expectEarly(e expectation, now instant) (news bool) {
+	news = k.keepEarly(e, now)
+	if news && e.phase < PhaseRemoved {
+		k.mayHave(now)
+		k.trust.sched.ask(now)
+	}
+	return news
+}
+
+// keepEarly keeps the report of an ID for the read or the list that shows the ID, and reports whether
+// the report is news.
+func (k *book[S]) keepEarly(e expectation, now instant) (news bool) {
 	switch k.evidence.expectEarly(e) {
 	case takenStale:
 		return false
 	case takenNoRoom:
 		k.discard(1, now)
-		return true
-	}
-	if e.phase < PhaseRemoved {
-		k.mayHave(now)
-		k.trust.sched.ask(now)
 	}
 	return true
 }

@@ -419,8 +419,7 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 		if e, ok := a.expectation(it); ok {
 			x := c.find(p, 0, e.id)
 			if !c.expect(p, x, e, now) && x != nil {
-				c.reads.toldAgain(x, e, c.cfg.Grace)
-				c.peeks.toldAgain(x, e, c.cfg.Grace)
+				toldAgain(&c.reads, &c.peeks, x, e, c.cfg.Grace)
 			}
 		}
 	}

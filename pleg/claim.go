@@ -4,7 +4,6 @@
 package pleg
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -96,20 +95,16 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	if x != nil { // reads know the pod
 		fresh = c.expect(x.pod, x, e, now)
 		if !fresh {
-			c.reads.toldAgain(x, e, c.cfg.Grace)
-			c.peeks.toldAgain(x, e, c.cfg.Grace)
+			toldAgain(&c.reads, &c.peeks, x, e, c.cfg.Grace)
 		}
 		if x.pod != p {
 			c.review(x.pod, now)
 		}
 		return fresh
 	}
-	if was := c.gone[e.id]; was.open {
+	if was := c.gone[e.id]; was.open { // a look under way, or begun within the grace, may show it again
 		was.of.announce(&e)
-		if e.phase == PhaseRemoved { // a read under way may show it again
-			return c.expectEarly(e, now)
-		}
-		return false
+		return c.keepEarly(e, now)
 	}
 	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {
 		return c.expect(p, nil, e, now)
@@ -136,14 +131,22 @@ func (t *retold) note(x *item, e expectation, began instant, grace time.Duration
 	(*t)[e.reportKey] = e
 }
 
-// of yields the reports of a pod's items once the look is applied, in the order of the IDs. What is
-// told of an ID that the look has shown to be gone is late.
-func (t retold) of(r *records, p *pod) iter.Seq2[*item, expectation] {
-	return func(yield func(*item, expectation) bool) {
-		for _, key := range slices.SortedFunc(maps.Keys(t), reportKey.compare) {
-			if x := r.find(p, 0, key.id); x != nil && !yield(x, t[key]) {
-				return
-			}
+// toldAgain notes a report that is no news for the looks under way at its pod.
+func toldAgain(reads *reads, peeks *peeks, x *item, e expectation, grace time.Duration) {
+	if f := reads.inflight[x.pod]; f != nil {
+		f.retold.note(x, e, f.began, grace)
+	}
+	if y := peeks.of[x.pod.uid]; y != nil && y.began != 0 {
+		y.retold.note(x, e, y.began, grace)
+	}
+}
+
+// retell takes the reports of a pod's items again, once the look during which they were told is
+// applied, in the order of the IDs. What is told of an ID that the look has shown to be gone is late.
+func (k *book[S]) retell(p *pod, told retold, now instant) {
+	for _, key := range slices.SortedFunc(maps.Keys(told), reportKey.compare) {
+		if x := k.find(p, 0, key.id); x != nil {
+			k.expect(p, x, told[key], now)
 		}
 	}
 }

@@ -115,12 +115,14 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.settled(&c.cfg, f.started)
 	}
 	first, last := c.contradicts(p, shows)
-	overtaken := r.began < c.lists.asOf(p) || r.began <= last ||
-		r.err == nil && r.status == nil && len(shows) > 0 && !c.matches(p, shows)
+	matches := c.matches(p, shows)
+	asCached := r.err == nil && r.status == nil && len(shows) > 0
+	overtaken := r.began < c.lists.asOf(p) || r.began <= last || asCached && !matches
 	looked := c.peeks.looked(p.uid)
+	olderContent := f.crossed && first == 0 && r.status != nil && !matches // it shows more phases than the payload
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
 	switch {
-	case r.err != nil && (len(shows) == 0 || overtaken && c.matches(p, shows)):
+	case r.err != nil && (len(shows) == 0 || overtaken && matches):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
 		if p.expected.unmetSince(r.began) { // news is read as soon as of any other pod
 			p.backOff(&c.cfg, r.began, now)
@@ -128,13 +130,13 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 			p.delayFailed(&c.cfg, r.began, f.took, now)
 		}
 		c.fail(p, &r.look, c.lists.asOf(p))
-	case f.started <= looked || r.began <= looked && !c.matches(p, shows):
+	case f.started <= looked || r.began <= looked && !matches:
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
 	case f.crossed && r.err != nil: // the items read may be older than the payload
 		p.leaveOut(now)
 	case overtaken: // by a list, or by a payload
 		c.overtaken(p, r, f, shows, now)
-	case f.crossed && first == 0 && r.status != nil && !c.matches(p, shows): // it shows more, and older content
+	case olderContent:
 		p.leaveOut(now)
 	case premature: // a claim is believed for a grace
 		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
@@ -147,9 +149,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.lookFrom(now)
 	}
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
-	for x, e := range f.retold.of(&c.records, p) {
-		c.expect(p, x, e, now)
-	}
+	c.retell(p, f.retold, now)
 	if r.listing != nil {
 		c.see(p, r.listing.Items, p.ghosts, now)
 	}

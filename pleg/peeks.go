@@ -330,13 +330,6 @@ func (k *peeks) end(x *peeking, well bool, now instant) {
 	}
 }
 
-// toldAgain notes a report that is no news while its pod is looked at: see retold.
-func (k *peeks) toldAgain(x *item, e expectation, grace time.Duration) {
-	if y := k.of[x.pod.uid]; y != nil && y.began != 0 {
-		y.retold.note(x, e, y.began, grace)
-	}
-}
-
 // again has a pod looked at once more, after a delay that grows.
 func (k *peeks) again(x *peeking, began instant, cfg *limits, now instant) {
 	k.wants(x, x.retry.climb(began, now, cfg.RereadBase, peekPoll))
@@ -509,9 +502,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	}
 	c.refuted(c.evidence.overrule(&c.records, p, r.readable(), r.began))
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
-	for y, e := range x.retold.of(&c.records, p) {
-		c.expect(p, y, e, now)
-	}
+	c.retell(p, x.retold, now)
 	x.retold = nil
 	x.asked = idSet{}
 	x.listed = idSet{}

@@ -106,9 +106,7 @@ func (k *proveCodec) coder(t reflect.Type, class instantClass) *coder {
 		mapCoder[string, *item](k, c, class, cmp.Compare)
 	case reflect.TypeFor[map[string]removal]():
 		mapCoder[string, removal](k, c, class, cmp.Compare)
-	case reflect.TypeFor[map[reportKey]expectation]():
-		mapCoder[reportKey, expectation](k, c, class, reportKey.compare)
-	case reflect.TypeFor[retold]():
+	case reflect.TypeFor[map[reportKey]expectation](), reflect.TypeFor[retold]():
 		mapCoder[reportKey, expectation](k, c, class, reportKey.compare)
 	case reflect.TypeFor[map[*pod]*flight]():
 		mapCoder[*pod, *flight](k, c, class, byUID)

@@ -156,13 +156,6 @@ func (r *reads) cross(p *pod) {
 	}
 }
 
-// toldAgain notes a report that is no news while its pod is read: see retold.
-func (r *reads) toldAgain(x *item, e expectation, grace time.Duration) {
-	if f := r.inflight[x.pod]; f != nil {
-		f.retold.note(x, e, f.began, grace)
-	}
-}
-
 // startedBefore reports whether the read of a pod under way was started before a time.
 func (r *reads) startedBefore(p *pod, at instant) bool {
 	return p.reading && r.inflight[p].started < at

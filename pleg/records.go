@@ -103,7 +103,7 @@ func (r *records) awaited(uid cache.UID, id string) bool {
 		return false
 	}
 	listed := p.differs() && slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == id })
-	return listed || p.calling() || p.expected.get(id, CauseAck) != nil
+	return listed || p.reading || p.calling() || p.expected.get(id, CauseAck) != nil
 }
 
 func newRecords() records {
