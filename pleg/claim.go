@@ -142,7 +142,8 @@ func toldAgain(reads *reads, peeks *peeks, x *item, e expectation, grace time.Du
 }
 
 // retell takes the reports of a pod's items again, once the look during which they were told is
-// applied, in the order of the IDs. What is told of an ID that the look has shown to be gone is late.
+// applied, in the order of the IDs. What is told of an ID that the look has shown to be gone is
+// late.
 func (k *book[S]) retell(p *pod, told retold, now instant) {
 	for _, key := range slices.SortedFunc(maps.Keys(told), reportKey.compare) {
 		if x := k.find(p, 0, key.id); x != nil {
