@@ -71,15 +71,15 @@ func (k *book[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 // list is to show the pod of an ID that may live.
 func (k *book[S]) expectEarly(e expectation, now instant) (news bool) {
 	news = k.keepEarly(e, now)
-	if news && e.phase < PhaseRemoved {
+	if news && e.phase < PhaseRemoved { // without room as well: the ID may have been made
 		k.mayHave(now)
 		k.trust.sched.ask(now)
 	}
 	return news
 }
 
-// keepEarly keeps the report of an ID for the read or the list that shows the ID, and reports whether
-// the report is news.
+// keepEarly keeps the report of an ID for the read or the list that shows the ID, and reports
+// whether the report is news.
 func (k *book[S]) keepEarly(e expectation, now instant) (news bool) {
 	switch k.evidence.expectEarly(e) {
 	case takenStale:

@@ -334,7 +334,8 @@ func (a *ack) expectation(it Item) (e expectation, ok bool) {
 
 // failure returns what the failure of a call reports of the call's ID, and whether it reports
 // anything: a failed start ends a container, without an event. A failed removal of a sandbox may
-// work later. X is the ID's item in the pod, nil if there is none.
+// work later. X is the ID's item in the pod, or of before if the ID has just gone; nil if there is
+// none.
 func (a *ack) failure(p *pod, x *item) (e expectation, ok bool) {
 	id := a.call.ID
 	known := cmp.Or(p.expected.get(id, CauseAck), p.expected.get(id, CauseClaim))
@@ -408,7 +409,11 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 	c.calls.end(p, a, a.at.add(c.cfg.LateCall))
 	if a.failed {
 		x := c.find(p, 0, a.call.ID)
-		if e, ok := a.failure(p, x); ok {
+		was := x
+		if g := c.gone[a.call.ID]; x == nil && g.open && g.of.pod == p { // looks may have missed it
+			was = g.of
+		}
+		if e, ok := a.failure(p, was); ok {
 			c.expect(p, x, e, now)
 		}
 	}

@@ -104,6 +104,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	}
 	if was := c.gone[e.id]; was.open { // a look under way, or begun within the grace, may show it again
 		was.of.announce(&e)
+		e.late = true
 		return c.keepEarly(e, now)
 	}
 	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {

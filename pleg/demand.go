@@ -243,6 +243,12 @@ func (d *demand) delayFailed(cfg *limits, began instant, took time.Duration, now
 	d.notBefore = d.retry.climb(began, now, cfg.RetryBase, most)
 }
 
+// triesAgain has a pod whose read has failed read as soon as any other, for what was told during
+// that read. The delays between failures stay as long as they are.
+func (d *demand) triesAgain(cfg *limits, now instant) {
+	d.notBefore = min(d.notBefore, now.add(cfg.RereadBase))
+}
+
 // readLater has all statuses of a pod read at a time, unless they are read earlier.
 func (d *demand) readLater(at instant) {
 	if d.late == 0 || at < d.late {

@@ -35,6 +35,10 @@ type expectation struct {
 	// failed reports whether a failed call may have brought about the phase all the same.
 	failed bool
 
+	// late reports, of an early report, whether looks had called the ID gone when the report came: it
+	// is kept for looks that began by then, or a grace later, and no list is awaited.
+	late bool
+
 	// sighting is of the ID while no read has shown it, and the agent has made it.
 	sighting
 
@@ -181,8 +185,8 @@ type evidence struct {
 	// that no read has shown.
 	most int `prove:"-"`
 
-	// early are the reports of IDs without a known pod: removals, and events that name no pod. A
-	// read or a list that shows the ID names the pod.
+	// early are the reports of IDs that no status shows: removals, events that name no pod, and what
+	// is told of IDs that have just gone. They are taken with the read or the list that shows the ID.
 	early map[reportKey]expectation
 
 	// expected is the number of expectations of all pods.
@@ -241,17 +245,24 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 	return takenStale
 }
 
-// expectEarly keeps the report of an ID of no known pod. The removal of an ID not shown by a read
-// needs no read, but a read under way, or begun within the grace, may still show the ID.
+// expectEarly keeps the report of an ID that no status shows. A removal needs no read, nor does
+// what is told of an ID that has gone, but a read under way, or begun within the grace, may still
+// show the ID.
 func (v *evidence) expectEarly(e expectation) taken {
 	old, ok := v.early[e.reportKey]
-	switch {
-	case ok && old.phase == e.phase && e.phase < PhaseRemoved:
-		e.at = max(e.at, old.at) // a list from before this report does not decide about the other
-		e.failed = e.failed && old.failed
-	case ok && old.phase >= e.phase:
+	if ok && old.phase >= e.phase {
+		again := old.phase == e.phase && e.phase < PhaseRemoved && !e.late
+		old.at = max(old.at, e.at) // a look from before this report does not decide about either
+		if e.phase == old.phase {
+			old.failed = old.failed && e.failed
+		}
+		v.early[e.reportKey] = old
+		if again {
+			return takenNews // nor does a list
+		}
 		return takenStale
-	case !ok && len(v.early) >= v.most:
+	}
+	if !ok && len(v.early) >= v.most {
 		return takenNoRoom
 	}
 	v.early[e.reportKey] = e
@@ -262,6 +273,7 @@ func (v *evidence) expectEarly(e expectation) taken {
 func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
 	key := reportKey{id, cause}
 	e, ok = v.early[key]
+	e.late = false
 	delete(v.early, key)
 	return e, ok
 }
@@ -270,7 +282,8 @@ func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
 // read under way, the oldest of which began then, not been able to show the ID later.
 func (v *evidence) prune(reads pruning) {
 	maps.DeleteFunc(v.early, func(_ reportKey, e expectation) bool {
-		return e.at.add(v.grace) < reads.oldest && (e.phase == PhaseRemoved || e.at < reads.global)
+		listed := e.phase == PhaseRemoved || e.late || e.at < reads.global
+		return listed && e.at.add(v.grace) < reads.oldest
 	})
 }
 

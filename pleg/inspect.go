@@ -116,18 +116,17 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	}
 	first, last := c.contradicts(p, shows)
 	matches := c.matches(p, shows)
-	asCached := r.err == nil && r.status == nil && len(shows) > 0
-	overtaken := r.began < c.lists.asOf(p) || r.began <= last || asCached && !matches
+	saysAsCached := r.err == nil && r.status == nil && len(shows) > 0
+	overtaken := r.began < c.lists.asOf(p) || r.began <= last || saysAsCached && !matches
 	looked := c.peeks.looked(p.uid)
-	olderContent := f.crossed && first == 0 && r.status != nil && !matches // it shows more phases than the payload
+	olderContent := f.crossed && first == 0 && r.status != nil && !matches // it may be: see reads.cross
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
 	switch {
 	case r.err != nil && (len(shows) == 0 || overtaken && matches):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
-		if p.expected.unmetSince(r.began) { // news is read as soon as of any other pod
-			p.backOff(&c.cfg, r.began, now)
-		} else {
-			p.delayFailed(&c.cfg, r.began, f.took, now)
+		p.delayFailed(&c.cfg, r.began, f.took, now)
+		if p.expected.unmetSince(r.began) {
+			p.triesAgain(&c.cfg, now)
 		}
 		c.fail(p, &r.look, c.lists.asOf(p))
 	case f.started <= looked || r.began <= looked && !matches:
@@ -179,6 +178,9 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		excused: f.excused,
 	}
 	p.crossed = f.crossed && r.status != nil
+	if p.failed() && r.err == nil || p.entry == failedEntry { // it yields more than the reads before
+		p.resetBackOff()
+	}
 	switch {
 	case r.err != nil:
 		c.blame(p, &r.look, false, c.lists.asOf(p))

@@ -102,6 +102,7 @@ func TestLadder(t *testing.T) {
 		{"a read that came sooner", ladder{2 * time.Second, at(12)}, at(12) - 1, at(12), ladder{2 * time.Second, at(14)}},
 		{"the longest but one", ladder{4 * time.Second, at(20)}, at(21), at(21), ladder{5 * time.Second, at(26)}},
 		{"the longest", ladder{5 * time.Second, at(26)}, at(30), at(31), ladder{5 * time.Second, at(36)}},
+		{"a shorter delay than the last", ladder{32 * time.Second, at(40)}, at(30), at(31), ladder{5 * time.Second, at(36)}},
 		{"for ever", ladder{5 * time.Second, at(26)}, at(30), never - 1, ladder{5 * time.Second, never}},
 	} {
 		l := test.l

@@ -22,7 +22,7 @@ func (l *ladder) climb(began, now instant, least, most time.Duration) instant {
 	case began >= l.end:
 		l.step = doubled(l.step, most)
 	}
-	l.step = max(l.step, least) // the delay of another kind may have been shorter
+	l.step = min(max(l.step, least), most) // the delay of another kind may have been shorter, or longer
 	l.end = now.add(l.step)
 	return l.end
 }

@@ -30,8 +30,8 @@ type records struct {
 	index map[string]*item
 
 	// gone are removed IDs, which may return: for a grace if the removal was announced, else for
-	// returnsWithin; and for as long as a read to come may show them, as lists do. The event of a
-	// removal without a word may still come.
+	// returnsWithin; and for as long as a read under way or to come may show them, as lists do. The
+	// event of a removal without a word may still come.
 	gone map[string]removal
 
 	// phases counts the items of all pods, by kind and phase.
@@ -95,8 +95,8 @@ func (r *records) prune(now instant) {
 	})
 }
 
-// awaited reports whether a read to come may show a removed ID: the last list does, or a call of
-// the agent's own has named the ID, or may name it when it returns.
+// awaited reports whether a read may show a removed ID: a read of its pod is under way, or the last
+// list shows the ID, or a call of the agent's own has named it, or may name it when it returns.
 func (r *records) awaited(uid cache.UID, id string) bool {
 	p := r.pods[uid]
 	if p == nil {
@@ -137,6 +137,9 @@ func (r *records) podOf(call *ownCall, dirty map[*pod]struct{}) *pod {
 	}
 	if x := r.index[call.ID]; x != nil {
 		return x.pod
+	}
+	if was := r.gone[call.ID]; was.open && r.known(was.of.pod) { // looks may have missed it
+		return was.of.pod
 	}
 	var first *pod // a claim may name another pod
 	for p := range dirty {
