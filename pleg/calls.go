@@ -91,7 +91,7 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 		}
 	}
 	b.goesOn = p.calling() || sandbox && !container
-	alone := b.others == never && p.due <= ended // nothing else calls for a read
+	alone := b.others == never && max(p.due, p.changed) <= ended // nothing else calls for a read
 	b.ends = ended != 0 && !begins && alone
 	return b
 }
@@ -417,7 +417,10 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 			c.expect(p, x, e, now)
 		}
 	}
-	if !a.removes() { // else nothing can be news but the removal
+	switch {
+	case a.failed || len(a.items) == 0: // it may have changed fields
+		p.lookAnew(now)
+	case !a.removes(): // else nothing can be news but the removal
 		p.lookAfter(a.at)
 	}
 	for _, it := range a.items {

@@ -22,6 +22,10 @@ type demand struct {
 	// due is of the core itself. Such a read waits for hold.
 	due instant `prove:"demands"`
 
+	// changed is of a call of the agent's own that may have changed fields of statuses, and has told of
+	// no phase. Such a read waits for hold, and no list answers for it.
+	changed instant `prove:"demands"`
+
 	// hold is until when the agent's own calls put off the reads without a waiter, and burst when
 	// the first report came of the burst of calls behind hold: see holdFor.
 	hold  instant `prove:"timers"`
@@ -70,6 +74,9 @@ func (d *demand) waited() bool { return d.want != 0 || d.content != 0 }
 // lookAfter wants a read that begins after a moment.
 func (d *demand) lookAfter(at instant) { d.due = max(d.due, at) }
 
+// lookAnew wants a read of all statuses that begins after a moment.
+func (d *demand) lookAnew(at instant) { d.changed = max(d.changed, at) }
+
 // leaveOut throws a read away whose content may be older than a payload, and wants another.
 func (d *demand) leaveOut(now instant) {
 	d.crossed = true
@@ -87,6 +94,9 @@ func (d *demand) met(asOf, readAt instant) {
 	}
 	if readAt > d.content {
 		d.content = 0
+	}
+	if readAt > d.changed {
+		d.changed = 0
 	}
 	if asOf > d.due {
 		d.due = 0
@@ -115,7 +125,8 @@ func (d *demand) answered(began instant) bool {
 
 // needsContent reports whether the next read, begun now, must be of all statuses.
 func (d *demand) needsContent(now instant) bool {
-	return d.content != 0 || d.force != 0 || d.due != 0 || d.late != 0 && d.late <= now
+	asked := d.content != 0 || d.changed != 0 || d.force != 0 || d.due != 0
+	return asked || d.late != 0 && d.late <= now
 }
 
 // nextRead returns when the next read of the pod is due; never if none is. A list under way that
@@ -141,6 +152,9 @@ func (p *pod) nextRead(cfg *limits, l *lists) instant {
 	}
 	if p.due != 0 {
 		at = min(at, max(hold, p.due.next()))
+	}
+	if p.changed != 0 {
+		at = min(at, max(hold, p.changed.next()))
 	}
 	at = l.comesFirst(at, cfg.ListFirst)
 	if p.late != 0 && p.entry == statusEntry {
@@ -211,6 +225,10 @@ func (d *demand) believe(cfg *limits, began, until, now instant) {
 	d.backOff(cfg, began, now)
 	d.notBefore = min(d.notBefore, until)
 	d.lookFrom(d.notBefore)
+	if d.changed != 0 {
+		d.changed = 0
+		d.readLater(d.notBefore)
+	}
 	if d.late != 0 {
 		d.late = max(d.late, d.notBefore)
 	}

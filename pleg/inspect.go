@@ -111,9 +111,6 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 			return p.ghosts.has(it.ID) && c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
 		})
 	}
-	if r.err == nil && f.full {
-		p.settled(&c.cfg, f.started)
-	}
 	first, last := c.contradicts(p, shows)
 	matches := c.matches(p, shows)
 	saysAsCached := r.err == nil && r.status == nil && len(shows) > 0
@@ -191,6 +188,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 	case r.status != nil && !p.crossed:
 		if f.full {
 			p.read = max(p.read, r.began)
+			p.settled(&c.cfg, f.started)
 		}
 		c.store(p, read, now)
 		p.unsettles(&c.cfg, p.ended())
@@ -213,6 +211,7 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 		p.crossed = f.crossed
 		if !p.crossed {
 			p.read = r.began
+			p.settled(&c.cfg, f.started)
 			c.peeks.brought(p.uid, now)
 			c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))
 		}

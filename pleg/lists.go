@@ -190,7 +190,7 @@ func (l *lists) standsIn(p *pod, full bool, floor instant) (items []Item, at ins
 	if p.expected.len() > 0 || p.doubted() {
 		return nil, 0
 	}
-	wanted := max(p.want, p.content, p.force, p.due, p.readEnd)
+	wanted := max(p.want, p.content, p.force, p.due, p.changed, p.readEnd)
 	switch {
 	case p.differs():
 		at = p.diff.at
@@ -468,7 +468,8 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		p.lookFrom(began)
 	case same && len(p.items) > 0:
 		if p.entry == statusEntry && p.force == 0 {
-			quiet = !news && p.expected.len() == 0 && !p.waited() && p.late == 0 && p.due == 0 && len(c.lists.rounds) == 0
+			reads := p.waited() || p.late != 0 || p.due != 0 || p.changed != 0
+			quiet = !news && !reads && p.expected.len() == 0 && len(c.lists.rounds) == 0
 			c.out.observe(p.uid, began)
 			p.confirm(began)
 			if c.evidence.disputed(&c.records, p, began) {

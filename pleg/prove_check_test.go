@@ -256,7 +256,7 @@ func (v *prover) settle(when string) {
 // unsettled reports whether a read is still to come, other than of a pod that goes away.
 func (v *prover) unsettled() bool {
 	for p := range v.core.reads.dirty {
-		if p.unmet() || p.failed() || max(p.want, p.due, p.force) != 0 {
+		if p.unmet() || p.failed() || max(p.want, p.due, p.changed, p.force) != 0 {
 			return true
 		}
 	}

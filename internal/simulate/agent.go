@@ -348,7 +348,11 @@ func (b *ledger) returned(c *ownCall, err error) {
 	if err == nil && c.now.Phase == pleg.PhaseRemoved {
 		b.removes(c.pod, now)
 	}
-	if err == nil && known && c.now.Phase != pleg.PhaseUnknown && b.pace.settings.roomy() {
+	switch {
+	case err != nil || !known || !b.pace.settings.roomy():
+	case c.now.Phase == pleg.PhaseUnknown:
+		b.prompt.rewrites[c.now.ID] = promise{id: c.now.ID, pod: c.pod, at: now}
+	default:
 		b.promise(c.pod, c.now, now)
 	}
 }

@@ -136,6 +136,36 @@ func (o *oracle) lookContent(uid cache.UID, p *seen) {
 	p.versions = now
 }
 
+// lookRewrites checks that the cache shows, soon after a call of the agent's own that changes
+// fields alone, what the call has changed. No list shows it. The bound is that of a phase, with the
+// same excuses; an item that cannot be read is not shown until it can be. The callers hold the
+// mutexes of oracle and ledger.
+func (o *oracle) lookRewrites(b *ledger, now time.Time) {
+	for id, x := range b.prompt.rewrites {
+		shown := slices.DeleteFunc(o.store.Fields(x.pod), func(f field) bool { return f.ID != id })
+		if len(shown) == 0 || o.truth.CheckContent(shown, x.at.Add(1)) == "" {
+			delete(b.prompt.rewrites, id)
+			continue
+		}
+		if b.excuses(x.pod) || b.busy(x.pod, now) || b.truth.spoilt(x.pod) {
+			x.excused = now
+			b.prompt.rewrites[id] = x
+			continue
+		}
+		if _, moody := o.moods[x.pod]; moody || now.Sub(b.owedSince(x)) <= b.soon(x.pod)+b.beside(now) {
+			continue
+		}
+		delete(b.prompt.rewrites, id)
+		o.fail(
+			"late-content",
+			"pod %s: a call of the agent's own has changed fields of %s, and %v later the cache shows those of before",
+			x.pod,
+			id,
+			now.Sub(b.owedSince(x)),
+		)
+	}
+}
+
 // answered checks the content of an answer of GetNewerThan.
 func (o *oracle) answered(pod cache.UID, shown []field, t time.Time) {
 	if what := o.truth.CheckContent(shown, t); what != "" {

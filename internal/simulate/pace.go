@@ -74,6 +74,7 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 	now := time.Now()
 	b.prompt = prompt{
 		promises: make(map[string]promise),
+		rewrites: make(map[string]promise),
 		lost:     make(map[string]pleg.Phase),
 		ahead:    make(map[cache.UID]time.Time),
 		waited:   make(map[cache.UID]time.Time),

@@ -55,6 +55,7 @@ func (b *ledger) answered(pod cache.UID, items []pleg.Item, begun time.Time) {
 // prompt has the open promises. The ledger's mutex owns them.
 type prompt struct {
 	promises map[string]promise      // by ID
+	rewrites map[string]promise      // of the agent's own calls that change fields alone, by ID
 	lost     map[string]pleg.Phase   // the furthest phase claimed of an ID before or during the loss of its state
 	troubled time.Time               // when a read last failed, was slow, or found every worker busy
 	ahead    map[cache.UID]time.Time // when a claim of a pod was last ahead of the truth
@@ -227,6 +228,7 @@ func (o *oracle) lookPrompt(reading bool) {
 			p.promises[id] = x
 		}
 	}
+	o.lookRewrites(b, now)
 	beside := b.beside(now)
 	for id, x := range p.promises {
 		if b.busy(x.pod, now) {
