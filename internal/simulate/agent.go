@@ -230,6 +230,9 @@ func (c *ownCall) end(w *world, err error) {
 		return
 	}
 	c.ledger.calling(c, -1)
+	if c.pod == "" { // the ID may have been made since the call began
+		c.pod, _ = w.truth.phaseOf(c.now.ID)
+	}
 	c.ledger.returned(c, err)
 	w.upset(time.Now())
 	if err != nil {

@@ -51,9 +51,9 @@ package simulate
 //     oracle.look, oracle.lookFresh and, through AsOf, oracle.lookAt (global, freshness, stale).
 //  5. Every change reaches Watch as its event or a PodSync: oracle.consumer (lost-event). And soon:
 //     a claim of a true change is shown and told within the bound of settings.soon:
-//     oracle.lookPrompt and lookTold (late), and what a call of the agent's own has changed beside the
-//     phases: lookRewrites (late-content). Beside slow reads the bound is a number of reads that
-//     have shown it: ledger.answered (overtaken).
+//     oracle.lookPrompt and lookTold (late). So is what a call of the agent's own has changed
+//     beside the phases: oracle.lookRewrites (late-content). Beside slow reads the bound is a
+//     number of reads that have shown it: ledger.answered (overtaken).
 //  6. A base period after the first list begun at rest the cache equals the runtime: oracle.settled
 //     (diverged, idle); waiters are served (slow-waiter, stuck-waiter); the stream comes back
 //     (deaf).

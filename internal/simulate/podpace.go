@@ -30,7 +30,7 @@ type podPace struct {
 	started    time.Time   // of the last read
 	begun      time.Time   // likewise, or of the list on which the read may build
 	ended      time.Time
-	whole      time.Time       // begin of the last read of all statuses
+	whole      time.Time       // begin of the last read of all statuses, and of the list before them
 	call       <-chan struct{} // the Done channel of its context, which all calls of a read share
 	again      bool            // the pod's last read had failed when the read under way began
 	either     bool            // it had, and a list has answered since
@@ -95,13 +95,21 @@ func (b *ledger) reinspected(uid cache.UID) {
 	b.asked[uid] = time.Now()
 }
 
-// inspected records a read of all statuses of a pod. A peek is no whole look.
+// inspected records a read of all statuses of a pod, asked for at the given time. A peek is no whole
+// look. The generator counts the age of the statuses from the begin of their read, which is a slow
+// list of the pod earlier, or from the begin of the list of everything on which the read builds. A
+// turn of the slow round may therefore come so much sooner; the excuse is as long as that, and ends
+// with the next read of all statuses.
 func (b *ledger) inspected(uid cache.UID, begun time.Time, peek bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
 	if !peek {
-		x.whole = latest(x.whole, begun)
+		from := x.begun
+		if from.IsZero() { // no list has been applied: the read builds on none
+			from = begun
+		}
+		x.whole = latest(x.whole, from)
 	}
 	if begun.After(b.asked[uid]) {
 		delete(b.asked, uid)
@@ -216,7 +224,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		x.lapped = false // the look at the statuses is later than any ended list
 		return
 	}
-	x.again = b.fails(uid)
+	x.again = b.fails(uid) && !x.started.IsZero() // an error of an earlier generator is not its own
 	x.either = !x.again && !b.podFail[uid].IsZero() && b.podFail[uid].Equal(b.podEnd[uid])
 	if b.lied() && !b.truth.mentions(uid) {
 		b.phantoms++

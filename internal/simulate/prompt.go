@@ -402,7 +402,7 @@ func phaseIn(items []pleg.Item, id string) pleg.Phase {
 // long reports whether a read of a pod under way takes long.
 func (b *ledger) long(uid cache.UID, now time.Time) bool {
 	begun, under := b.begun[uid]
-	return under && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid)
+	return under && !b.podPace(uid).again && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid)
 }
 
 // busy reports whether the read of a pod under way, or the list of everything, takes long, or slow
@@ -416,11 +416,20 @@ func (b *ledger) busy(uid cache.UID, now time.Time) bool {
 func (b *ledger) occupied(now time.Time) bool {
 	slow := 0
 	for uid, begun := range b.begun {
-		if b.long(uid, now) && now.Sub(begun) <= b.patience()+besideHung {
+		if (b.long(uid, now) || b.lingers(uid, now)) && now.Sub(begun) <= b.patience()+besideHung {
 			slow++
 		}
 	}
 	return slow >= b.workers-b.fewer[0]
+}
+
+// lingers reports whether a read of a pod under way takes longer than a quick one, perhaps because
+// of an item that cannot be read. For its own pod that is in time (see soon), and for a pod without
+// such an item it is a worker less, until the read ends, or takes long. The reads of pods whose
+// last read failed have workers of their own, and hold up no other pod.
+func (b *ledger) lingers(uid cache.UID, now time.Time) bool {
+	begun, under := b.begun[uid]
+	return under && !b.podPace(uid).again && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))
 }
 
 // besideHung is how much longer the read of a pod may wait beside reads that take long.
