@@ -91,7 +91,7 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 		}
 	}
 	b.goesOn = p.calling() || sandbox && !container
-	alone := b.others == never && max(p.due, p.changed) <= ended // nothing else calls for a read
+	alone := b.others == never && p.due <= ended && p.changed == 0 // nothing else calls for a read
 	b.ends = ended != 0 && !begins && alone
 	return b
 }

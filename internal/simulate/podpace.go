@@ -95,11 +95,11 @@ func (b *ledger) reinspected(uid cache.UID) {
 	b.asked[uid] = time.Now()
 }
 
-// inspected records a read of all statuses of a pod, asked for at the given time. A peek is no whole
-// look. The generator counts the age of the statuses from the begin of their read, which is a slow
-// list of the pod earlier, or from the begin of the list of everything on which the read builds. A
-// turn of the slow round may therefore come so much sooner; the excuse is as long as that, and ends
-// with the next read of all statuses.
+// inspected records a read of all statuses of a pod, asked for at the given time. A peek is no
+// whole look. The generator counts the age of the statuses from the begin of their read, which is a
+// slow list of the pod earlier, or from the begin of the list of everything on which the read
+// builds. A turn of the slow round may therefore come so much sooner; the excuse is as long as
+// that, and ends with the next read of all statuses.
 func (b *ledger) inspected(uid cache.UID, begun time.Time, peek bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
