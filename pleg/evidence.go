@@ -369,12 +369,18 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	return true, true
 }
 
-// overrule drops the claims that a peek refutes, and returns them. The peek has read the status of
-// the ID, and began a grace later. A next such claim is news then.
+// overrule drops the reports that the statuses of a look refute, whatever becomes of the look, and
+// returns the claims among them. The look began after the end of the call, or a grace after the
+// event. A next such report is news then, and a next look without the ID is the first.
 func (v *evidence) overrule(r *records, p *pod, shows []Item, began instant) (refuted []refutation) {
-	for x, e := range v.beyond(r, p, shows, CauseClaim) {
-		if began > e.at.add(v.grace) {
-			refuted = append(refuted, refutation{of: x, phase: e.phase})
+	for _, cause := range [...]Cause{CauseClaim, CauseAck} {
+		for x, e := range v.beyond(r, p, shows, cause) {
+			if began <= e.decides(v.grace) {
+				continue
+			}
+			if cause == CauseClaim {
+				refuted = append(refuted, refutation{of: x, phase: e.phase})
+			}
 			v.forget(p, x, e.reportKey)
 		}
 	}

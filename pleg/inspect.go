@@ -144,6 +144,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	if f.lapped && r.err == nil && p.differs() { // either may have looked last
 		p.lookFrom(now)
 	}
+	if f.full { // else some items may be as a list has shown them
+		c.refuted(c.evidence.overrule(&c.records, p, r.readable(), r.began))
+	}
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
 	c.retell(p, f.retold, now)
 	if r.listing != nil {

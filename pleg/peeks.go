@@ -501,7 +501,6 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		x.passes(p, r.began, c.lists.appliedAt)
 	}
 	c.refuted(c.evidence.overrule(&c.records, p, r.readable(), r.began))
-	c.evidence.disprove(&c.records, p, r.readable(), r.began)
 	c.retell(p, x.retold, now)
 	x.retold = nil
 	x.asked = idSet{}

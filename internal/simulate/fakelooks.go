@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -59,7 +60,14 @@ func (l fakeLooks) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error)
 
 // Inspect implements pleg.Source.
 func (l fakeLooks) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[cri.PodStatus], error) {
-	return l.accusing(ctx, func() (pleg.Inspection[cri.PodStatus], error) { return l.Client.Inspect(ctx, pod) })
+	begun := time.Now()
+	i, err := l.accusing(ctx, func() (pleg.Inspection[cri.PodStatus], error) { return l.Client.Inspect(ctx, pod) })
+	for _, it := range i.Pod.Items {
+		if !slices.Contains(i.Unread, it.ID) {
+			l.f.w.truth.Refutes(it.ID, begun)
+		}
+	}
+	return i, err
 }
 
 // Update implements pleg.Updater.

@@ -32,6 +32,7 @@ type podPace struct {
 	ended      time.Time
 	whole      time.Time       // begin of the last read of all statuses, and of the list before them
 	call       <-chan struct{} // the Done channel of its context, which all calls of a read share
+	erred      bool            // a read of this generator has failed: an error in the cache is its own
 	again      bool            // the pod's last read had failed when the read under way began
 	either     bool            // it had, and a list has answered since
 	open       bool            // an error may be in the cache, or a reinspection unanswered
@@ -224,7 +225,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 		x.lapped = false // the look at the statuses is later than any ended list
 		return
 	}
-	x.again = b.fails(uid) && !x.started.IsZero() // an error of an earlier generator is not its own
+	x.again = b.fails(uid) && x.erred
 	x.either = !x.again && !b.podFail[uid].IsZero() && b.podFail[uid].Equal(b.podEnd[uid])
 	if b.lied() && !b.truth.mentions(uid) {
 		b.phantoms++
@@ -323,6 +324,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	}
 	if err != nil {
 		x.open = true
+		x.erred = true
 	} else if peek {
 		x.closes = x.open // a peek leaves the error
 	} else if (statuses || len(items) == 0) && x.open && x.begun.After(x.caused.Add(b.pace.settings.grace)) {

@@ -297,6 +297,9 @@ func (r *toy) Update(ctx context.Context, pod pleg.Pod, prev *Status) (pleg.Insp
 	if failure != nil && !setUnread(&read, unread) {
 		return pleg.Inspection[Status]{}, failure
 	}
+	for _, it := range looked {
+		r.truth.Refutes(it.ID, begun)
+	}
 	return read, failure
 }
 

@@ -33,6 +33,7 @@ type life struct {
 	missed time.Time                        // last look without the living ID; zero: none
 	echoes bool                             // an event of its end, and of older content, comes after its recovery
 	away   time.Time                        // first look without the ID after its last appearance in the cache; zero: none
+	acked  time.Time                        // when a call of the agent's own reported the end; zero: no read is to refute one
 	hid    int                              // unannounced returns of the ID, after looks without it
 	texts  []writing                        // of the content, in the order of time; empty: not recorded
 }
@@ -102,8 +103,8 @@ func (t *Truth) Mention(pod cache.UID) {
 }
 
 // Hide notes that the last looks, so many in a row, did not show a living ID. A single look does
-// not prove the end of a running ID shown by reads of the present generator, unless a claim has
-// announced its end. Two looks do.
+// not prove the end of a running ID shown by reads of the present generator, unless a claim or a
+// call of the agent's own has told of its end. Two looks do.
 func (t *Truth) Hide(id string, looks int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +114,7 @@ func (t *Truth) Hide(id string, looks int) {
 	if l.away.IsZero() {
 		l.away = l.missed
 	}
-	ended := t.early[id] != 0 || l.toldOfEnd(pleg.PhaseExited) || l.toldOfEnd(pleg.PhaseRemoved)
+	ended := !l.acked.IsZero() || t.early[id] != 0 || l.toldOfEnd(pleg.PhaseExited) || l.toldOfEnd(pleg.PhaseRemoved)
 	for _, s := range l.steps {
 		ended = ended || s.phase == pleg.PhaseExited && l.back.Before(s.at) // recovered, not yet shown
 	}
@@ -153,6 +154,7 @@ func (t *Truth) Restart() {
 	clear(t.fresh)
 	for _, l := range t.lives {
 		l.back = time.Time{}
+		l.acked = time.Time{}
 	}
 }
 
@@ -282,12 +284,28 @@ func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 }
 
 // BornOut notes the end of an ID by a call of the agent's own: a single look without the ID is then
-// enough, although the look came before.
+// enough, although the look came before. So is a single look after the call, also if the ID has
+// recovered during the call, until a read of its status refutes the call: see Refutes.
 func (t *Truth) BornOut(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.lives[id]; l != nil && !l.missed.IsZero() {
+	l := t.lives[id]
+	if l == nil {
+		return
+	}
+	l.acked = time.Now()
+	if !l.missed.IsZero() {
 		t.lied[id] = true
+	}
+}
+
+// Refutes notes that the status of an ID was read, by a read begun at the given time. What a call
+// has told of an end before is settled: the end is shown, or refuted.
+func (t *Truth) Refutes(id string, began time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lives[id]; l != nil && began.After(l.acked) {
+		l.acked = time.Time{}
 	}
 }
 
