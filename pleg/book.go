@@ -352,8 +352,11 @@ func (k *book[S]) fail(p *pod, r *look, asOf instant) {
 	p.read = max(p.read, r.began)
 }
 
-// old reports whether a list has shown the pod since the look began, and nobody waits for more.
-func (r *look) old(p *pod, asOf instant) bool { return r.began < asOf && p.content == 0 }
+// old reports whether a list has shown the pod since the look began, and nothing asks for more than
+// lists show.
+func (r *look) old(p *pod, asOf instant) bool {
+	return r.began < asOf && p.content == 0 && p.changed == 0
+}
 
 // changed takes the news that a status differs from the status before beside its phases: Watch gets
 // a PodSync. Without a reason of the agent's own, the runtime has changed the content without an

@@ -226,7 +226,7 @@ func (c *core[S]) tick(now instant) {
 	}
 	for _, p := range c.rota.turns(c.cfg.Reread, c.known, now) {
 		c.out.add(countRereads, 1)
-		p.readLater(now)
+		p.turn(now)
 		c.review(p, now)
 	}
 	c.dispatch(now)

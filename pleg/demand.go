@@ -22,8 +22,8 @@ type demand struct {
 	// due is of the core itself. Such a read waits for hold.
 	due instant `prove:"demands"`
 
-	// changed is of a call of the agent's own that may have changed fields of statuses, and has told of
-	// no phase. Such a read waits for hold, and no list answers for it.
+	// changed is of a call of the agent's own that may have changed fields of statuses: one that tells
+	// of no phase, or has failed. Such a read waits for hold, and no list answers for it.
 	changed instant `prove:"demands"`
 
 	// hold is until when the agent's own calls put off the reads without a waiter, and burst when
@@ -36,6 +36,9 @@ type demand struct {
 	notBefore instant `prove:"timers"`
 	retry     ladder
 
+	// news reports whether news of the pod has come while it is being read.
+	news bool
+
 	// late is when a read of all statuses is due that nobody waits for.
 	late instant `prove:"timers"`
 
@@ -43,7 +46,8 @@ type demand struct {
 	// that.
 	settling instant `prove:"-"`
 
-	// owes reports whether a payload, or a peek, was stored since the last read of all statuses.
+	// owes reports whether a payload, or a peek, was stored since the last read of all statuses, or
+	// the pod has its turn in the slow round: a read of all statuses must follow.
 	owes bool
 
 	// crossed reports whether the content of the last read was left out: see reads.cross.
@@ -177,6 +181,14 @@ func (p *pod) heard(now instant) {
 		p.resetBackOff()
 	}
 	p.notBefore = now
+	p.news = p.reading
+}
+
+// takeNews reports, at the end of a read, whether news has come during the read.
+func (d *demand) takeNews() (came bool) {
+	came = d.news
+	d.news = false
+	return came
 }
 
 // holdFor delays reads for the agent's own calls, which come in bursts, each announced by the
@@ -219,8 +231,8 @@ func (d *demand) backOff(cfg *limits, began, now instant) {
 }
 
 // believe has the pod read again, after a read that showed less than an event believed until the
-// given time: by then at the latest. The read to come answers who waits, and is the look after an
-// end, too; a new waiter has a read at once.
+// given time: by then at the latest. The read to come answers who waits, and is the look at what a
+// call has changed and the look after an end, too; a new waiter has a read at once.
 func (d *demand) believe(cfg *limits, began, until, now instant) {
 	d.backOff(cfg, began, now)
 	d.notBefore = min(d.notBefore, until)
@@ -261,8 +273,8 @@ func (d *demand) delayFailed(cfg *limits, began instant, took time.Duration, now
 	d.notBefore = d.retry.climb(began, now, cfg.RetryBase, most)
 }
 
-// triesAgain has a pod whose read has failed read as soon as any other, for what was told during
-// that read. The delays between failures stay as long as they are.
+// triesAgain has a pod whose read has failed read as soon as any other, for the news that came
+// during that read. The delays between failures stay as long as they are.
 func (d *demand) triesAgain(cfg *limits, now instant) {
 	d.notBefore = min(d.notBefore, now.add(cfg.RereadBase))
 }
@@ -272,6 +284,13 @@ func (d *demand) readLater(at instant) {
 	if d.late == 0 || at < d.late {
 		d.late = at
 	}
+}
+
+// turn has all statuses of a pod read now. Nothing but such a read ends the turn: a look after an
+// end may be due already, and end when nothing is left of the end.
+func (d *demand) turn(now instant) {
+	d.readLater(now)
+	d.owes = true
 }
 
 // settles has the statuses of a pod read again a moment after an end, or after a payload was
@@ -309,7 +328,8 @@ func (d *demand) unsettles(cfg *limits, ended bool) {
 	d.settling = 0
 }
 
-// settled notes that all statuses of a pod were read, by a read begun at the given time.
+// settled notes that all statuses of a pod were read, and are kept, by a read begun at the given
+// time.
 func (d *demand) settled(cfg *limits, began instant) {
 	if began > d.settling {
 		d.owes = false

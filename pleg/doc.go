@@ -36,8 +36,10 @@
 //
 // A status is more than its phases: a limit changes without an event, the reason of an end comes
 // late. A read of all statuses is therefore made again a moment after an end (Config.EndSettle),
-// after a reconnect, and in a slow round over all pods (Config.Reread). A status that differs from
-// the one before with no phase changed costs Watch a PodSync, and is counted (Config.Same).
+// after a reconnect, and in a slow round over all pods (Config.Reread); and after a call of the
+// agent's own that tells of no phase, or fails. No list answers for one of these, and a read that
+// is thrown away is none. A status that differs from the one before with no phase changed costs
+// Watch a PodSync, and is counted (Config.Same).
 //
 // A runtime may be slow, and reads may hang. A limiter tells them apart by what ends: see
 // Config.InspectWorkers.

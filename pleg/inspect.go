@@ -89,6 +89,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	f := c.reads.end(p, r.err == nil, now)
+	news := p.takeNews()
 	shows := r.shows.Items
 	if r.listing != nil {
 		p.rename(r.listing.Name, r.listing.Namespace)
@@ -99,18 +100,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		c.evidence.disprove(&c.records, p, r.listing.Items, r.began)
 		f.listed = r.listing.Items
 	}
-	switch {
-	case f.listed != nil && r.status != nil:
-		p.ghosts = ghostsListed(without(f.listed, shows))
-	case f.listed == nil && r.status != nil: // by ID
-		p.ghosts = p.ghosts.readByID(c.lacking(p, shows))
-	case f.listed != nil && r.err == nil:
-		p.ghosts = nil // the listing shows what the statuses have shown
-	case r.status == nil && p.ghosts.any(): // a list alone does not bring back what statuses have not shown
-		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
-			return p.ghosts.has(it.ID) && c.find(p, 0, it.ID) == nil && !p.expects(it.ID)
-		})
-	}
+	shows = c.unhaunted(p, r, f.listed, shows)
 	first, last := c.contradicts(p, shows)
 	matches := c.matches(p, shows)
 	saysAsCached := r.err == nil && r.status == nil && len(shows) > 0
@@ -122,7 +112,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	case r.err != nil && (len(shows) == 0 || overtaken && matches):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
 		p.delayFailed(&c.cfg, r.began, f.took, now)
-		if p.expected.unmetSince(r.began) {
+		if news && p.expected.unmetSince(r.began) { // not for what was only told again
 			p.triesAgain(&c.cfg, now)
 		}
 		c.fail(p, &r.look, c.lists.asOf(p))
@@ -141,6 +131,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	default:
 		c.applyRead(p, r, f, shows, now)
 	}
+	if slices.ContainsFunc(f.calls, func(id string) bool { return c.find(p, 0, id) != nil }) {
+		p.lookAnew(now)
+	}
 	if f.lapped && r.err == nil && p.differs() { // either may have looked last
 		p.lookFrom(now)
 	}
@@ -154,6 +147,24 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	}
 	c.see(p, r.readable(), nil, now)
 	c.review(p, now)
+}
+
+// unhaunted notes which items lists show, and statuses do not, and returns what a read shows
+// without them. Listed is by the list of the read; nil if there was none.
+func (k *book[S]) unhaunted(p *pod, r *inspected[S], listed, shows []Item) []Item {
+	switch {
+	case listed != nil && r.status != nil:
+		p.ghosts = ghostsListed(without(listed, shows))
+	case listed == nil && r.status != nil: // by ID
+		p.ghosts = p.ghosts.readByID(k.lacking(p, shows))
+	case listed != nil && r.err == nil:
+		p.ghosts = nil // the listing shows what the statuses have shown
+	case r.status == nil && p.ghosts.any(): // a list alone does not bring back what statuses have not shown
+		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
+			return p.ghosts.has(it.ID) && k.find(p, 0, it.ID) == nil && !p.expects(it.ID)
+		})
+	}
+	return shows
 }
 
 // readable returns the items whose status was read.
@@ -196,6 +207,9 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		c.store(p, read, now)
 		p.unsettles(&c.cfg, p.ended())
 	default: // as in the cache, or perhaps with older content
+		if p.crossed && f.full && c.cfg.EndSettle >= 0 { // the payload has a look of its own
+			p.settled(&c.cfg, f.started)
+		}
 		c.out.observe(p.uid, r.began)
 		p.confirm(r.began)
 	}

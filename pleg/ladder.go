@@ -13,8 +13,8 @@ type ladder struct {
 
 // climb begins a delay after a read begun at the given time, and returns the end of the delay. The
 // step doubles, within least and most, if that read had waited for the end of the last delay.
-// Otherwise the step stays: reads for lists and waiters come at times of their own, and a dozen of
-// them must not put the next read off by minutes.
+// Otherwise the step does not grow: reads for lists and waiters come at times of their own, and a
+// dozen of them must not put the next read off by minutes.
 func (l *ladder) climb(began, now instant, least, most time.Duration) instant {
 	switch {
 	case l.step == 0:

@@ -67,6 +67,7 @@ type flight struct {
 	excused bool          `prove:"-"`                   // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
+	calls   []string      // the IDs of calls of the agent's own, of no known pod, that have returned during the read
 	crossed bool          // a payload has been stored during the read: see reads.cross
 	retold  retold        // what was told during the read, and was no news
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
@@ -153,6 +154,14 @@ func (r *reads) end(p *pod, well bool, now instant) *flight {
 func (r *reads) cross(p *pod) {
 	if f := r.inflight[p]; f != nil {
 		f.crossed = !p.crossed
+	}
+}
+
+// called notes that a call about an ID of no known pod has returned. A read under way may have
+// looked earlier, and show the ID for the first time, and fields from before the call.
+func (r *reads) called(id string) {
+	for _, f := range r.inflight {
+		f.calls = append(f.calls, id)
 	}
 }
 

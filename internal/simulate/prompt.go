@@ -402,7 +402,7 @@ func phaseIn(items []pleg.Item, id string) pleg.Phase {
 // long reports whether a read of a pod under way takes long.
 func (b *ledger) long(uid cache.UID, now time.Time) bool {
 	begun, under := b.begun[uid]
-	return under && !b.podPace(uid).again && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid)
+	return under && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid)
 }
 
 // busy reports whether the read of a pod under way, or the list of everything, takes long, or slow
@@ -416,7 +416,7 @@ func (b *ledger) busy(uid cache.UID, now time.Time) bool {
 func (b *ledger) occupied(now time.Time) bool {
 	slow := 0
 	for uid, begun := range b.begun {
-		if (b.long(uid, now) || b.lingers(uid, now)) && now.Sub(begun) <= b.patience()+besideHung {
+		if b.lingers(uid, now) && now.Sub(begun) <= b.patience()+besideHung {
 			slow++
 		}
 	}
@@ -438,7 +438,7 @@ const besideHung = 1500 * time.Millisecond
 // beside returns how much longer a pod may wait because reads of others take long.
 func (b *ledger) beside(now time.Time) time.Duration {
 	for uid := range b.begun {
-		if b.long(uid, now) {
+		if b.long(uid, now) && !b.podPace(uid).again { // else it has workers of its own
 			return besideHung
 		}
 	}
