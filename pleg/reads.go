@@ -4,6 +4,8 @@
 package pleg
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -160,7 +162,8 @@ func (r *reads) cross(p *pod) {
 // called notes that a call about an ID of no known pod has returned. A read under way may have
 // looked earlier, and show the ID for the first time, and fields from before the call.
 func (r *reads) called(id string) {
-	for _, f := range r.inflight {
+	for _, p := range slices.SortedFunc(maps.Keys(r.inflight), func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) }) {
+		f := r.inflight[p]
 		f.calls = append(f.calls, id)
 	}
 }

@@ -202,6 +202,7 @@ func (b *ledger) resumes() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.resumed = time.Now()
+	b.truth.heardAfter(b.paused)
 	for _, o := range b.own {
 		if b.paused.Before(latest(o.until, o.heard)) {
 			o.heard = b.resumed.Add(b.pace.settings.callBurst())

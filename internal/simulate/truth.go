@@ -283,6 +283,19 @@ func (t *Truth) Told(id string, phase pleg.Phase, own bool) {
 	}
 }
 
+// heardAfter notes that the generator's loop, which has stood still since a moment, goes on: it
+// hears now what was told of ends since then, and waits a grace from now on before a read refutes
+// that. An ID may have recovered, and its pod been read, in the meantime.
+func (t *Truth) heardAfter(since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.lives {
+		if !l.ended.IsZero() && !l.ended.Before(since) {
+			l.ended = time.Now()
+		}
+	}
+}
+
 // BornOut notes the end of an ID by a call of the agent's own: a single look without the ID is then
 // enough, although the look came before. So is a single look after the call, also if the ID has
 // recovered during the call, until a read of its status refutes the call: see Refutes.
