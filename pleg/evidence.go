@@ -269,6 +269,11 @@ func (v *evidence) expectEarly(e expectation) taken {
 	return takenNews
 }
 
+// toldRemoved reports whether an event has told of the removal of an ID that no status shows.
+func (v *evidence) toldRemoved(id string) bool {
+	return v.early[reportKey{id, CauseClaim}].phase == PhaseRemoved
+}
+
 // takeEarly returns an early report of an ID, which is early no longer.
 func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
 	key := reportKey{id, cause}
@@ -388,15 +393,13 @@ func (v *evidence) overrule(r *records, p *pod, shows []Item, began instant) (re
 }
 
 // disprove drops what failed calls may have done, if a look begun later does not show it: the calls
-// explain no later change. It reports whether there was any.
-func (v *evidence) disprove(r *records, p *pod, shows []Item, began instant) (some bool) {
+// explain no later change.
+func (v *evidence) disprove(r *records, p *pod, shows []Item, began instant) {
 	for x, e := range v.beyond(r, p, shows, CauseAck) {
 		if e.failed && began > e.at {
 			v.forget(p, x, e.reportKey)
-			some = true
 		}
 	}
-	return some
 }
 
 // beyond yields what is reported of the items in a look at some of the pod, where the look shows

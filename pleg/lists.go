@@ -441,7 +441,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 	c.lists.compare(p, items, began, same)
 	if same {
 		c.sighted(p, items, p.ghosts)
-		news = c.evidence.disprove(&c.records, p, items, began) || news
+		c.evidence.disprove(&c.records, p, items, began)
 	}
 	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
 	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts, span{began, now})
