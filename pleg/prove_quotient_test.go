@@ -369,7 +369,9 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 	if f := c.reads.inflight[p]; f != nil && !v.sc.judged() {
 		f.agreed = min(f.agreed, 2) // see store
 	}
-	if p.readEnd < min(listing, oldest) && !(p.differs() && p.asOf <= p.diff.at && p.diff.at <= p.readEnd) { // see core.inspect
+	differed := p.differs() && p.asOf <= p.diff.at && p.diff.at <= p.readEnd // see core.inspect
+	confirmed := 0 < p.changed && p.changed < p.visited && p.visited == c.lists.appliedBegan && p.visited <= p.readEnd
+	if p.readEnd < min(listing, oldest) && !differed && !confirmed { // see lists.standsIn
 		p.readEnd = 0
 	}
 	for _, at := range []*instant{&p.notBefore, &p.hold} {
