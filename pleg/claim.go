@@ -105,7 +105,11 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	if was := c.gone[e.id]; was.open { // a look under way, or begun within the grace, may show it again
 		was.of.announce(&e)
 		e.late = true
-		return c.keepEarly(e, now)
+		kept := c.keepEarly(e, now)
+		if kept { // old all the same, unless such a look shows it
+			c.out.add(countStale, 1)
+		}
+		return kept
 	}
 	if p != nil && (e.phase < PhaseRemoved || p.entry == foreignEntry) {
 		return c.expect(p, nil, e, now)
