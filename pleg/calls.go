@@ -398,7 +398,7 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 		if a.failed || len(a.items) == 0 {
 			c.mayHave(a.at)
 			c.trust.sched.ask(now)
-			c.reads.called(a.call.ID)
+			c.reads.returnedUnplaced(a.call.ID)
 		}
 		for _, it := range a.items {
 			if e, ok := a.expectation(it); ok {

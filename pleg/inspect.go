@@ -102,21 +102,21 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	}
 	shows = c.unhaunted(p, r, f.listed, shows)
 	first, last := c.contradicts(p, shows)
-	matches := c.matches(p, shows)
+	matches := func() bool { return c.matches(p, shows) } // asked of few reads: a pass over the items
 	saysAsCached := r.err == nil && r.status == nil && len(shows) > 0
-	overtaken := r.began < c.lists.asOf(p) || r.began <= last || saysAsCached && !matches
+	overtaken := r.began < c.lists.asOf(p) || r.began <= last || saysAsCached && !matches()
 	looked := c.peeks.looked(p.uid)
-	olderContent := f.crossed && first == 0 && r.status != nil && !matches // it may be: see reads.cross
+	olderContent := f.crossed && first == 0 && r.status != nil && !matches() // it may be: see reads.cross
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
 	switch {
-	case r.err != nil && (len(shows) == 0 || overtaken && matches):
+	case r.err != nil && (len(shows) == 0 || overtaken && matches()):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
 		p.delayFailed(&c.cfg, r.began, f.took, now)
 		if news && p.expected.unmetSince(r.began) { // not for what was only told again
 			p.triesAgain(&c.cfg, now)
 		}
 		c.fail(p, &r.look, c.lists.asOf(p))
-	case f.started <= looked || r.began <= looked && !matches:
+	case f.started <= looked || r.began <= looked && !matches():
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
 	case f.crossed && r.err != nil: // the items read may be older than the payload
 		p.leaveOut(now)
@@ -131,7 +131,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	default:
 		c.applyRead(p, r, f, shows, now)
 	}
-	if slices.ContainsFunc(f.calls, func(id string) bool { return c.find(p, 0, id) != nil }) {
+	if f.outdated(func(id string) bool { return c.find(p, 0, id) != nil }) {
 		p.lookAnew(now)
 	}
 	if f.lapped && r.err == nil && p.differs() { // either may have looked last

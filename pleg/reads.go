@@ -44,7 +44,15 @@ type place struct {
 
 	// readEnd is when the last read of the pod ended.
 	readEnd instant `prove:"marks"`
+
+	// failures is how many reads of the pod have failed in a row, at most failsAgain.
+	failures int
 }
+
+// failsAgain is the number of reads that fail in a row after which the last failure is told
+// although a list has shown the pod since the read began: lists do not show what such reads are
+// for.
+const failsAgain = 2
 
 func newReads(workers int) reads {
 	r := reads{
@@ -69,10 +77,13 @@ type flight struct {
 	excused bool          `prove:"-"`                   // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
 	lapped  bool          // a list has ended during the read
-	calls   []string      // the IDs of calls of the agent's own, of no known pod, that have returned during the read
 	crossed bool          // a payload has been stored during the read: see reads.cross
 	retold  retold        // what was told during the read, and was no news
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
+
+	// unplaced are the IDs of calls of the agent's own, of no known pod, that have returned during
+	// the read, at most maxUnplaced.
+	unplaced []string
 }
 
 // place puts a pod where it belongs if its next read is due at the given time; never if none is.
@@ -146,6 +157,11 @@ func (r *reads) end(p *pod, well bool, now instant) *flight {
 	r.lanes[f.lane].end(f.started, well, now)
 	p.reading = false
 	p.readEnd = now
+	if well {
+		p.failures = 0
+	} else {
+		p.failures = min(p.failures+1, failsAgain)
+	}
 	delete(r.inflight, p)
 	return f
 }
@@ -159,13 +175,24 @@ func (r *reads) cross(p *pod) {
 	}
 }
 
-// called notes that a call about an ID of no known pod has returned. A read under way may have
-// looked earlier, and show the ID for the first time, and fields from before the call.
-func (r *reads) called(id string) {
+// maxUnplaced bounds the calls that a read remembers. Beyond, each may be about the read's pod.
+const maxUnplaced = 64
+
+// returnedUnplaced notes that a call about an ID of no known pod has returned. A read under way may
+// have looked earlier, and show the ID for the first time, and fields from before the call.
+func (r *reads) returnedUnplaced(id string) {
 	for _, p := range slices.SortedFunc(maps.Keys(r.inflight), func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) }) {
 		f := r.inflight[p]
-		f.calls = append(f.calls, id)
+		if len(f.unplaced) < maxUnplaced && !slices.Contains(f.unplaced, id) {
+			f.unplaced = append(f.unplaced, id)
+		}
 	}
+}
+
+// outdated reports whether a call about an ID of the pod has returned during the read. Has reports
+// whether an ID is the pod's.
+func (f *flight) outdated(has func(id string) bool) bool {
+	return len(f.unplaced) == maxUnplaced || slices.ContainsFunc(f.unplaced, has)
 }
 
 // startedBefore reports whether the read of a pod under way was started before a time.

@@ -45,6 +45,7 @@ type podPace struct {
 	reply      []pleg.Item     // items of the last list or read
 	vanished   int             // reads in a row without a running ID
 	lapped     bool            // a list has ended during the read under way
+	failures   int             // reads of the pod that have failed in a row
 }
 
 // lastClaim returns when the last claim named a pod.
@@ -308,6 +309,12 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	} else {
 		x.ended = now
 	}
+	switch {
+	case err == nil && (statuses || len(items) == 0): // what looks like a peek may be the rest of a read
+		x.failures = 0
+	case err != nil && !peek:
+		x.failures++
+	}
 	failed := err != nil && len(items) == 0
 	if peek {
 		failed = x.failed // a peek says nothing of lists
@@ -333,6 +340,21 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 		x.closed = now
 		x.since = now
 		x.reads = 0
+	}
+}
+
+// lookFailures checks that the cache holds an error of a pod whose reads fail: of the second in a
+// row at the latest, although lists answer. The callers hold the mutexes of oracle and ledger.
+func (o *oracle) lookFailures(b *ledger, now time.Time) {
+	for uid, x := range b.pace.pods {
+		if b.fails(uid) || len(b.shows(uid)) == 0 {
+			x.failures = 0 // what a payload or a peek shows later has no error
+			continue
+		}
+		if x.failures < 2 || !now.After(x.ended) {
+			continue
+		}
+		o.fail("untold", "pod %s: %d reads in a row have failed, and the cache has a status without an error", uid, x.failures)
 	}
 }
 

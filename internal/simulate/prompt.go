@@ -229,6 +229,7 @@ func (o *oracle) lookPrompt(reading bool) {
 		}
 	}
 	o.lookRewrites(b, now)
+	o.lookFailures(b, now)
 	beside := b.beside(now)
 	for id, x := range p.promises {
 		if b.busy(x.pod, now) {
