@@ -355,7 +355,7 @@ func (k *book[S]) fail(p *pod, r *look, asOf instant) {
 // old reports whether a list has shown the pod since the look began, and nothing asks for more than
 // lists show. Of reads that fail in a row, only the first is old.
 func (r *look) old(p *pod, asOf instant) bool {
-	return r.began < asOf && p.content == 0 && p.changed == 0 && p.failures < failsAgain
+	return r.began < asOf && p.content == 0 && p.changed == 0 && !p.failing()
 }
 
 // changed takes the news that a status differs from the status before beside its phases: Watch gets

@@ -109,7 +109,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	olderContent := f.crossed && first == 0 && r.status != nil && !matches() // it may be: see reads.cross
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
 	switch {
-	case r.err != nil && (len(shows) == 0 || overtaken && matches()):
+	case r.err != nil && (len(shows) == 0 || overtaken && (matches() || p.failing())):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
 		p.delayFailed(&c.cfg, r.began, f.took, now)
 		if news && p.expected.unmetSince(r.began) { // not for what was only told again

@@ -54,6 +54,9 @@ type place struct {
 // for.
 const failsAgain = 2
 
+// failing reports whether not only the last read has failed.
+func (p *place) failing() bool { return p.failures >= failsAgain }
+
 func newReads(workers int) reads {
 	r := reads{
 		dirty:    make(map[*pod]struct{}),

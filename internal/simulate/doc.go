@@ -53,8 +53,8 @@ package simulate
 //     a claim of a true change is shown and told within the bound of settings.soon:
 //     oracle.lookPrompt and lookTold (late). So is what a call of the agent's own has changed
 //     beside the phases: oracle.lookRewrites (late-content). Beside slow reads the bound is a
-//     number of reads that have shown it: ledger.answered (overtaken). Reads that fail are told
-//     of, the second in a row at the latest: oracle.lookFailures (untold).
+//     number of reads that have shown it: ledger.answered (overtaken). Reads of a pod
+//     that fail in a row are told of: oracle.lookFailures (untold).
 //  6. A base period after the first list begun at rest the cache equals the runtime: oracle.settled
 //     (diverged, idle); waiters are served (slow-waiter, stuck-waiter); the stream comes back
 //     (deaf).

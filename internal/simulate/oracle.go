@@ -90,7 +90,7 @@ func newOracle(truth *Truth, store Store, s *settings) *oracle {
 }
 
 // ofInstants are the kinds of violation that compare instants.
-var ofInstants = []string{"greedy", "late", "late-content", "trust", "unfair"}
+var ofInstants = []string{"greedy", "late", "late-content", "trust", "unfair", "untold"}
 
 // fail records the first violation. Any mutex may be held.
 func (o *oracle) fail(kind, format string, args ...any) {

@@ -312,7 +312,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	switch {
 	case err == nil && (statuses || len(items) == 0): // what looks like a peek may be the rest of a read
 		x.failures = 0
-	case err != nil && !peek:
+	case err != nil && !peek && !b.dropped(uid, x):
 		x.failures++
 	}
 	failed := err != nil && len(items) == 0
@@ -343,15 +343,27 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	}
 }
 
-// lookFailures checks that the cache holds an error of a pod whose reads fail: of the second in a
-// row at the latest, although lists answer. The callers hold the mutexes of oracle and ledger.
+// dropped reports whether a read that has failed may be thrown away, and what it could get with it:
+// it began within the grace of a claim that it may contradict, or a peek has looked since. The first
+// ends with the grace; the second as lists answer again, and what the peek has shown is newer.
+func (b *ledger) dropped(uid cache.UID, x *podPace) bool {
+	claimed := !x.doubted.IsZero() && !x.started.After(x.doubted.Add(b.pace.settings.grace))
+	return claimed || !b.peekPace.ended[uid].Before(x.started) || len(b.peekPace.maybe[uid]) > 0
+}
+
+// untoldMost is how many reads in a row may fail while the cache shows a status without an error:
+// one that a list overtakes, and two that miss an ID, which is looked for once more.
+const untoldMost = 3
+
+// lookFailures checks that the cache holds an error of a pod whose reads fail, although lists
+// answer. The callers hold the mutexes of oracle and ledger.
 func (o *oracle) lookFailures(b *ledger, now time.Time) {
 	for uid, x := range b.pace.pods {
 		if b.fails(uid) || len(b.shows(uid)) == 0 {
 			x.failures = 0 // what a payload or a peek shows later has no error
 			continue
 		}
-		if x.failures < 2 || !now.After(x.ended) {
+		if x.failures <= untoldMost || !now.After(x.ended) {
 			continue
 		}
 		o.fail("untold", "pod %s: %d reads in a row have failed, and the cache has a status without an error", uid, x.failures)
