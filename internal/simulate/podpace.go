@@ -344,8 +344,9 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 }
 
 // dropped reports whether a read that has failed may be thrown away, and what it could get with it:
-// it began within the grace of a claim that it may contradict, or a peek has looked since. The first
-// ends with the grace; the second as lists answer again, and what the peek has shown is newer.
+// it began within the grace of a claim that it may contradict, or a peek has looked since. The
+// first ends with the grace; the second as lists answer again, and what the peek has shown is
+// newer.
 func (b *ledger) dropped(uid cache.UID, x *podPace) bool {
 	claimed := !x.doubted.IsZero() && !x.started.After(x.doubted.Add(b.pace.settings.grace))
 	return claimed || !b.peekPace.ended[uid].Before(x.started) || len(b.peekPace.maybe[uid]) > 0
