@@ -431,7 +431,7 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 				continue // runtimes answer well, too, who ends what has gone
 			}
 			if !c.expect(p, x, e, now) && x != nil {
-				toldAgain(&c.reads, &c.peeks, x, e, c.cfg.Grace)
+				noteForLooks(&c.reads, &c.peeks, x, e, c.cfg.Grace)
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	if x != nil { // reads know the pod
 		fresh = c.expect(x.pod, x, e, now)
 		if !fresh {
-			toldAgain(&c.reads, &c.peeks, x, e, c.cfg.Grace)
+			noteForLooks(&c.reads, &c.peeks, x, e, c.cfg.Grace)
 		}
 		if x.pod != p {
 			c.review(x.pod, now)
@@ -104,7 +104,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 	}
 	if was := c.gone[e.id]; was.open { // a look under way, or begun within the grace, may show it again
 		was.of.announce(&e)
-		e.late = true
+		e.ofGone = true
 		kept := c.keepEarly(e, now)
 		if kept { // old all the same, unless such a look shows it
 			c.out.add(countStale, 1)
@@ -136,8 +136,8 @@ func (t *retold) note(x *item, e expectation, began instant, grace time.Duration
 	(*t)[e.reportKey] = e
 }
 
-// toldAgain notes a report that is no news for the looks under way at its pod.
-func toldAgain(reads *reads, peeks *peeks, x *item, e expectation, grace time.Duration) {
+// noteForLooks notes a report that is no news for the looks under way at its pod.
+func noteForLooks(reads *reads, peeks *peeks, x *item, e expectation, grace time.Duration) {
 	if f := reads.inflight[x.pod]; f != nil {
 		f.retold.note(x, e, f.began, grace)
 	}

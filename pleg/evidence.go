@@ -35,9 +35,9 @@ type expectation struct {
 	// failed reports whether a failed call may have brought about the phase all the same.
 	failed bool
 
-	// late reports, of an early report, whether looks had called the ID gone when the report came: it
+	// ofGone reports, of an early report, whether looks had called the ID gone when it came: the report
 	// is kept for looks that began by then, or a grace later, and no list is awaited.
-	late bool
+	ofGone bool
 
 	// sighting is of the ID while no read has shown it, and the agent has made it.
 	sighting
@@ -251,7 +251,7 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 func (v *evidence) expectEarly(e expectation) taken {
 	old, ok := v.early[e.reportKey]
 	if ok && old.phase >= e.phase {
-		again := old.phase == e.phase && e.phase < PhaseRemoved && !e.late
+		again := old.phase == e.phase && e.phase < PhaseRemoved && !e.ofGone
 		old.at = max(old.at, e.at) // a look from before this report does not decide about either
 		if e.phase == old.phase {
 			old.failed = old.failed && e.failed
@@ -278,7 +278,7 @@ func (v *evidence) toldRemoved(id string) bool {
 func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
 	key := reportKey{id, cause}
 	e, ok = v.early[key]
-	e.late = false
+	e.ofGone = false
 	delete(v.early, key)
 	return e, ok
 }
@@ -287,7 +287,7 @@ func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
 // read under way, the oldest of which began then, not been able to show the ID later.
 func (v *evidence) prune(reads pruning) {
 	maps.DeleteFunc(v.early, func(_ reportKey, e expectation) bool {
-		listed := e.phase == PhaseRemoved || e.late || e.at < reads.global
+		listed := e.phase == PhaseRemoved || e.ofGone || e.at < reads.global
 		return listed && e.at.add(v.grace) < reads.oldest
 	})
 }

@@ -258,7 +258,7 @@ func (v *prover) normalize() {
 	}
 	for id, e := range c.evidence.early {
 		old := v.expected(e, oldest)
-		if e.phase < PhaseRemoved && !e.late && old.at < c.lists.global && c.lists.global <= e.at { // see evidence.prune
+		if e.phase < PhaseRemoved && !e.ofGone && old.at < c.lists.global && c.lists.global <= e.at { // see evidence.prune
 			old.at = c.lists.global
 		}
 		c.evidence.early[id] = old
