@@ -289,7 +289,7 @@ func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) 
 		k.trust.refute(x.title() + " was gone, and is back")
 	case m.back:
 		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && e.phase > x.phase && !unread.has(x.id) {
-			return // the read overrules a payload: resolve counts
+			return // the read overrules a payload: resolve counts, now or after the look that the payload owes
 		}
 		k.out.add(countRegressions, 1)
 		k.trust.refute(fmt.Sprintf("%s was shown as %v, and is %v", x.title(), m.before, x.phase))

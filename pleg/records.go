@@ -55,6 +55,9 @@ type records struct {
 // finds its containers again within seconds.
 const returnsWithin = time.Minute
 
+// returnsLater is for how much longer an ID is remembered while the reads of its pod fail.
+const returnsLater = 10 * time.Minute
+
 // removal is an ID that was removed without a word.
 type removal struct {
 	of *item
@@ -91,19 +94,21 @@ func (r *records) returned(id string) {
 // prune forgets the vanished IDs that will not return.
 func (r *records) prune(now instant) {
 	maps.DeleteFunc(r.gone, func(id string, g removal) bool {
-		return !g.open && now >= g.until && !r.awaited(g.of.pod.uid, id)
+		return !g.open && now >= g.until && !r.awaited(g.of.pod.uid, id, g.until, now)
 	})
 }
 
-// awaited reports whether a read may show a removed ID: a read of its pod is under way, or the last
-// list shows the ID, or a call of the agent's own has named it, or may name it when it returns.
-func (r *records) awaited(uid cache.UID, id string) bool {
+// awaited reports whether a read may show a removed ID, which is remembered until a time at least:
+// a read of its pod is under way, or the last one has failed, or the last list shows the ID, or a
+// call of the agent's own has named it, or may name it when it returns.
+func (r *records) awaited(uid cache.UID, id string, until, now instant) bool {
 	p := r.pods[uid]
 	if p == nil {
 		return false
 	}
 	listed := p.differs() && slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == id })
-	return listed || p.reading || p.calling() || p.expected.get(id, CauseAck) != nil
+	down := p.failed() && now < until.add(returnsLater)
+	return listed || p.reading || down || p.calling() || p.expected.get(id, CauseAck) != nil
 }
 
 func newRecords() records {

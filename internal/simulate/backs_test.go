@@ -16,7 +16,7 @@ func TestAPhaseTakenBackIsCountedInTheEnd(t *testing.T) {
 		o := newOracle(NewTruth(), nil, &settings{grace: time.Second, base: time.Second})
 		for i := range 3 { // each excuse lasts for 3 s
 			o.back++
-			o.besides = append(o.besides, time.Now())
+			o.besides = append(o.besides, beside{at: time.Now()})
 			o.lookBacks(0)
 			if v := o.result(); (v != nil) != (i == 2) {
 				t.Fatalf("after %d phases taken back and not counted: %v", i+1, v)

@@ -52,12 +52,12 @@ type oracle struct {
 	named      bool                    // every read names pods and containers
 	pods       map[cache.UID]*seen
 	global     time.Time
-	back       int         // observed backward phases
-	besides    []time.Time // when those of the last graces were seen of whose pods an event had told
-	counted    int         // those counted by earlier generators
-	emitted    []emission  // the cache's content at each emission, until the reader gets the event
-	reading    bool        // the reader of Watch does not stall
-	owing      bool        // an event was owed: emissions and events no longer match
+	back       int        // observed backward phases
+	besides    []beside   // those of the last graces of whose pods an event had told
+	counted    int        // those counted by earlier generators
+	emitted    []emission // the cache's content at each emission, until the reader gets the event
+	reading    bool       // the reader of Watch does not stall
+	owing      bool       // an event was owed: emissions and events no longer match
 }
 
 // unhealthyAfter is how long after the last successful list Health begins to complain.
@@ -204,10 +204,22 @@ func (o *oracle) look(resting bool) {
 	o.ledger.lookMissed(s.Missed-o.madeUp, o.settings.grace)
 }
 
+// beside is a phase that went back within the grace of an event of its pod. The reads that follow
+// refute the event, and count.
+type beside struct {
+	pod cache.UID
+	at  time.Time // when it was seen, or when the pod was last being read
+}
+
 // lookBacks checks that phases that went back are counted. The caller holds the mutex.
 func (o *oracle) lookBacks(counted int) {
-	o.besides = slices.DeleteFunc(o.besides, func(at time.Time) bool {
-		return time.Since(at) > 2*o.settings.grace+o.settings.base
+	for i := range o.besides {
+		if b := &o.besides[i]; o.ledger != nil && o.ledger.beingRead(b.pod) {
+			b.at = time.Now() // the next read counts, however slow
+		}
+	}
+	o.besides = slices.DeleteFunc(o.besides, func(b beside) bool {
+		return time.Since(b.at) > 2*o.settings.grace+o.settings.base
 	})
 	switch missing := o.back - counted; {
 	case missing <= 0:
@@ -402,8 +414,8 @@ func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {
 		return
 	}
 	o.back++
-	if o.ledger != nil && time.Since(o.ledger.lastClaim(uid)) < o.settings.grace {
-		o.besides = append(o.besides, time.Now())
+	if o.ledger != nil && o.ledger.readWithinGrace(uid) {
+		o.besides = append(o.besides, beside{uid, time.Now()})
 	}
 	if _, moody := o.moods[uid]; moody {
 		o.excuse(excuseMood)
