@@ -316,15 +316,15 @@ func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) 
 // given time.
 func (k *book[S]) blame(p *pod, r *look, whole bool, asOf instant) {
 	k.out.add(countInspectErrors, 1)
-	first := !p.failed()
+	first := !p.failed() && !p.failing()
 	if first {
 		p.resetBackOff()
 	}
 	again := whole || !first
-	if p.accused || !again || r.old(p, asOf) {
+	if p.accused || !again || r.old(p, asOf) && !(p.failing() && p.entry != noEntry) {
 		return
 	}
-	p.accused = true
+	p.accuse()
 	k.out.report(Report{
 		Reason:  ReasonInspectFailed,
 		Action:  "Inspect",
@@ -335,9 +335,12 @@ func (k *book[S]) blame(p *pod, r *look, whole bool, asOf instant) {
 }
 
 // fail stores a read's failure beside the last status, unless something newer is known. The entry
-// is as of the given time.
-func (k *book[S]) fail(p *pod, r *look, asOf instant) {
+// is as of the given time. A look that nobody waits for, and that has failed again, is put off.
+func (k *book[S]) fail(p *pod, r *look, asOf, now instant) {
 	if r.old(p, asOf) {
+		if p.failing() {
+			p.putOffLate(now.add(k.cfg.RetryMax))
+		}
 		return
 	}
 	at := max(r.began, asOf)
@@ -353,9 +356,9 @@ func (k *book[S]) fail(p *pod, r *look, asOf instant) {
 }
 
 // old reports whether a list has shown the pod since the look began, and nothing asks for more than
-// lists show. Of reads that fail in a row, only the first is old.
+// lists show.
 func (r *look) old(p *pod, asOf instant) bool {
-	return r.began < asOf && p.content == 0 && p.changed == 0 && !p.failing()
+	return r.began < asOf && p.content == 0 && p.changed == 0
 }
 
 // changed takes the news that a status differs from the status before beside its phases: Watch gets

@@ -96,6 +96,17 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 	return b
 }
 
+// holdAnew bounds the delay for the agent's own calls if the status, which has just been stored,
+// shows that others have brought about what was taken for the result of a call under way.
+func (p *pod) holdAnew(cfg *limits, now instant) {
+	if !p.held(now) {
+		return
+	}
+	if b := p.ownBurst(cfg, now); b.others != never {
+		p.holdAtMost(b.others.add(cfg.CallWait))
+	}
+}
+
 // mayHave notes that until a moment IDs may have been made without being shown by a read.
 func (o *own) mayHave(until instant) { o.unlisted = max(o.unlisted, until) }
 

@@ -273,6 +273,13 @@ func (d *demand) delayFailed(cfg *limits, began instant, took time.Duration, now
 	d.notBefore = d.retry.climb(began, now, cfg.RetryBase, most)
 }
 
+// putOffLate puts the look off that nobody waits for. Lists end the delays between reads.
+func (d *demand) putOffLate(until instant) {
+	if d.late != 0 {
+		d.late = max(until, d.late)
+	}
+}
+
 // triesAgain has a pod whose read has failed read as soon as any other, for the news that came
 // during that read. The delays between failures stay as long as they are.
 func (d *demand) triesAgain(cfg *limits, now instant) {

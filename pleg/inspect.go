@@ -90,6 +90,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	f := c.reads.end(p, r.err == nil, now)
 	news := p.takeNews()
+	if r.err == nil {
+		p.acquit()
+	}
 	shows := r.shows.Items
 	if r.listing != nil {
 		p.rename(r.listing.Name, r.listing.Namespace)
@@ -108,15 +111,17 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	looked := c.peeks.looked(p.uid)
 	olderContent := f.crossed && first == 0 && r.status != nil && !matches() // it may be: see reads.cross
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
+	peeked := f.started <= looked || r.began <= looked && !matches()
+	nothingNew := overtaken && matches() || peeked && p.failing() // in a read that has failed
 	switch {
-	case r.err != nil && (len(shows) == 0 || overtaken && (matches() || p.failing())):
+	case r.err != nil && (len(shows) == 0 || nothingNew):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
 		p.delayFailed(&c.cfg, r.began, f.took, now)
 		if news && p.expected.unmetSince(r.began) { // not for what was only told again
 			p.triesAgain(&c.cfg, now)
 		}
-		c.fail(p, &r.look, c.lists.asOf(p))
-	case f.started <= looked || r.began <= looked && !matches():
+		c.fail(p, &r.look, c.lists.asOf(p), now)
+	case peeked:
 		p.lookAfter(now) // the peek may have looked later, and is no whole look
 	case f.crossed && r.err != nil: // the items read may be older than the payload
 		p.leaveOut(now)
@@ -131,7 +136,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	default:
 		c.applyRead(p, r, f, shows, now)
 	}
-	if f.outdated(func(id string) bool { return c.find(p, 0, id) != nil }) {
+	if (r.err == nil || r.status != nil) && f.outdated(func(id string) bool { return c.find(p, 0, id) != nil }) {
 		p.lookAnew(now)
 	}
 	if f.lapped && r.err == nil && p.differs() { // either may have looked last
@@ -220,6 +225,9 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 // phases, its statuses are still news; else the pod is read again.
 func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
 	if !c.matches(p, shows) {
+		if r.err != nil {
+			c.blame(p, &r.look, false, c.lists.asOf(p))
+		}
 		p.lookFrom(now)
 		return
 	}

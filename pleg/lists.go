@@ -458,7 +458,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 			p.lookAfter(now)
 		}
 	case gone && p.entry == noEntry && p.waited() && began < c.floor: // the read that the waiters want answers
-	case gone && (p.entry != noEntry || p.waited()):
+	case gone && (p.entry != noEntry || p.waited() || p.force != 0 && began >= c.floor):
 		c.store(p, reading[S]{began: began}, now)
 		c.resolve(look)
 	case gone:

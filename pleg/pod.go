@@ -159,6 +159,12 @@ func (r *records) becomeRead(p *pod, at instant) {
 	p.asOf = at
 }
 
+// accuse notes that the failure of the last reads was reported.
+func (p *pod) accuse() { p.accused = true }
+
+// acquit notes that a read has succeeded: the next that fails is reported again.
+func (p *pod) acquit() { p.accused = false }
+
 // becomeFailed: the cache holds the error of a read begun at the given time, perhaps beside a
 // status in which the given number of items is missing.
 //

@@ -45,13 +45,13 @@ type place struct {
 	// readEnd is when the last read of the pod ended.
 	readEnd instant `prove:"marks"`
 
-	// failures is how many reads of the pod have failed in a row, at most failsAgain.
+	// failures is how many reads of all statuses have failed in a row, at most failsAgain.
 	failures int
 }
 
-// failsAgain is the number of reads that fail in a row after which the last failure is told
+// failsAgain is the number of reads that fail in a row after which the last failure is reported
 // although a list has shown the pod since the read began: lists do not show what such reads are
-// for.
+// for. The cache keeps the status without the error, as lists answer for its phases.
 const failsAgain = 2
 
 // failing reports whether not only the last read has failed.
@@ -160,9 +160,10 @@ func (r *reads) end(p *pod, well bool, now instant) *flight {
 	r.lanes[f.lane].end(f.started, well, now)
 	p.reading = false
 	p.readEnd = now
-	if well {
+	switch {
+	case well:
 		p.failures = 0
-	} else {
+	case f.full: // lists show all that other reads are for
 		p.failures = min(p.failures+1, failsAgain)
 	}
 	delete(r.inflight, p)

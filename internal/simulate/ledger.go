@@ -45,6 +45,7 @@ type ledger struct {
 	listEnd    time.Time               // end of the latest list, well or not
 	listTook   time.Duration           // how long that list lasted
 	unnoticed  time.Duration           // pauses of the loop since the last list began, each too short to be noticed
+	lapse      time.Duration           // the longest of them
 	stood      time.Duration           // all pauses of the loop
 	paused     time.Time               // begin of the last standstill; pauses that run on are one
 	resumed    time.Time               // when the loop went on after its last pause: it may have heard of a list only then

@@ -259,5 +259,6 @@ func (b *ledger) hangs(now time.Time) bool {
 	return b.listing > 0 && now.Sub(b.listBegun) > b.patience()
 }
 
-// patience is the age from which on a generator may not take a list for a slow one.
-func (b *ledger) patience() time.Duration { return max(listsHang, 4*b.peekPace.slowest) }
+// patience is the age from which on a generator may not take a list for a slow one. A read that
+// begins in a pause which the generator does not notice has lasted longer for it.
+func (b *ledger) patience() time.Duration { return max(listsHang, 4*(b.peekPace.slowest+b.lapse)) }

@@ -47,6 +47,7 @@ type podPace struct {
 	vanished   int             // reads in a row without a running ID
 	lapped     bool            // a list has ended during the read under way
 	failures   int             // reads of the pod that have failed in a row
+	reported   bool            // a warning says that the pod cannot be read; no read has succeeded since
 }
 
 // readWithinGrace reports whether the last read of a pod began within the grace of a claim that
@@ -324,6 +325,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	switch {
 	case err == nil && (statuses || len(items) == 0): // what looks like a peek may be the rest of a read
 		x.failures = 0
+		x.reported = false
 	case err != nil && !peek && !b.dropped(uid, x):
 		x.failures++
 	}
@@ -368,18 +370,18 @@ func (b *ledger) dropped(uid cache.UID, x *podPace) bool {
 // one that a list overtakes, and two that miss an ID, which is looked for once more.
 const untoldMost = 3
 
-// lookFailures checks that the cache holds an error of a pod whose reads fail, although lists
-// answer. The callers hold the mutexes of oracle and ledger.
+// lookFailures checks that the cache holds an error of a pod whose reads fail, or that a warning
+// names it: lists may answer for its phases. The callers hold the mutexes of oracle and ledger.
 func (o *oracle) lookFailures(b *ledger, now time.Time) {
 	for uid, x := range b.pace.pods {
 		if b.fails(uid) || len(b.shows(uid)) == 0 {
 			x.failures = 0 // what a payload or a peek shows later has no error
 			continue
 		}
-		if x.failures <= untoldMost || !now.After(x.ended) {
+		if x.failures <= untoldMost || x.reported || !now.After(x.ended) {
 			continue
 		}
-		o.fail("untold", "pod %s: %d reads in a row have failed, and the cache has a status without an error", uid, x.failures)
+		o.fail("untold", "pod %s: %d reads in a row have failed, no warning says so, and the cache has a status without an error", uid, x.failures)
 	}
 }
 

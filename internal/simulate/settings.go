@@ -144,6 +144,9 @@ func (b *ledger) Record(r pleg.Report) {
 		return
 	}
 	b.warnings++
+	if r.Reason == pleg.ReasonInspectFailed && r.Pod != nil {
+		b.podPace(r.Pod.UID).reported = true
+	}
 	first := !b.accused[r.Reason]
 	b.accused[r.Reason] = true
 	if !first || b.unnoticed >= listSlow/2 {
@@ -186,6 +189,7 @@ func (b *ledger) pauses(d time.Duration) {
 	b.stood += d
 	if d <= listSlow+unnoticed {
 		b.unnoticed += d
+		b.lapse = max(b.lapse, d)
 	}
 }
 
