@@ -90,7 +90,8 @@ func (t *Truth) versions(shown []field) map[string]int {
 	return numbers
 }
 
-// echo notes that an event of the end of an ID comes after its recovery: late, or told once more.
+// echo notes that an event of the end of an ID comes after its recovery: late, or told once more,
+// and the ID may have ended once more meanwhile.
 // If no read has shown the end, the event is believed for a grace, as nothing tells its age, and so
 // is the content in its payload. It ends with a comparison of the runtime's times of events, which
 // the generator does not make: clocks of runtimes step.

@@ -221,6 +221,8 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 		if owner, revived := b.truth.revived(x.ID, x.Phase); revived {
 			b.mood(now, owner, pod) // the claim is from before
 			b.truth.echo(x.ID)
+		} else if b.truth.endsAgain(x.ID, x.Phase) {
+			b.truth.echo(x.ID) // it may be the event of the first end
 		}
 	}
 	b.mu.Lock()

@@ -469,6 +469,24 @@ func (t *Truth) revived(id string, phase pleg.Phase) (pod cache.UID, yes bool) {
 	return l.pod, slices.ContainsFunc(l.steps, func(s step) bool { return s.phase >= phase })
 }
 
+// endsAgain reports whether an ID that has recovered has ended once more, for the claim of an end,
+// as of the last refresh.
+func (t *Truth) endsAgain(id string, claimed pleg.Phase) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	if l == nil || l.kind != pleg.Sandbox || claimed != pleg.PhaseExited {
+		return false
+	}
+	ends := 0
+	for i, s := range l.steps {
+		if s.phase == pleg.PhaseExited && (i == 0 || l.steps[i-1].phase < pleg.PhaseExited) {
+			ends++
+		}
+	}
+	return ends > 1
+}
+
 // lost reports whether the runtime had lost the state of an ID, as of the last refresh: from then
 // on reads show UNKNOWN, or nothing.
 func (t *Truth) lost(id string) bool {
