@@ -95,7 +95,11 @@ func (k *book[S]) keepEarly(e expectation, now instant) (news bool) {
 func (k *book[S]) takeEarly(p *pod, id string, now instant) (news bool) {
 	for _, cause := range [...]Cause{CauseClaim, CauseAck} {
 		if e, ok := k.evidence.takeEarly(id, cause); ok {
+			hold := p.hold
 			k.expect(p, k.find(p, 0, id), e, now)
+			if hold > now { // the report is of before, and delays no further
+				p.holdAtMost(hold)
+			}
 			news = true
 		}
 	}
