@@ -46,7 +46,7 @@ type podPace struct {
 	reply      []pleg.Item     // items of the last list or read
 	vanished   int             // reads in a row without a running ID
 	lapped     bool            // a list has ended during the read under way
-	failures   int             // reads of the pod that have failed in a row
+	failures   int             // reads of its statuses that have failed in a row
 	reported   bool            // a warning says that the pod cannot be read; no read has succeeded since
 }
 
@@ -326,7 +326,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 	case err == nil && (statuses || len(items) == 0): // what looks like a peek may be the rest of a read
 		x.failures = 0
 		x.reported = false
-	case err != nil && !peek && !b.dropped(uid, x):
+	case err != nil && statuses && !peek && !b.dropped(uid, x):
 		x.failures++
 	}
 	failed := err != nil && len(items) == 0
@@ -371,7 +371,9 @@ func (b *ledger) dropped(uid cache.UID, x *podPace) bool {
 const untoldMost = 3
 
 // lookFailures checks that the cache holds an error of a pod whose reads fail, or that a warning
-// names it: lists may answer for its phases. The callers hold the mutexes of oracle and ledger.
+// names it: lists may answer for its phases. Nor need anybody be told of a list of the pod that
+// fails where a list of everything answers in its place: only statuses count. The callers hold the
+// mutexes of oracle and ledger.
 func (o *oracle) lookFailures(b *ledger, now time.Time) {
 	for uid, x := range b.pace.pods {
 		if b.fails(uid) || len(b.shows(uid)) == 0 {
