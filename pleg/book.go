@@ -6,6 +6,7 @@ package pleg
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // book is the knowledge of the core: the records of the pods, the reports not confirmed by a read,
@@ -179,6 +180,13 @@ type reading[S any] struct {
 // gone reports whether the reading shows nothing of the pod.
 func (r *reading[S]) gone() bool { return r.status == nil && r.err == nil }
 
+// overrules reports whether the reading, which shows an item, refutes a claim of the item. A claim
+// of another ID may have the reading believed before, and the next may meet this one. Of an unread
+// ID the reading has no more than the phase in a list.
+func (r *reading[S]) overrules(x *item, e *expectation, grace time.Duration) bool {
+	return e.phase > x.phase && !r.unread.has(x.id) && r.began > e.decides(grace)
+}
+
 // lastLook is the last look at a pod in agreement with its record.
 type lastLook struct {
 	// since is the begin of the look.
@@ -246,7 +254,7 @@ func (k *book[S]) tell(p *pod, r *reading[S], last lastLook, now instant) {
 	moves := k.show(p, r.items)
 	for i := range moves {
 		m := &moves[i]
-		k.judgeMove(m, &r.unread, last, now)
+		k.judgeMove(m, r, last, now)
 		if m.died {
 			k.out.event(m.of, ContainerDied, now)
 			told++
@@ -273,9 +281,8 @@ func (k *book[S]) tell(p *pod, r *reading[S], last lastLook, now instant) {
 	}
 }
 
-// judgeMove counts a phase that was taken back, and has an unannounced change judged. Unread are
-// the IDs of which the reading has no more than the phase in a list.
-func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) {
+// judgeMove counts a phase that a reading has taken back, and has an unannounced change judged.
+func (k *book[S]) judgeMove(m *move, r *reading[S], last lastLook, now instant) {
 	x := m.of
 	d := discovery{
 		of:     x,
@@ -292,8 +299,8 @@ func (k *book[S]) judgeMove(m *move, unread *idSet, last lastLook, now instant) 
 		k.returned(x.id)
 		k.trust.refute(x.title() + " was gone, and is back")
 	case m.back:
-		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && e.phase > x.phase && !unread.has(x.id) {
-			return // the read overrules a payload: resolve counts, now or after the look that the payload owes
+		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && r.overrules(x, e, k.cfg.Grace) {
+			return // resolve counts, in this turn
 		}
 		k.out.add(countRegressions, 1)
 		k.trust.refute(fmt.Sprintf("%s was shown as %v, and is %v", x.title(), m.before, x.phase))
