@@ -46,6 +46,33 @@ func BenchmarkClaim(b *testing.B) {
 	})
 }
 
+// BenchmarkStatusOfEvent takes the event of an exit in a pod with two containers, and builds the
+// pod's status of it on the one that a read has brought.
+func BenchmarkStatusOfEvent(b *testing.B) {
+	exit := nodeEvent(1, 1)
+	prev := must(statusOfEvent(encode(nodeEvent(1, 1))))(b)
+	for _, s := range exit.ContainersStatuses {
+		if s.Id == exit.ContainerId {
+			s.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		}
+	}
+	exit.ContainerEventType = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+	raw := encode(exit)
+	beside(b, map[proto.Message][]byte{new(runtimeapi.ContainerEventResponse): raw}, func(b *testing.B) {
+		c, names := new(Client), new(interner)
+		data := mem.BufferSlice{mem.SliceBuffer(raw)}
+		for b.Loop() {
+			p := newEventBuffer()
+			p.fill(data)
+			claim, _ := claimOf(c, names, p)
+			if s, err := claim.Status(prev); err != nil || s == prev {
+				b.Fatal(err)
+			}
+			claim.Release()
+		}
+	})
+}
+
 // BenchmarkDecodeStatus reads a container status of the usual size as PodStatus does.
 func BenchmarkDecodeStatus(b *testing.B) {
 	raw := encode(nodeEvent(1, 0).ContainersStatuses[0])

@@ -153,3 +153,26 @@ func TestPayloadStoresWhatItAdvances(t *testing.T) {
 		}
 	}
 }
+
+// TestPayloadKeepsThePartsOfARead checks that a status built of an event has the bytes of the parts
+// that a read has brought, and a copy of those that lie in one answer with others: the answer would
+// stay in memory for one part.
+func TestPayloadKeepsThePartsOfARead(t *testing.T) {
+	sandbox := encode(sandboxStatus("s", "u", ready))
+	c1 := encode(wholeContainer("c1", "u", running))
+	c2 := encode(wholeContainer("c2", "u", running))
+	exit := eventOf("c1", sandbox, encode(wholeContainer("c1", "u", exited)), c2)
+	for _, shared := range []bool{false, true} {
+		prev := must(statusOfEvent(eventOf("c1", sandbox, c1, c2)))(t)
+		prev.encoded.shared = shared
+		next := must(statusOnto(prev, exit))(t)
+		was := prev.encoded.containers[1]
+		is := next.encoded.containers[1]
+		if !slices.Equal(was, is) || next.encoded.shared {
+			t.Fatalf("the part that has not changed is %q, was %q", is, was)
+		}
+		if kept := &was[0] == &is[0]; kept == shared {
+			t.Errorf("the part in an answer with others: %v, its bytes are kept: %v", shared, kept)
+		}
+	}
+}

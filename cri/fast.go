@@ -88,11 +88,8 @@ func extent(b []byte, i int) (from, to int) {
 
 // label takes an encoded label, and reports false if the encoding is unusual.
 func (q *fastItem) label(b []byte) bool {
-	if len(b) < 4 || b[0] != 1<<3|byte(protowire.BytesType) || b[1] >= 0x80 {
-		return false
-	}
-	k := 2 + int(b[1])
-	if k+2 > len(b) || b[k] != 2<<3|byte(protowire.BytesType) || b[k+1] >= 0x80 || k+2+int(b[k+1]) != len(b) {
+	k := usualEntry(b)
+	if k == 0 {
 		return false
 	}
 	ok := true

@@ -144,8 +144,7 @@ func (in *inspection) unattributed() bool {
 	})
 }
 
-// parts returns the reusable statuses, each in memory of its own: a status that shared the message
-// of its arrival would keep the whole message alive.
+// parts returns the reusable statuses.
 func (s *PodStatus) parts() map[pleg.Item][]byte {
 	var found map[pleg.Item][]byte
 	for part := range s.encodedParts {
@@ -155,11 +154,7 @@ func (s *PodStatus) parts() map[pleg.Item][]byte {
 		if found == nil {
 			found = make(map[pleg.Item][]byte)
 		}
-		raw := part.raw
-		if s.encoded.shared {
-			raw = slices.Clone(raw)
-		}
-		found[pleg.Item{ID: string(part.id), Kind: part.kind, Phase: part.phase}] = raw
+		found[pleg.Item{ID: string(part.id), Kind: part.kind, Phase: part.phase}] = s.encoded.own(part.raw)
 	}
 	return found
 }

@@ -31,6 +31,8 @@ type fieldShape struct {
 	wire  protowire.Type
 	// message is the shape of a message field, nil for other fields.
 	message *shape
+	// entry: the message is an entry of a map from strings to strings.
+	entry bool
 	// packed: the field is a list of varints, which may be sent in one piece.
 	packed bool
 	// omitted: the field is checked, and left out of what is stored.
@@ -93,6 +95,7 @@ func shapeOf(md protoreflect.MessageDescriptor, known map[protoreflect.FullName]
 		f := fieldShape{known: true, wire: wireOf(fd.Kind())}
 		if fd.Kind() == protoreflect.MessageKind {
 			f.message = shapeOf(fd.Message(), known)
+			f.entry = fd.IsMap() && fd.MapKey().Kind() == protoreflect.StringKind && fd.MapValue().Kind() == protoreflect.StringKind
 		}
 		f.packed = fd.IsList() && f.wire == protowire.VarintType
 		s.fields[fd.Number()] = f
@@ -115,23 +118,25 @@ func wireOf(kind protoreflect.Kind) protowire.Type {
 	return protowire.VarintType
 }
 
-// field returns the shape of the present field, the zero value if its number or wire type is
-// unknown.
-func (s *shape) field(f *fields) fieldShape {
+// noField is the shape of every field that its message lacks.
+var noField fieldShape
+
+// field returns the shape of the present field, which is not known if its number or wire type is
+// not.
+func (s *shape) field(f *fields) *fieldShape {
 	if uint64(f.num) >= uint64(len(s.fields)) {
-		return fieldShape{}
+		return &noField
 	}
-	k := s.fields[f.num]
+	k := &s.fields[f.num]
 	if k.wire != f.wire && !(k.packed && f.wire == protowire.BytesType) {
-		return fieldShape{}
+		return &noField
 	}
 	return k
 }
 
 // check reports whether raw is well-formed throughout, how many bytes belong to unknown and omitted
-// fields, and
-// which known fields are set, by number, those from 64 on left out: a last number other than 0,
-// bytes that are not empty.
+// fields, and which known fields are set, by number, those from 64 on left out: a last number other
+// than 0, bytes that are not empty.
 func (s *shape) check(raw []byte) (unknown int, set uint64, ok bool) {
 	f := fields{rest: raw}
 	for before := len(raw); f.next(); before = len(f.rest) {
@@ -141,49 +146,92 @@ func (s *shape) check(raw []byte) (unknown int, set uint64, ok bool) {
 		} else if k.known && (f.wire != protowire.BytesType || len(f.data) > 0) {
 			set |= 1 << f.num
 		}
+		inner := 0
+		ok := true
 		switch {
-		case !k.known:
-			unknown += before - len(f.rest)
 		case k.message != nil:
-			n, _, ok := k.message.check(f.data)
-			if !ok {
-				return 0, 0, false
-			}
-			if k.omitted {
-				n = before - len(f.rest)
-			}
-			unknown += n
+			inner, ok = k.checkMessage(f.data)
 		case k.packed && f.wire == protowire.BytesType:
-			for data := f.data; len(data) > 0; {
-				_, n := protowire.ConsumeVarint(data)
-				if n < 0 {
-					return 0, 0, false
-				}
-				data = data[n:]
-			}
+			ok = checkPacked(f.data)
+		}
+		switch {
+		case !ok:
+			return 0, 0, false
+		case !k.known || k.omitted:
+			unknown += before - len(f.rest)
+		default:
+			unknown += inner
 		}
 	}
 	return unknown, set, !f.malformed
 }
 
-// appendKnown appends the known fields of a message that has passed check.
-func (s *shape) appendKnown(dst, raw []byte) []byte {
+// checkMessage reports whether the message in a field is well-formed throughout, and how many of
+// its bytes belong to unknown and omitted fields. Entries of maps, of which a status has dozens,
+// nearly always have the usual form.
+func (k *fieldShape) checkMessage(data []byte) (unknown int, ok bool) {
+	if k.entry && usualEntry(data) > 0 {
+		return 0, true
+	}
+	unknown, _, ok = k.message.check(data)
+	return unknown, ok
+}
+
+// checkPacked reports whether a list of varints in one piece is well-formed.
+func checkPacked(data []byte) bool {
+	for len(data) > 0 {
+		_, n := protowire.ConsumeVarint(data)
+		if n < 0 {
+			return false
+		}
+		data = data[n:]
+	}
+	return true
+}
+
+// appendKnown appends a message that has passed check without its unknown bytes, as counted by
+// check. Between them, and after the last, everything is copied at once.
+func (s *shape) appendKnown(dst, raw []byte, unknown int) []byte {
 	f := fields{rest: raw}
-	for before := raw; f.next(); before = f.rest {
+	done := 0 // up to here, raw is in dst or left out
+	for at := 0; unknown > 0 && f.next(); {
+		from := at
+		at = len(raw) - len(f.rest)
 		k := s.field(&f)
+		left := 0
 		switch {
 		case !k.known || k.omitted:
+			left = at - from
+			dst = append(dst, raw[done:from]...)
+			done = at
 		case k.message != nil:
-			inner := f.data
-			if unknown, _, _ := k.message.check(inner); unknown > 0 {
-				inner = k.message.appendKnown(nil, inner)
+			left, _ = k.checkMessage(f.data)
+			if left > 0 {
+				dst = append(dst, raw[done:from]...)
+				dst = protowire.AppendTag(dst, f.num, protowire.BytesType)
+				dst = protowire.AppendBytes(dst, k.message.appendKnown(nil, f.data, left))
+				done = at
 			}
-			dst = protowire.AppendBytes(protowire.AppendTag(dst, f.num, protowire.BytesType), inner)
-		default:
-			dst = append(dst, before[:len(before)-len(f.rest)]...)
 		}
+		unknown -= left
 	}
-	return dst
+	return append(dst, raw[done:]...)
+}
+
+// rawStatus is an encoded status that is not checked yet.
+type rawStatus struct {
+	raw   []byte
+	shape *shape
+}
+
+// copied returns the known fields of the status in memory of their own; nil if the status may not
+// be stored: see [checkStatus].
+func (r rawStatus) copied() []byte {
+	p, good := checkStatus(r.raw, r.shape)
+	if !good {
+		return nil
+	}
+	return p.appendTo(make([]byte, 0, len(p.raw)-p.unknown))
 }
 
 // checkedStatus is an encoded status on its way into a PodStatus.
@@ -196,10 +244,7 @@ type checkedStatus struct {
 
 // appendTo appends the known fields of a whole status.
 func (p *checkedStatus) appendTo(dst []byte) []byte {
-	if p.unknown == 0 {
-		return append(dst, p.raw...)
-	}
-	return p.shape.appendKnown(dst, p.raw)
+	return p.shape.appendKnown(dst, p.raw, p.unknown)
 }
 
 // setByAll are the fields set by every runtime: metadata (2) and created_at (4), with the same

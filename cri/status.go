@@ -54,6 +54,15 @@ type encodedStatus struct {
 	containerErr   error
 }
 
+// own returns a message of the status for another to keep, in memory of its own: a part of the
+// answer that has brought several would keep the whole answer alive.
+func (b *encodedStatus) own(message []byte) []byte {
+	if b.shared {
+		return slices.Clone(message)
+	}
+	return message
+}
+
 // EmptyStatus returns the status of a pod of which nothing is known, for cache.New.
 func EmptyStatus(uid cache.UID) *PodStatus { return &PodStatus{uid: uid} }
 
@@ -220,17 +229,29 @@ func (s *PodStatus) encodedParts(yield func(encodedPart) bool) {
 		return
 	}
 	for _, raw := range s.encoded.sandboxes {
-		var item sandboxItem
-		if item.read(raw, labelsOfPodSandboxStatus) && !yield(encodedPart{item.id, pleg.Sandbox, item.phase(), raw}) {
+		if id, state := identity(raw); !yield(encodedPart{id, pleg.Sandbox, sandboxPhase(state), raw}) {
 			return
 		}
 	}
 	for _, raw := range s.encoded.containers {
-		var item containerItem
-		if item.readStatus(raw) && !yield(encodedPart{item.id, pleg.Container, item.phase(), raw}) {
+		if id, state := identity(raw); !yield(encodedPart{id, pleg.Container, containerPhase(state), raw}) {
 			return
 		}
 	}
+}
+
+// identity returns the ID and the state of an encoded, well-formed PodSandboxStatus or
+// ContainerStatus, whose numbers for them are the same.
+func identity(raw []byte) (id []byte, state int32) {
+	for f := (fields{rest: raw}); f.next(); {
+		switch {
+		case f.isBytes(1):
+			id = f.data
+		case f.isVarint(3):
+			state = int32(f.varint)
+		}
+	}
+	return id, state
 }
 
 // mapFrom is the number of parts from which a statusIndex looks them up in a map.
@@ -238,6 +259,7 @@ const mapFrom = 16
 
 // statusIndex finds the parts of a status by ID.
 type statusIndex struct {
+	of    *encodedStatus
 	parts []encodedPart
 	at    map[string]int // nil for a status of few parts
 }
@@ -248,6 +270,7 @@ func indexParts(s *PodStatus, room int) (x statusIndex) {
 	if s == nil || s.encoded == nil {
 		return x
 	}
+	x.of = s.encoded
 	x.parts = make([]encodedPart, 0, len(s.encoded.sandboxes)+len(s.encoded.containers))
 	for part := range s.encodedParts {
 		x.parts = append(x.parts, part)
@@ -274,13 +297,13 @@ func (x *statusIndex) find(id string) int {
 }
 
 // notEarlier returns the encoded part with the ID of the item if the part shows the item's phase or
-// a later one, else nil.
+// a later one, else nil. Another status may keep it.
 func (x *statusIndex) notEarlier(item pleg.Item) []byte {
 	i := x.find(item.ID)
 	if i < 0 || x.parts[i].phase == pleg.PhaseUnknown || x.parts[i].phase < item.Phase {
 		return nil
 	}
-	return x.parts[i].raw
+	return x.of.own(x.parts[i].raw)
 }
 
 // String returns the status in a single line, for logs.
@@ -329,14 +352,12 @@ func Without(s *PodStatus, id string) *PodStatus {
 		return &without
 	}
 	messages := s.encoded.statusMessages
-	messages.sandboxes = slices.DeleteFunc(slices.Clone(messages.sandboxes), func(raw []byte) bool {
-		var item sandboxItem
-		return item.read(raw, labelsOfPodSandboxStatus) && string(item.id) == id
-	})
-	messages.containers = slices.DeleteFunc(slices.Clone(messages.containers), func(raw []byte) bool {
-		var item containerItem
-		return item.readStatus(raw) && string(item.id) == id
-	})
+	is := func(raw []byte) bool {
+		of, _ := identity(raw)
+		return string(of) == id
+	}
+	messages.sandboxes = slices.DeleteFunc(slices.Clone(messages.sandboxes), is)
+	messages.containers = slices.DeleteFunc(slices.Clone(messages.containers), is)
 	without.encoded = &encodedStatus{statusMessages: messages, shared: s.encoded.shared}
 	return &without
 }

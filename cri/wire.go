@@ -264,11 +264,8 @@ func (f *fields) isVarint(n protowire.Number) bool {
 
 // mapEntry reads an entry of a map<string, string>. A missing key or value is the empty string.
 func mapEntry(b []byte) (key, value []byte, ok bool) {
-	// The form written by serializers: the key, then the value, both shorter than 128 bytes.
-	if len(b) >= 4 && b[0] == 1<<3|byte(protowire.BytesType) && b[1] < 0x80 {
-		if k := 2 + int(b[1]); k+2 <= len(b) && b[k] == 2<<3|byte(protowire.BytesType) && b[k+1] < 0x80 && k+2+int(b[k+1]) == len(b) {
-			return b[2:k:k], b[k+2:], true
-		}
+	if k := usualEntry(b); k > 0 {
+		return b[2:k:k], b[k+2:], true
 	}
 	f := fields{rest: b}
 	for f.next() {
@@ -280,6 +277,19 @@ func mapEntry(b []byte) (key, value []byte, ok bool) {
 		}
 	}
 	return key, value, !f.malformed
+}
+
+// usualEntry returns the end of the key in an entry of the form that serializers write: the key,
+// then the value, both shorter than 128 bytes; 0 for any other form.
+func usualEntry(b []byte) (key int) {
+	if len(b) < 4 || b[0] != 1<<3|byte(protowire.BytesType) || b[1] >= 0x80 {
+		return 0
+	}
+	k := 2 + int(b[1])
+	if k+2 > len(b) || b[k] != 2<<3|byte(protowire.BytesType) || b[k+1] >= 0x80 || k+2+int(b[k+1]) != len(b) {
+		return 0
+	}
+	return k
 }
 
 // mergeOccurrence merges a further occurrence of a singular message into those before, by
