@@ -16,7 +16,9 @@ type agendaEntry[T any] struct {
 }
 
 // enter adds a thing.
-func (a *agenda[T]) enter(at instant, of T) { heap.Push(a, agendaEntry[T]{at, of}) }
+func (a *agenda[T]) enter(at instant, of T) {
+	heap.Push(a, agendaEntry[T]{at, of})
+}
 
 // next returns the time of the first entry, stale or not; never if there is none.
 func (a agenda[T]) next() instant {
@@ -27,16 +29,24 @@ func (a agenda[T]) next() instant {
 }
 
 // take removes the first entry, which must exist.
-func (a *agenda[T]) take() agendaEntry[T] { return heap.Pop(a).(agendaEntry[T]) }
+func (a *agenda[T]) take() agendaEntry[T] {
+	return heap.Pop(a).(agendaEntry[T])
+}
 
 var _ heap.Interface = (*agenda[int])(nil)
 
-func (a agenda[T]) Len() int           { return len(a) }
-func (a agenda[T]) Less(i, j int) bool { return a[i].at < a[j].at }
-func (a agenda[T]) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a agenda[T]) Len() int { return len(a) }
+func (a agenda[T]) Less(i, j int) bool {
+	return a[i].at < a[j].at
+}
+func (a agenda[T]) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+}
 
 // Push appends an entry; use heap.Push.
-func (a *agenda[T]) Push(v any) { *a = append(*a, v.(agendaEntry[T])) }
+func (a *agenda[T]) Push(v any) {
+	*a = append(*a, v.(agendaEntry[T]))
+}
 
 // Pop removes the last entry; use heap.Pop.
 func (a *agenda[T]) Pop() any {

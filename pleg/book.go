@@ -49,7 +49,9 @@ func (k *book[S]) forget(p *pod) {
 }
 
 // mayHave notes that until a moment IDs of unknown pods may have been made.
-func (k *book[S]) mayHave(until instant) { k.uncertain = max(k.uncertain, until) }
+func (k *book[S]) mayHave(until instant) {
+	k.uncertain = max(k.uncertain, until)
+}
 
 // expect takes a report of a pod's ID, has the pod read, and reports whether the report is news.
 // X is the ID's item in the pod, nil if there is none.
@@ -130,7 +132,9 @@ func (k *book[S]) discard(n int, now instant) {
 }
 
 // resolve settles the expectations of a pod by a look that has been applied.
-func (k *book[S]) resolve(s settlement) { k.refuted(k.evidence.resolve(&k.records, s)) }
+func (k *book[S]) resolve(s settlement) {
+	k.refuted(k.evidence.resolve(&k.records, s))
+}
 
 // refuted counts claims that a look has refuted, which cost trust.
 func (k *book[S]) refuted(claims []refutation) {
@@ -178,7 +182,9 @@ type reading[S any] struct {
 }
 
 // gone reports whether the reading shows nothing of the pod.
-func (r *reading[S]) gone() bool { return r.status == nil && r.err == nil }
+func (r *reading[S]) gone() bool {
+	return r.status == nil && r.err == nil
+}
 
 // overrules reports whether the reading, which shows an item, refutes a claim of the item. A claim
 // of another ID may have the reading believed before, and the next may meet this one. Of an unread

@@ -108,7 +108,9 @@ func (p *pod) holdAnew(cfg *limits, now instant) {
 }
 
 // mayHave notes that until a moment IDs may have been made without being shown by a read.
-func (o *own) mayHave(until instant) { o.unlisted = max(o.unlisted, until) }
+func (o *own) mayHave(until instant) {
+	o.unlisted = max(o.unlisted, until)
+}
 
 // excusable reports whether a read of the pod may show changed content for a reason of the agent's
 // own: a call, a reinspection, the look after an end.

@@ -335,10 +335,22 @@ func (c Config[S]) validate() error {
 		name string
 		v    time.Duration
 	}{
-		{"RelistBase", c.RelistBase}, {"RelistMax", c.RelistMax}, {"RelistTimeout", c.RelistTimeout}, {"RelistSlow", c.RelistSlow}, {"RelistThreshold", c.RelistThreshold},
-		{"Grace", c.Grace}, {"CallSettle", c.CallSettle}, {"InspectTimeout", c.InspectTimeout}, {"RetryBase", c.RetryBase}, {"RetryMax", c.RetryMax},
-		{"RereadBase", c.RereadBase}, {"ReconnectBase", c.ReconnectBase}, {"ReconnectMax", c.ReconnectMax},
-		{"ReconnectSteady", c.ReconnectSteady}, {"StableAfter", c.StableAfter}, {"Settle", c.Settle},
+		{"RelistBase", c.RelistBase},
+		{"RelistMax", c.RelistMax},
+		{"RelistTimeout", c.RelistTimeout},
+		{"RelistSlow", c.RelistSlow},
+		{"RelistThreshold", c.RelistThreshold},
+		{"Grace", c.Grace},
+		{"CallSettle", c.CallSettle},
+		{"InspectTimeout", c.InspectTimeout},
+		{"RetryBase", c.RetryBase},
+		{"RetryMax", c.RetryMax},
+		{"RereadBase", c.RereadBase},
+		{"ReconnectBase", c.ReconnectBase},
+		{"ReconnectMax", c.ReconnectMax},
+		{"ReconnectSteady", c.ReconnectSteady},
+		{"StableAfter", c.StableAfter},
+		{"Settle", c.Settle},
 	} {
 		if d.v < 0 {
 			bad("%s is %v: it must not be negative (zero means the default)", d.name, d.v)

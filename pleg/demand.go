@@ -76,10 +76,14 @@ func (d *demand) ask(w wanted, floor instant) {
 func (d *demand) waited() bool { return d.want != 0 || d.content != 0 }
 
 // lookAfter wants a read that begins after a moment.
-func (d *demand) lookAfter(at instant) { d.due = max(d.due, at) }
+func (d *demand) lookAfter(at instant) {
+	d.due = max(d.due, at)
+}
 
 // lookAnew wants a read of all statuses that begins after a moment.
-func (d *demand) lookAnew(at instant) { d.changed = max(d.changed, at) }
+func (d *demand) lookAnew(at instant) {
+	d.changed = max(d.changed, at)
+}
 
 // leaveOut throws a read away whose content may be older than a payload, and wants another.
 func (d *demand) leaveOut(now instant) {
@@ -88,7 +92,9 @@ func (d *demand) leaveOut(now instant) {
 }
 
 // lookFrom wants a read that begins at a moment, or after.
-func (d *demand) lookFrom(at instant) { d.due = max(d.due, at-1) }
+func (d *demand) lookFrom(at instant) {
+	d.due = max(d.due, at-1)
+}
 
 // met ends the demands met by the cache, whose entry is as of a moment, and whose statuses were all
 // read at another moment.
@@ -217,7 +223,9 @@ func (d *demand) holdFor(cfg *limits, b burst, now instant) {
 func (d *demand) held(now instant) bool { return d.hold > now }
 
 // holdAtMost bounds the delay for the agent's own calls.
-func (d *demand) holdAtMost(until instant) { d.hold = min(d.hold, until) }
+func (d *demand) holdAtMost(until instant) {
+	d.hold = min(d.hold, until)
+}
 
 // endBackOff ends the delay after a read that failed.
 func (d *demand) endBackOff() { d.notBefore = 0 }

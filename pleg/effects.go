@@ -22,7 +22,9 @@ type effects[S any] struct {
 }
 
 // add counts.
-func (f *effects[S]) add(kind counter, n int) { f.count[kind] += n }
+func (f *effects[S]) add(kind counter, n int) {
+	f.count[kind] += n
+}
 
 // paced makes a report about the node, if the pace of its reason allows.
 func (f *effects[S]) paced(r Report, now instant) {
@@ -47,7 +49,9 @@ func (f *effects[S]) event(x *item, t EventType, now instant) {
 }
 
 // sync sends Watch a PodSync.
-func (f *effects[S]) sync(p *pod, now instant) { f.about(p, PodSync, now) }
+func (f *effects[S]) sync(p *pod, now instant) {
+	f.about(p, PodSync, now)
+}
 
 // about adds an event of a pod for Watch.
 func (f *effects[S]) about(p *pod, t EventType, now instant) *Event {
@@ -96,9 +100,14 @@ func (f *effects[S]) keep(p *pod, r reading[S], asOf instant) {
 // peek starts a peek of a pod, which asks for the given items.
 func (f *effects[S]) peek(p *pod, asked []Item, now instant) {
 	f.add(countPeeks, 1)
-	f.do(action[S]{kind: actInspect, uid: p.uid, at: now, read: &podRead{
-		ref:    Pod{UID: p.uid, Name: p.name, Namespace: p.namespace, Items: asked},
-		listed: true,
-		peek:   true,
-	}})
+	f.do(action[S]{
+		kind: actInspect,
+		uid:  p.uid,
+		at:   now,
+		read: &podRead{
+			ref:    p.ref(asked),
+			listed: true,
+			peek:   true,
+		},
+	})
 }

@@ -72,7 +72,9 @@ type todo[S any] struct {
 	observed []cache.UID // the pods of actObserve, in order
 }
 
-func (t *todo[S]) do(a action[S]) { t.actions = append(t.actions, a) }
+func (t *todo[S]) do(a action[S]) {
+	t.actions = append(t.actions, a)
+}
 
 // emit adds an event for Watch, to be filled in by the caller: an event is big, and each copy shows
 // in the cost of an exit.
@@ -88,17 +90,26 @@ func (t *todo[S]) report(r Report) {
 }
 
 // expect makes room to observe that many pods, since a list may find all unchanged.
-func (t *todo[S]) expect(pods int) { t.observed = slices.Grow(t.observed, pods) }
+func (t *todo[S]) expect(pods int) {
+	t.observed = slices.Grow(t.observed, pods)
+}
 
 // observe adds the finding of a read, begun at the given time: the pod is as in the cache.
 // Consecutive pods of the same time, as in a list, share an action.
 func (t *todo[S]) observe(uid cache.UID, at instant) {
 	t.observed = append(t.observed, uid)
-	if n := len(t.actions); n > 0 && t.actions[n-1].kind == actObserve && t.actions[n-1].at == at {
-		t.actions[n-1].n++
-		return
+	if n := len(t.actions); n > 0 {
+		last := &t.actions[n-1]
+		if last.kind == actObserve && last.at == at {
+			last.n++
+			return
+		}
 	}
-	t.actions = append(t.actions, action[S]{kind: actObserve, n: 1, at: at})
+	t.do(action[S]{
+		kind: actObserve,
+		n:    1,
+		at:   at,
+	})
 }
 
 // maxKept bounds the memory kept for use again, in entries of each slice.
@@ -316,11 +327,16 @@ func (e *executor[S]) add(name string, n int) {
 func (e *executor[S]) check(c *core[S]) error {
 	var errs []error
 	for uid, p := range c.pods {
-		if read := e.cfg.Cache.ReadAt(uid); p.read >= firstInstant && (p.entry == statusEntry || p.failed()) && read.Before(e.clock.time(p.read)) {
-			errs = append(errs, fmt.Errorf("pod %q was read at %v in the cache, and at %v in its record", uid, read, e.clock.time(p.read)))
+		read := e.cfg.Cache.ReadAt(uid)
+		want := e.clock.time(p.read)
+		shown := p.entry == statusEntry || p.failed()
+		if shown && p.read >= firstInstant && read.Before(want) {
+			errs = append(errs, fmt.Errorf("pod %q was read at %v in the cache, and at %v in its record", uid, read, want))
 		}
-		if has, want := e.cfg.Cache.AsOf(uid), e.clock.time(c.lists.asOf(p)); p.entry != noEntry && !has.Equal(want) && c.lists.asOf(p) != 0 {
-			errs = append(errs, fmt.Errorf("pod %q is as of %v in the cache, and %v in its record", uid, has, want))
+		has := e.cfg.Cache.AsOf(uid)
+		asOf := c.lists.asOf(p)
+		if p.entry != noEntry && asOf != 0 && !has.Equal(e.clock.time(asOf)) {
+			errs = append(errs, fmt.Errorf("pod %q is as of %v in the cache, and %v in its record", uid, has, e.clock.time(asOf)))
 		}
 	}
 	if len(e.refused) > 0 || e.mistakes > 0 {
@@ -371,7 +387,9 @@ func (o *outbox) next() Event {
 }
 
 // delivered forgets the oldest debt.
-func (o *outbox) delivered() { delete(o.owed, o.order.pop()) }
+func (o *outbox) delivered() {
+	delete(o.owed, o.order.pop())
+}
 
 // dropOldest drops the oldest PodSyncs owed until at most n are left, and returns the number
 // dropped. PodSyncs of pods for which keep is true move to the end instead.

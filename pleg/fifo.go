@@ -13,8 +13,12 @@ type fifo[T any] struct {
 	head  int // index of the front; len(items) if the queue is empty
 }
 
-func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }
-func (q *fifo[T]) len() int { return len(q.items) - q.head }
+func (q *fifo[T]) push(v T) {
+	q.items = append(q.items, v)
+}
+func (q *fifo[T]) len() int {
+	return len(q.items) - q.head
+}
 
 // front returns the first entry, if there is one.
 func (q *fifo[T]) front() (v T, ok bool) {

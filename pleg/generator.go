@@ -65,23 +65,31 @@ func New[S any](cfg Config[S]) (*Generator[S], error) {
 // Watch returns the channel of pod lifecycle events, of size Config.Capacity, closed when Run
 // returns. A reader that falls behind loses detail, never news: pods whose events found the
 // channel full are owed one PodSync each, delivered as soon as there is room.
-func (g *Generator[S]) Watch() <-chan Event { return g.exec.out.ch }
+func (g *Generator[S]) Watch() <-chan Event {
+	return g.exec.out.ch
+}
 
 // HasSynced reports whether the cache holds the whole runtime: a list of everything has been
 // applied, and the status of each of its pods was read as far as it can be read, with an error
 // beside the status of the others: Stats counts them as UnreadPods. Once true, always true. Safe
 // for concurrent use.
-func (g *Generator[S]) HasSynced() bool { return !g.Stats().GlobalTime.IsZero() }
+func (g *Generator[S]) HasSynced() bool {
+	return !g.Stats().GlobalTime.IsZero()
+}
 
 // RequestRelist requests a read of the pod now, whatever the relist period is; an empty UID
 // requests a list of everything. It does not wait: use the cache's GetNewerThan for that. Safe
 // for concurrent use; without effect when Run is over.
-func (g *Generator[S]) RequestRelist(uid cache.UID) { g.request(request{uid: uid}) }
+func (g *Generator[S]) RequestRelist(uid cache.UID) {
+	g.request(request{uid: uid})
+}
 
 // RequestReinspect requests a read of the pod's statuses, even if no phase has changed: now, or a
 // base period after the last such request for the pod. Watch then gets an event of the pod, a
 // PodSync if nothing else has changed. Safe for concurrent use; without effect when Run is over.
-func (g *Generator[S]) RequestReinspect(uid cache.UID) { g.request(request{uid: uid, inspect: true}) }
+func (g *Generator[S]) RequestReinspect(uid cache.UID) {
+	g.request(request{uid: uid, inspect: true})
+}
 
 func (g *Generator[S]) request(r request) {
 	g.mu.Lock()
@@ -160,7 +168,11 @@ type loop[S any] struct {
 
 func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
 	l := &loop[S]{
-		g: g, core: g.core, exec: g.exec, ctx: ctx, log: klog.FromContext(ctx).WithName("pleg"),
+		g:         g,
+		core:      g.core,
+		exec:      g.exec,
+		ctx:       ctx,
+		log:       klog.FromContext(ctx).WithName("pleg"),
 		listed:    make(chan *listedAll, 1),
 		inspected: make(chan *inspected[S], (lanes+1)*allReads*g.cfg.InspectWorkers),
 		ended:     make(chan error, 1),
@@ -411,7 +423,10 @@ func (l *loop[S]) list(began instant, since Revision) {
 // differs from the cache. Prev is the status in the cache if the read may build on it, else nil.
 func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *S) {
 	start := time.Now()
-	r := &inspected[S]{look: look{uid: a.ref.UID, began: began}, peek: a.peek}
+	r := &inspected[S]{
+		look: look{uid: a.ref.UID, began: began},
+		peek: a.peek,
+	}
 	pod := a.ref
 	if !a.listed {
 		var listing Pod

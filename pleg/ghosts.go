@@ -41,10 +41,14 @@ func (g *ghosts) readByID(lacks []string) *ghosts {
 }
 
 // has reports whether an ID is a ghost.
-func (g *ghosts) has(id string) bool { return g != nil && g.ids.has(id) }
+func (g *ghosts) has(id string) bool {
+	return g != nil && g.ids.has(id)
+}
 
 // any reports whether there are ghosts.
-func (g *ghosts) any() bool { return g != nil && len(g.ids.ids) > 0 }
+func (g *ghosts) any() bool {
+	return g != nil && len(g.ids.ids) > 0
+}
 
 // haunted reports whether the record has a ghost. A list that agrees with the record confirms
 // nothing of the pod.

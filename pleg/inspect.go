@@ -29,7 +29,7 @@ type inspected[S any] struct {
 // inspect starts the read of a pod. The read takes a list that is new enough, or the IDs made by
 // the agent, in place of a list of the pod. What the agent has removed need not be read.
 func (c *core[S]) inspect(p *pod, lane int, now instant) {
-	r := &podRead{ref: Pod{UID: p.uid, Name: p.name, Namespace: p.namespace}}
+	r := &podRead{ref: p.ref(nil)}
 	full := p.needsContent(now) || c.evidence.disputed(&c.records, p, now)
 	builds := p.entry == statusEntry && !full && !p.unknown()
 	began := now
@@ -177,7 +177,9 @@ func (r *look) readable() []Item {
 	if len(r.unread.ids) == 0 {
 		return r.shows.Items
 	}
-	return slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool { return r.unread.has(it.ID) })
+	return slices.DeleteFunc(slices.Clone(r.shows.Items), func(it Item) bool {
+		return r.unread.has(it.ID)
+	})
 }
 
 // applyRead makes a read the state of the pod, or the part of the pod that could be read, beside
@@ -238,7 +240,12 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, no
 			p.read = r.began
 			p.settled(&c.cfg, f.started)
 			c.peeks.brought(p.uid, now)
-			c.out.keep(p, reading[S]{status: r.status, before: f.before, excused: f.excused}, c.lists.asOf(p))
+			kept := reading[S]{
+				status:  r.status,
+				before:  f.before,
+				excused: f.excused,
+			}
+			c.out.keep(p, kept, c.lists.asOf(p))
 		}
 	}
 	if r.status == nil {

@@ -55,8 +55,10 @@ type clock struct{ epoch time.Time }
 // firstInstant is when the generator was made.
 const firstInstant = instant(2)
 
-func (c clock) now() instant             { return c.instant(time.Now()) }
-func (c clock) time(i instant) time.Time { return c.epoch.Add(time.Duration(i - firstInstant)) }
+func (c clock) now() instant { return c.instant(time.Now()) }
+func (c clock) time(i instant) time.Time {
+	return c.epoch.Add(time.Duration(i - firstInstant))
+}
 
 func (c clock) instant(t time.Time) instant {
 	if d := t.Sub(c.epoch); d >= 0 {

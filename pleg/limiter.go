@@ -106,7 +106,9 @@ func (l *limiter) hung(now instant) int {
 }
 
 // busy reports whether reads get slower the more of them are under way.
-func (l *limiter) busy() bool { return l.brisk > hangAtLeast/2 && l.brisk > busyFactor*l.best }
+func (l *limiter) busy() bool {
+	return l.brisk > hangAtLeast/2 && l.brisk > busyFactor*l.best
+}
 
 // room reports whether fewer reads are under way than workers, beside those that hang.
 func (l *limiter) room(now instant) bool {
@@ -261,7 +263,9 @@ func (l *lane[P]) push(w waiter[P]) {
 }
 
 // newest returns since when the latest comer waits.
-func (l *lane[P]) newest() instant { return l.waiting[len(l.waiting)-1].since }
+func (l *lane[P]) newest() instant {
+	return l.waiting[len(l.waiting)-1].since
+}
 
 // may reports whether a pod may be taken.
 func (l *lane[P]) may(now instant) bool {

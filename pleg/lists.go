@@ -106,7 +106,9 @@ func (l *lists) stood(now instant) { l.awake = now }
 
 // awaited returns since when the list under way has been awaited: its begin, or the end of a
 // standstill since; never if none is under way.
-func (l *lists) awaited() instant { return max(l.since(), l.awake) }
+func (l *lists) awaited() instant {
+	return max(l.since(), l.awake)
+}
 
 // since returns the begin of the list under way; never if none is.
 func (l *lists) since() instant {
@@ -117,7 +119,9 @@ func (l *lists) since() instant {
 }
 
 // asOf returns the cache's AsOf for the pod.
-func (l *lists) asOf(p *pod) instant { return max(p.asOf, l.global) }
+func (l *lists) asOf(p *pod) instant {
+	return max(p.asOf, l.global)
+}
 
 // readAt returns the cache's ReadAt for the pod, or an earlier time.
 func (l *lists) readAt(p *pod) instant {

@@ -203,7 +203,9 @@ func (k *peeks) enqueue(now instant) {
 			due = append(due, x)
 		}
 	}
-	slices.SortFunc(due, func(a, b *peeking) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.uid, b.uid)) })
+	slices.SortFunc(due, func(a, b *peeking) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.uid, b.uid))
+	})
 	for _, x := range due {
 		k.lane.push(waiter[*peeking]{pod: x, since: x.at})
 	}
@@ -235,7 +237,9 @@ func (k *peeks) deadline(l *lists, r *reads, after instant) instant {
 }
 
 // blind reports whether lists of everything, or the last list of the pod, did not answer.
-func (k *peeks) blind(p *pod) bool { return k.down || p.entry == failedEntry }
+func (k *peeks) blind(p *pod) bool {
+	return k.down || p.entry == failedEntry
+}
 
 // precede returns when a read of a pod may begin that is due at the given time: after the last peek
 // that was applied, or the read might show less and would be discarded.
@@ -295,9 +299,10 @@ func (k *peeks) poll(all map[cache.UID]*pod, now instant) {
 			pods = append(pods, p)
 		}
 	}
-	slices.SortFunc(pods, func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) })
+	slices.SortFunc(pods, byUID)
 	for i, p := range pods {
-		k.wants(k.ensure(p.uid), now.add(time.Duration(i)*peekPoll/time.Duration(len(pods))).next())
+		turn := time.Duration(i) * peekPoll / time.Duration(len(pods))
+		k.wants(k.ensure(p.uid), now.add(turn).next())
 	}
 }
 

@@ -275,6 +275,16 @@ func (p *pod) shownItems() []Item {
 	return items
 }
 
+// ref names the pod and the items that a read is to ask for; nil leaves them to the read.
+func (p *pod) ref(items []Item) Pod {
+	return Pod{
+		UID:       p.uid,
+		Name:      p.name,
+		Namespace: p.namespace,
+		Items:     items,
+	}
+}
+
 // rename takes the pod's name from a report with the name.
 func (p *pod) rename(name, namespace string) {
 	if name != "" || namespace != "" {

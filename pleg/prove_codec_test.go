@@ -118,8 +118,6 @@ func (k *proveCodec) coder(t reflect.Type, class instantClass) *coder {
 	return c
 }
 
-func byUID(a, b *pod) int { return cmp.Compare(a.uid, b.uid) }
-
 func (e *encoder) bool(b bool) {
 	if b {
 		e.buf = append(e.buf, 1)

@@ -4,8 +4,6 @@
 package pleg
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -185,7 +183,7 @@ const maxUnplaced = 64
 // returnedUnplaced notes that a call about an ID of no known pod has returned. A read under way may
 // have looked earlier, and show the ID for the first time, and fields from before the call.
 func (r *reads) returnedUnplaced(id string) {
-	for _, p := range slices.SortedFunc(maps.Keys(r.inflight), func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) }) {
+	for _, p := range inOrder(r.inflight) {
 		f := r.inflight[p]
 		if len(f.unplaced) < maxUnplaced && !slices.Contains(f.unplaced, id) {
 			f.unplaced = append(f.unplaced, id)
@@ -213,7 +211,9 @@ func (r *reads) since(p *pod) instant {
 }
 
 // crowded reports whether at least that many pods wait for their first read.
-func (r *reads) crowded(pods int) bool { return len(r.lanes[laneFirst].waiting) >= pods }
+func (r *reads) crowded(pods int) bool {
+	return len(r.lanes[laneFirst].waiting) >= pods
+}
 
 // first returns the limiter of the reads of pods whose last read has not failed.
 func (r *reads) first() *limiter { return &r.lanes[laneFirst].limiter }

@@ -12,12 +12,17 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// inOrder returns pods sorted by UID, so that a history replays the same way.
-func inOrder(pods map[*pod]struct{}) []*pod {
+// inOrder returns the pods of a map sorted by UID, so that a history replays the same way.
+func inOrder[V any](pods map[*pod]V) []*pod {
 	if len(pods) == 0 {
 		return nil
 	}
-	return slices.SortedFunc(maps.Keys(pods), func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) })
+	return slices.SortedFunc(maps.Keys(pods), byUID)
+}
+
+// byUID compares pods by UID.
+func byUID(a, b *pod) int {
+	return cmp.Compare(a.uid, b.uid)
 }
 
 // records holds the pods, and finds IDs in them. Records are the only writer of items.
@@ -130,7 +135,9 @@ func (r *records) ensure(uid cache.UID) *pod {
 }
 
 // known reports whether the pod has a record still.
-func (r *records) known(p *pod) bool { return r.pods[p.uid] == p }
+func (r *records) known(p *pod) bool {
+	return r.pods[p.uid] == p
+}
 
 // podOf returns the pod of a call, or nil if nothing names the pod. Dirty are the pods in need of a
 // read: an ID just made by the agent is of a dirty pod.

@@ -486,7 +486,9 @@ func (s *schedule) due() instant {
 }
 
 // ask requests a relist that begins after now, as soon as the base period allows.
-func (s *schedule) ask(now instant) { s.asked = min(s.asked, now) }
+func (s *schedule) ask(now instant) {
+	s.asked = min(s.asked, now)
+}
 
 // askAtOnce requests a relist that begins after now and does not wait for the base period.
 func (s *schedule) askAtOnce(now instant) {

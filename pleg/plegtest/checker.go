@@ -45,7 +45,9 @@ type Violation struct {
 	What  string
 }
 
-func (v Violation) Error() string { return fmt.Sprintf("%s: pod %s: %s", v.Fault, v.Pod, v.What) }
+func (v Violation) Error() string {
+	return fmt.Sprintf("%s: pod %s: %s", v.Fault, v.Pod, v.What)
+}
 
 // Kept is the number of violations that a [Checker] keeps; all are counted.
 const Kept = 20
