@@ -117,7 +117,9 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	case r.err != nil && (len(shows) == 0 || nothingNew):
 		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
 		p.delayFailed(&c.cfg, r.began, f.took, now)
-		if news && p.expected.unmetSince(r.began) { // not for what was only told again
+		told := news && p.expected.unmetSince(r.began)   // not only again
+		hidden := peeked && len(shows) > 0 && !matches() // by a peek that need not have looked at what differs
+		if told || hidden {
 			p.triesAgain(&c.cfg, now)
 		}
 		c.fail(p, &r.look, c.lists.asOf(p), now)
