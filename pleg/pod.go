@@ -47,6 +47,12 @@ type pod struct {
 	// status is told of, too.
 	unshown bool
 
+	// accused reports whether the failure of the last reads was reported.
+	accused bool
+
+	// onRota reports whether the pod is on the rota.
+	onRota bool `prove:"-"`
+
 	// expected are the phases reported of the pod and confirmed by no read yet: see evidence.
 	expected expectations
 
@@ -68,12 +74,6 @@ type pod struct {
 
 	// place is where the pod stands among the reads.
 	place
-
-	// accused reports whether the failure of the last reads was reported.
-	accused bool
-
-	// onRota reports whether the pod is on the rota.
-	onRota bool `prove:"-"`
 
 	// own is what the agent does to the pod.
 	own

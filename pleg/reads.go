@@ -33,6 +33,9 @@ type place struct {
 	queued  bool
 	reading bool
 
+	// failures is how many reads of all statuses have failed in a row, at most failsAgain.
+	failures uint8
+
 	// later is the pod's earliest entry in reads.later; zero if none is there.
 	later instant `prove:"timers,scarce:begins"`
 
@@ -42,9 +45,6 @@ type place struct {
 
 	// readEnd is when the last read of the pod ended.
 	readEnd instant `prove:"marks"`
-
-	// failures is how many reads of all statuses have failed in a row, at most failsAgain.
-	failures int
 }
 
 // failsAgain is the number of reads that fail in a row after which the last failure is reported

@@ -6,6 +6,7 @@ package pleg
 import (
 	"math"
 	"testing"
+	"unsafe"
 )
 
 // TestMarksBeginAnew compares reports with a pod while the numbers of comparisons are used up: no
@@ -30,5 +31,20 @@ func TestMarksBeginAnew(t *testing.T) {
 	}
 	if r.marks != 2 {
 		t.Errorf("the second comparison of the round has number %d", r.marks)
+	}
+}
+
+// TestRecordsFillTheirClassOfMemory checks that a pod and an item take no more than a class of sizes
+// of Go's allocator: a field more puts a record into the next class, and 50,000 pods cost 1.6 MB.
+// What is remembered of a container beside its status is to stay below 1 KiB (docs/performance.md).
+func TestRecordsFillTheirClassOfMemory(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("the classes are those of machines with 64 bits")
+	}
+	if size := unsafe.Sizeof(pod{}); size > 384 {
+		t.Errorf("the record of a pod has %d bytes, want 384 at most: put small fields together, or give up one", size)
+	}
+	if size := unsafe.Sizeof(item{}); size > 80 {
+		t.Errorf("the record of an item has %d bytes, want 80 at most: put small fields together, or give up one", size)
 	}
 }

@@ -28,10 +28,6 @@ import (
 //     event is owed and the reader has read everything.
 //   - lies: reads may lie. They end at a rest at which the cache agrees with the runtime (believe,
 //     forgive).
-//   - beside: a phase is taken back beside another, of an older claim, while its own claim is
-//     believed, and is counted when a read refutes the claim after its grace (lookBacks). Each such
-//     phase, counted or not, excuses one phase that is not. The excuse ends two graces and a base
-//     period later, whatever else is taken back meanwhile.
 //
 // Lists with ghosts, which are gone (Truth.Haunt), have three excuses of their own, for the ghosts
 // and their pods alone and not counted. The cache may show the ghost until two graces after its
@@ -39,11 +35,10 @@ import (
 // as missed as lists have shown the ghost (Truth.Haunts). The first excuse ends with the promise,
 // the others with the history, since a list may have been read late.
 const (
-	excuseMood   = "mood"
-	excuseStood  = "stood"
-	excuseOwing  = "owing"
-	excuseLies   = "lies"
-	excuseBeside = "beside"
+	excuseMood  = "mood"
+	excuseStood = "stood"
+	excuseOwing = "owing"
+	excuseLies  = "lies"
 )
 
 // excuse counts an omitted check, or a dropped finding.
@@ -195,7 +190,6 @@ func (o *oracle) believe(uids []cache.UID) {
 	o.lying = false
 	o.lied.Store(false)
 	o.back = o.counted + taken(o.system.Stats())
-	o.besides = nil
 	o.truth.Trust()
 	for _, p := range o.pods {
 		clear(p.items)

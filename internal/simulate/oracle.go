@@ -53,7 +53,6 @@ type oracle struct {
 	pods       map[cache.UID]*seen
 	global     time.Time
 	back       int        // observed backward phases
-	besides    []beside   // those of the last graces of whose pods an event had told
 	counted    int        // those counted by earlier generators
 	emitted    []emission // the cache's content at each emission, until the reader gets the event
 	reading    bool       // the reader of Watch does not stall
@@ -204,28 +203,9 @@ func (o *oracle) look(resting bool) {
 	o.ledger.lookMissed(s.Missed-o.madeUp, o.settings.grace)
 }
 
-// beside is a phase that went back within the grace of an event of its pod. The reads that follow
-// refute the event, and count.
-type beside struct {
-	pod cache.UID
-	at  time.Time // when it was seen, or when the pod was last being read
-}
-
 // lookBacks checks that phases that went back are counted. The caller holds the mutex.
 func (o *oracle) lookBacks(counted int) {
-	for i := range o.besides {
-		if b := &o.besides[i]; o.ledger != nil && o.ledger.beingRead(b.pod) {
-			b.at = time.Now() // the next read counts, however slow
-		}
-	}
-	o.besides = slices.DeleteFunc(o.besides, func(b beside) bool {
-		return time.Since(b.at) > 2*o.settings.grace+o.settings.base
-	})
-	switch missing := o.back - counted; {
-	case missing <= 0:
-	case missing <= len(o.besides):
-		o.excuse(excuseBeside)
-	default:
+	if o.back > counted {
 		o.fail("regression", "%d phases went back, %d of them counted", o.back, counted)
 	}
 }
@@ -414,9 +394,6 @@ func (o *oracle) wentBack(uid cache.UID, id string, from, to pleg.Phase) {
 		return
 	}
 	o.back++
-	if o.ledger != nil && o.ledger.readWithinGrace(uid) {
-		o.besides = append(o.besides, beside{uid, time.Now()})
-	}
 	if _, moody := o.moods[uid]; moody {
 		o.excuse(excuseMood)
 		return

@@ -30,7 +30,6 @@ type podPace struct {
 	started    time.Time   // of the last read
 	begun      time.Time   // likewise, or of the list on which the read may build
 	ended      time.Time
-	applied    time.Time       // start of the last read that has ended
 	whole      time.Time       // begin of the last read of all statuses, and of the list before them
 	call       <-chan struct{} // the Done channel of its context, which all calls of a read share
 	erred      bool            // a read of this generator has failed: an error in the cache is its own
@@ -48,23 +47,6 @@ type podPace struct {
 	lapped     bool            // a list has ended during the read under way
 	failures   int             // reads of its statuses that have failed in a row
 	reported   bool            // a warning says that the pod cannot be read; no read has succeeded since
-}
-
-// readWithinGrace reports whether the last read of a pod began within the grace of a claim that
-// names the pod, or the claim is not older than that.
-func (b *ledger) readWithinGrace(uid cache.UID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	x := b.podPace(uid)
-	until := x.doubted.Add(b.pace.settings.grace)
-	return time.Now().Before(until) || !x.applied.IsZero() && x.applied.Before(until)
-}
-
-// beingRead reports whether a read of a pod is under way.
-func (b *ledger) beingRead(uid cache.UID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.inflight[uid] > 0
 }
 
 func (b *ledger) podPace(uid cache.UID) *podPace {
@@ -320,7 +302,6 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 		x.peeked = now // the reads of its IDs are due as before
 	} else {
 		x.ended = now
-		x.applied = x.started
 	}
 	switch {
 	case err == nil && (statuses || len(items) == 0): // what looks like a peek may be the rest of a read
