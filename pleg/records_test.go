@@ -34,9 +34,10 @@ func TestMarksBeginAnew(t *testing.T) {
 	}
 }
 
-// TestRecordsFillTheirClassOfMemory checks that a pod and an item take no more than a class of sizes
-// of Go's allocator: a field more puts a record into the next class, and 50,000 pods cost 1.6 MB.
-// What is remembered of a container beside its status is to stay below 1 KiB (docs/performance.md).
+// TestRecordsFillTheirClassOfMemory checks that a pod and an item take no more than a class of
+// sizes of Go's allocator: a field more puts a record into the next class, which costs 1.6 MB for
+// 50,000 pods. What is remembered of a container beside its status is to stay below 1 KiB: see
+// docs/performance.md.
 func TestRecordsFillTheirClassOfMemory(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("the classes are those of machines with 64 bits")
