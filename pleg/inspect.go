@@ -90,9 +90,6 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	f := c.reads.end(p, r.err == nil, now)
 	news := p.takeNews()
-	if r.err == nil {
-		p.acquit()
-	}
 	shows := r.shows.Items
 	if r.listing != nil {
 		p.rename(r.listing.Name, r.listing.Namespace)
@@ -113,9 +110,10 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
 	peeked := f.started <= looked || r.began <= looked && !matches()
 	nothingNew := overtaken && matches() || peeked && p.failing() // in a read that has failed
+	nothing := r.err != nil && (len(shows) == 0 || nothingNew)
+	c.blame(p, &r.look, nothing && r.status == nil, c.lists.asOf(p)) // whatever becomes of what it shows
 	switch {
-	case r.err != nil && (len(shows) == 0 || nothingNew):
-		c.blame(p, &r.look, r.status == nil, c.lists.asOf(p))
+	case nothing:
 		p.delayFailed(&c.cfg, r.began, f.took, now)
 		told := news && p.expected.unmetSince(r.began)   // not only again
 		hidden := peeked && len(shows) > 0 && !matches() // by a peek that need not have looked at what differs
@@ -203,7 +201,6 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 	}
 	switch {
 	case r.err != nil:
-		c.blame(p, &r.look, false, c.lists.asOf(p))
 		p.read = max(p.read, r.began)
 		c.store(p, read, now)
 	case len(shows) == 0: // gone
@@ -229,9 +226,6 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 // phases, its statuses are still news; else the pod is read again.
 func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
 	if !c.matches(p, shows) {
-		if r.err != nil {
-			c.blame(p, &r.look, false, c.lists.asOf(p))
-		}
 		p.lookFrom(now)
 		return
 	}
