@@ -263,7 +263,9 @@ func (p *pod) delay(cfg *limits, began, now instant) {
 	case cfg.Streams && p.teardown():
 		p.notBefore = p.retry.climb(began, now, cfg.TeardownAgain, cfg.RelistMax)
 	default:
-		p.resetBackOff()
+		if p.entry != failedEntry { // else a report has come during the read, which is made again
+			p.resetBackOff()
+		}
 		p.endBackOff()
 	}
 }
