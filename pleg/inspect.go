@@ -109,15 +109,13 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	olderContent := f.crossed && first == 0 && r.status != nil && !matches() // it may be: see reads.cross
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
 	peeked := f.started <= looked || r.began <= looked && !matches()
-	nothingNew := overtaken && matches() || peeked && p.failing() // in a read that has failed
-	nothing := r.err != nil && (len(shows) == 0 || nothingNew)
+	old := overtaken || peeked && p.failing()
+	nothing := r.err != nil && (len(shows) == 0 || old && matches()) // new
 	c.blame(p, &r.look, nothing && r.status == nil, c.lists.asOf(p)) // whatever becomes of what it shows
 	switch {
 	case nothing:
 		p.delayFailed(&c.cfg, r.began, f.took, now)
-		told := news && p.expected.unmetSince(r.began)   // not only again
-		hidden := peeked && len(shows) > 0 && !matches() // by a peek that need not have looked at what differs
-		if told || hidden {
+		if news && p.expected.unmetSince(r.began) { // not for what was only told again
 			p.triesAgain(&c.cfg, now)
 		}
 		c.fail(p, &r.look, c.lists.asOf(p), now)
