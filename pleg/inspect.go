@@ -110,7 +110,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
 	peeked := f.started <= looked || r.began <= looked && !matches()
 	old := overtaken || peeked && p.failing()
-	nothing := r.err != nil && (len(shows) == 0 || old && matches()) // new
+	nothing := r.err != nil && (len(shows) == 0 || old && matches()) // that is new
 	c.blame(p, &r.look, nothing && r.status == nil, c.lists.asOf(p)) // whatever becomes of what it shows
 	switch {
 	case nothing:
