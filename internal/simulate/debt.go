@@ -34,8 +34,8 @@ func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
 	}
 	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
 	since := b.confirmed(pod)
-	if b.fails(pod) && b.inflight[pod] == 0 && showsSame(b.podPace(pod).listed, b.shows(pod)) {
-		since = b.listOK // reads fail, and a list agrees; one under way may have looked before the list
+	if x := b.podPace(pod); b.fails(pod) && b.inflight[pod] == 0 && x.unsure == nil && showsSame(x.listed, b.shows(pod)) {
+		since = b.listOK // reads fail, and the last list agrees; one under way may have looked before the list
 	}
 	if b.heir && b.podPace(pod).whole.IsZero() {
 		return // the status is of an earlier generator: this one has no record of the pod until its first read
