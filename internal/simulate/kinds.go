@@ -39,6 +39,7 @@ var kinds = []kind{
 	{name: "recovers", on: true, share: 0.1, weave: (*weaver).recovers},
 	{name: "crossed", on: true, share: 0.1, weave: (*weaver).crossed},
 	{name: "sends", on: true, share: 0.2, weave: (*weaver).sends},
+	{name: "wakes", on: true, share: 0.1, weave: (*weaver).wakes},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -366,6 +367,54 @@ func (v *weaver) hung(h History) History {
 			"advance " + v.word("100ms", "2s", "10s"),
 		}
 	})
+}
+
+// wakes has lists hang and answer again in turns, while the status of an item hangs or fails and
+// items change with or without a word: reads and peeks of a pod begin and end beside each other.
+func (v *weaver) wakes(h History) History {
+	return v.each(h, func(line string) []string {
+		if len(v.ids) == 0 || strings.HasPrefix(line, "within ") || !v.chance(0.12) {
+			return []string{line} // a command within a turn may stand between calm and settle
+		}
+		lines := []string{line}
+		if v.chance(0.6) {
+			lines = append(lines, "runtime spoil "+v.id()+v.word(" hangs", " hangs", " fails"))
+		}
+		if v.chance(0.3) {
+			lines = append(lines, "reads inspect late "+v.word("50ms", "300ms", "1500ms"))
+		}
+		for range 1 + v.rng.IntN(4) {
+			pods := v.word("hang", "hang", "fail", "ok")
+			lines = append(lines, "reads list hang", "reads pod "+pods, "advance "+v.word("500ms", "3s", "6s", "12s"))
+			lines = append(lines, v.change()...)
+			lines = append(lines, "advance "+v.word("1ms", "1s", "3s"), "reads list ok")
+			if v.chance(0.5) {
+				lines = append(lines, "reads pod ok")
+			}
+			lines = append(lines, "advance "+v.word("1ms", "50ms", "1s", "5s"))
+		}
+		if v.chance(0.6) {
+			lines = append(lines, "runtime spoil "+v.id()+" not")
+		}
+		return append(lines, "reads pod ok", "reads inspect ok")
+	})
+}
+
+// change has an item change, with or without a word.
+func (v *weaver) change() []string {
+	id := v.id()
+	told := v.word("", " drop", " drop", " late=300ms")
+	switch n := v.rng.IntN(8); {
+	case n < 3:
+		return []string{"runtime exit " + id + told}
+	case n == 3:
+		return []string{"runtime remove " + id + told}
+	case n < 6 && strings.HasPrefix(id, "s"):
+		return []string{"runtime unready " + id + told, "advance " + v.word("1ms", "1s"), "runtime recover " + id}
+	case n == 6:
+		return []string{"runtime hide " + id + v.word(" 1", " 2")}
+	}
+	return nil
 }
 
 // deaf has nothing told of what ends or goes while lists hang for long.
