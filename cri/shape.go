@@ -134,13 +134,26 @@ func (s *shape) field(f *fields) *fieldShape {
 	return k
 }
 
+// identityEnd is the last of the fields that tell which sandbox or container a status is of, and
+// its state: see [identity].
+const identityEnd = 3
+
+// outOfOrder stands among the set fields, as no field has number 0, for a message in which a
+// field up to identityEnd follows a later one. Encoders write fields in order, and need not.
+const outOfOrder = 1 << 0
+
 // check reports whether raw is well-formed throughout, how many bytes belong to unknown and omitted
 // fields, and which known fields are set, by number, those from 64 on left out: a last number other
 // than 0, bytes that are not empty.
 func (s *shape) check(raw []byte) (unknown int, set uint64, ok bool) {
 	f := fields{rest: raw}
+	highest := protowire.Number(0)
 	for before := len(raw); f.next(); before = len(f.rest) {
 		k := s.field(&f)
+		if f.num <= identityEnd && highest > identityEnd {
+			set |= outOfOrder
+		}
+		highest = max(highest, f.num)
 		if k.known && f.wire == protowire.VarintType && f.varint == 0 {
 			set &^= 1 << f.num
 		} else if k.known && (f.wire != protowire.BytesType || len(f.data) > 0) {
@@ -224,14 +237,14 @@ type rawStatus struct {
 	shape *shape
 }
 
-// copied returns the known fields of the status in memory of their own; nil if the status may not
-// be stored: see [checkStatus].
+// copied returns the status as it is stored, in memory of its own; nil if it may not be stored: see
+// [checkStatus].
 func (r rawStatus) copied() []byte {
 	p, good := checkStatus(r.raw, r.shape)
 	if !good {
 		return nil
 	}
-	return p.appendTo(make([]byte, 0, len(p.raw)-p.unknown))
+	return p.copied()
 }
 
 // checkedStatus is an encoded status on its way into a PodStatus.
@@ -240,11 +253,36 @@ type checkedStatus struct {
 	shape   *shape
 	unknown int  // bytes of fields unknown to the CRI, and of omitted ones
 	whole   bool // well-formed, which an incomplete status may be, too
+
+	// disordered: the fields of the identity do not come first, as they do in what is stored.
+	disordered bool
 }
 
-// appendTo appends the known fields of a whole status.
-func (p *checkedStatus) appendTo(dst []byte) []byte {
-	return p.shape.appendKnown(dst, p.raw, p.unknown)
+// copied returns the known fields of a whole status, those of its identity first, in memory of
+// their own.
+func (p *checkedStatus) copied() []byte {
+	raw := p.raw
+	if p.disordered {
+		raw = identityFirst(raw)
+	}
+	return p.shape.appendKnown(make([]byte, 0, len(raw)-p.unknown), raw, p.unknown)
+}
+
+// identityFirst returns a well-formed message with its fields up to identityEnd before all others,
+// which means the same: only the order of fields with one number counts.
+func identityFirst(raw []byte) []byte {
+	first := make([]byte, 0, len(raw))
+	var others []byte
+	f := fields{rest: raw}
+	for at := 0; f.next(); at = len(raw) - len(f.rest) {
+		field := raw[at : len(raw)-len(f.rest)]
+		if f.num <= identityEnd {
+			first = append(first, field...)
+		} else {
+			others = append(others, field...)
+		}
+	}
+	return append(first, others...)
 }
 
 // setByAll are the fields set by every runtime: metadata (2) and created_at (4), with the same
@@ -256,15 +294,22 @@ const setByAll = 1<<2 | 1<<4
 // nothing would ever cause another read.
 func checkStatus(raw []byte, of *shape) (checkedStatus, bool) {
 	unknown, set, ok := of.check(raw)
-	return checkedStatus{raw, of, unknown, ok}, ok && set&setByAll == setByAll
+	p := checkedStatus{
+		raw:        raw,
+		shape:      of,
+		unknown:    unknown,
+		whole:      ok,
+		disordered: set&outOfOrder != 0,
+	}
+	return p, ok && set&setByAll == setByAll
 }
 
 // maxSlack is how many unused bytes may stay in memory because they share a message with statuses.
 const maxSlack = 512
 
-// retain returns the bytes to store of the statuses of a message of the given size: in place if the
-// message holds little else, otherwise a copy of their known fields. So a runtime cannot fill the
-// memory with bytes that nobody reads.
+// retain returns the bytes to store of the statuses of a message of the given size: in place if
+// the message holds little else, and the fields are in order, otherwise a copy of the known ones.
+// So a runtime cannot fill the memory with bytes that nobody reads.
 func retain(parts []checkedStatus, message int) (kept [][]byte) {
 	slack := message
 	for _, p := range parts {
@@ -274,8 +319,8 @@ func retain(parts []checkedStatus, message int) (kept [][]byte) {
 	for i, p := range parts {
 		kept[i] = p.raw
 		omits := p.shape.omits && p.unknown > 0
-		if omits || slack > maxSlack+message/8 {
-			kept[i] = p.appendTo(make([]byte, 0, len(p.raw)-p.unknown))
+		if omits || p.disordered || slack > maxSlack+message/8 {
+			kept[i] = p.copied()
 		}
 	}
 	return kept

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -55,6 +56,46 @@ func TestAnnotationsAreKeptOnRequest(t *testing.T) {
 					t.Errorf("the rest of the status is lost: %v", status)
 				}
 			}
+		}
+	}
+}
+
+// TestFieldsInAnyOrder: the ID and the state of a status may come after all else, as protobuf
+// allows. What is stored has them first, means the same, and is found by the next event of the
+// pod.
+func TestFieldsInAnyOrder(t *testing.T) {
+	container := wholeContainer("c", "u", exited)
+	container.Annotations = map[string]string{"note": "dropped"}
+	var first, late []byte
+	f := fields{rest: encode(container)}
+	for before := f.rest; f.next(); before = f.rest {
+		one := before[:len(before)-len(f.rest)]
+		if f.num <= identityEnd {
+			late = append(late, one...)
+		} else {
+			first = append(first, one...)
+		}
+	}
+	raw := append(first, late...)
+	want := wholeContainer("c", "u", exited)
+	ofEvent := must(statusOfEvent(eventOf("c", encode(sandboxStatus("s", "u", ready)), raw)))(t)
+	c := &Client{endpoint: "test"}
+	read, _, err := c.readStatus(containerStatus, "c", field(1, raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofRead := &PodStatus{encoded: &encodedStatus{statusMessages: statusMessages{containers: [][]byte{read}}}}
+	for from, status := range map[string]*PodStatus{"an event": ofEvent, "a read": ofRead} {
+		_, containers, err := status.Messages()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(containers[0], want) {
+			t.Errorf("from %s: got %v, want %v", from, containers[0], want)
+		}
+		known := indexParts(status, 1)
+		if known.notEarlier(pleg.Item{ID: "c", Phase: pleg.PhaseExited}) == nil {
+			t.Errorf("from %s: the next event does not find the container", from)
 		}
 	}
 }

@@ -240,10 +240,11 @@ func (s *PodStatus) encodedParts(yield func(encodedPart) bool) {
 	}
 }
 
-// identity returns the ID and the state of an encoded, well-formed PodSandboxStatus or
-// ContainerStatus, whose numbers for them are the same.
+// identity returns the ID and the state of a stored PodSandboxStatus or ContainerStatus, whose
+// numbers for them are the same. Nothing behind them is read: most of a node's statuses have not
+// been touched for long when the next event of their pod comes.
 func identity(raw []byte) (id []byte, state int32) {
-	for f := (fields{rest: raw}); f.next(); {
+	for f := (fields{rest: raw}); f.next() && f.num <= identityEnd; {
 		switch {
 		case f.isBytes(1):
 			id = f.data
@@ -257,11 +258,17 @@ func identity(raw []byte) (id []byte, state int32) {
 // mapFrom is the number of parts from which a statusIndex looks them up in a map.
 const mapFrom = 16
 
-// statusIndex finds the parts of a status by ID.
+// statusIndex finds the parts of a status by kind and ID. Of an ID that stands there twice, the
+// first counts.
 type statusIndex struct {
-	of    *encodedStatus
-	parts []encodedPart
-	at    map[string]int // nil for a status of few parts
+	of *encodedStatus     // nil for a status without parts
+	at map[partKey][]byte // nil for a status of few parts
+}
+
+// partKey names a part of a status: a runtime may give a container the ID of a sandbox.
+type partKey struct {
+	kind pleg.Kind
+	id   string
 }
 
 // indexParts returns the index of a status, which may be nil. Room is the number of lookups to
@@ -271,39 +278,56 @@ func indexParts(s *PodStatus, room int) (x statusIndex) {
 		return x
 	}
 	x.of = s.encoded
-	x.parts = make([]encodedPart, 0, len(s.encoded.sandboxes)+len(s.encoded.containers))
-	for part := range s.encodedParts {
-		x.parts = append(x.parts, part)
-	}
-	if min(len(x.parts), room) <= mapFrom {
+	parts := len(s.encoded.sandboxes) + len(s.encoded.containers)
+	if min(parts, room) <= mapFrom {
 		return x
 	}
-	x.at = make(map[string]int, len(x.parts))
-	for i, part := range x.parts {
-		x.at[string(part.id)] = i
+	x.at = make(map[partKey][]byte, parts)
+	for part := range s.encodedParts {
+		key := partKey{part.kind, string(part.id)}
+		if _, twice := x.at[key]; !twice {
+			x.at[key] = part.raw
+		}
 	}
 	return x
 }
 
-// find returns the place of an ID among the parts, negative if it has none.
-func (x *statusIndex) find(id string) int {
-	if x.at == nil {
-		return slices.IndexFunc(x.parts, func(part encodedPart) bool { return string(part.id) == id })
+// find returns the encoded part of a kind with an ID, nil if there is none.
+func (x *statusIndex) find(key partKey) []byte {
+	switch {
+	case x.of == nil:
+		return nil
+	case x.at != nil:
+		return x.at[key]
 	}
-	if i, ok := x.at[id]; ok {
-		return i
+	parts := x.of.containers
+	if key.kind == pleg.Sandbox {
+		parts = x.of.sandboxes
 	}
-	return -1
+	for _, raw := range parts {
+		if id, _ := identity(raw); string(id) == key.id {
+			return raw
+		}
+	}
+	return nil
 }
 
-// notEarlier returns the encoded part with the ID of the item if the part shows the item's phase or
-// a later one, else nil. Another status may keep it.
+// notEarlier returns the encoded part of the item if the part shows the item's phase or a later
+// one, else nil. Another status may keep it.
 func (x *statusIndex) notEarlier(item pleg.Item) []byte {
-	i := x.find(item.ID)
-	if i < 0 || x.parts[i].phase == pleg.PhaseUnknown || x.parts[i].phase < item.Phase {
+	raw := x.find(partKey{item.Kind, item.ID})
+	if raw == nil {
 		return nil
 	}
-	return x.of.own(x.parts[i].raw)
+	_, state := identity(raw)
+	phase := containerPhase(state)
+	if item.Kind == pleg.Sandbox {
+		phase = sandboxPhase(state)
+	}
+	if phase == pleg.PhaseUnknown || phase < item.Phase {
+		return nil
+	}
+	return x.of.own(raw)
 }
 
 // String returns the status in a single line, for logs.
@@ -364,9 +388,12 @@ func Without(s *PodStatus, id string) *PodStatus {
 
 // hasReadySandboxNotIn reports whether the status has a ready sandbox that an earlier status lacks.
 func (s *PodStatus) hasReadySandboxNotIn(earlier *PodStatus) bool {
-	known := indexParts(earlier, 0)
+	if s.encoded == nil {
+		return false
+	}
+	known := indexParts(earlier, len(s.encoded.sandboxes))
 	for part := range s.encodedParts {
-		if part.kind == pleg.Sandbox && part.phase == pleg.PhaseRunning && known.find(string(part.id)) < 0 {
+		if part.kind == pleg.Sandbox && part.phase == pleg.PhaseRunning && known.find(partKey{part.kind, string(part.id)}) == nil {
 			return true
 		}
 	}
