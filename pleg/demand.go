@@ -140,9 +140,26 @@ func (d *demand) needsContent(now instant) bool {
 }
 
 // nextRead returns when the next read of the pod is due; never if none is. A list under way that
-// may answer comes first. What a list has shown, and no call explains, waits for the agent's calls
-// no longer than news of others does.
+// may answer comes first.
 func (p *pod) nextRead(cfg *limits, l *lists) instant {
+	at := l.comesFirst(p.nextListed(cfg), cfg.ListFirst)
+	if p.late != 0 && p.entry == statusEntry {
+		at = min(at, p.late)
+	}
+	if p.force != 0 && !p.failed() {
+		next := p.force.next()
+		if p.forced != 0 {
+			next = max(next, p.forced.add(cfg.ForceAgain))
+		}
+		at = min(at, next)
+	}
+	return at
+}
+
+// nextListed returns when a read of the pod is due for which a list of everything may answer, or
+// stand in for the list of the pod; never if none is. What a list has shown, and no call explains,
+// waits for the agent's calls no longer than news of others does.
+func (p *pod) nextListed(cfg *limits) instant {
 	hold := p.hold
 	if p.differs() && p.diff.at > p.asOf && !p.brings(cfg) { // else the list is older than what the cache shows
 		hold = min(hold, p.diff.at.add(cfg.CallWait))
@@ -165,17 +182,6 @@ func (p *pod) nextRead(cfg *limits, l *lists) instant {
 	}
 	if p.changed != 0 {
 		at = min(at, max(hold, p.changed.next()))
-	}
-	at = l.comesFirst(at, cfg.ListFirst)
-	if p.late != 0 && p.entry == statusEntry {
-		at = min(at, p.late)
-	}
-	if p.force != 0 && !p.failed() {
-		next := p.force.next()
-		if p.forced != 0 {
-			next = max(next, p.forced.add(cfg.ForceAgain))
-		}
-		at = min(at, next)
 	}
 	return at
 }

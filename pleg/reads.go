@@ -248,16 +248,16 @@ func (r *reads) deadline(after instant) instant {
 }
 
 // sweeps reports whether a list of everything is to replace the reads of many pods, all of which
-// have come to need a read since the last list began: at once if waiters want so many, else a base
-// period after the last list, or a flood of claims would be a flood of lists.
+// have come to need a read since the last list began: at once if waiters want so many, else a
+// base period after the last list, or a flood of claims would be a flood of lists. Reads that
+// wait for no list do not count: a list would be one call more.
 func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
 	queue := r.lanes[laneFirst].waiting
 	if now <= last.ended || len(queue) < cfg.SweepAt || queue[len(queue)-cfg.SweepAt].since <= last.began {
 		return false
 	}
-	if now >= last.ended.add(cfg.SweepAgain) {
-		return true
-	}
+	again := now >= last.ended.add(cfg.SweepAgain)
+	due := 0
 	waited := 0
 	looks := 4 * cfg.SweepAt
 	for _, w := range slices.Backward(queue) {
@@ -266,12 +266,16 @@ func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
 			return false
 		}
 		p := w.pod
+		if p.nextListed(cfg) > now {
+			continue
+		}
+		due++
 		wants := p.want != 0 && p.want < now || p.content != 0 && p.content < now
 		if wants && p.force == 0 && p.entry == statusEntry && !p.unmet() && !p.differs() {
 			waited++
-			if waited >= cfg.SweepAt {
-				return true
-			}
+		}
+		if again && due >= cfg.SweepAt || waited >= cfg.SweepAt {
+			return true
 		}
 	}
 	return false
