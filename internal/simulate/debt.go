@@ -98,8 +98,9 @@ func (b *ledger) lookDebts(now time.Time) {
 	grace := b.pace.settings.grace
 	kept := b.debts[:0]
 	for _, d := range b.debts {
-		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase &&
-			phaseIn(b.podPace(d.pod).listed, d.id) != d.phase {
+		x := b.podPace(d.pod)
+		listed := phaseIn(x.listed, d.id) == d.phase || x.unsure != nil && phaseIn(*x.unsure, d.id) == d.phase
+		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase && !listed {
 			d.open = now // where reads of the pod fail, a list finds the change
 		}
 		_, phase := b.truth.phaseOf(d.id)

@@ -286,10 +286,11 @@ func (b *ledger) lookMissed(missed int, grace time.Duration) {
 	}
 }
 
-// halves reports whether a list may lack more living pods than it shows. A pod missing in the list
-// counts even if the cache does not show the pod running: a newly started generator, or a generator
-// with a failed read of the status, does not know the pod. A pod whose reads fail need not be kept:
-// its status is older than what its reads have listed.
+// halves reports whether a list may lack more living pods than it shows. A pod missing in the
+// list counts even if the cache does not show the pod running: a newly started generator, or a
+// generator with a failed read of the status, does not know the pod. A pod of which no read can
+// ever have shown anything is none that lived. A pod whose reads fail need not be kept: its
+// status is older than what its reads have listed.
 func (b *ledger) halves(l *pleg.Listing) bool {
 	if b.held == nil {
 		return false
@@ -303,7 +304,9 @@ func (b *ledger) halves(l *pleg.Listing) bool {
 	for _, uid := range b.held() {
 		switch {
 		case slices.Contains(l.Gone, uid) || !l.Delta && !shown[uid]:
-			lost++
+			if b.heir || b.lied() || b.truth.ever(uid) {
+				lost++
+			}
 		case !b.fails(uid) && slices.ContainsFunc(b.shows(uid), b.surelyRunsHere):
 			kept++
 		}

@@ -505,6 +505,13 @@ func (t *Truth) lost(id string) bool {
 	return l.steps[n].phase == pleg.PhaseUnknown
 }
 
+// ever reports whether a pod has ever had an ID, as of the last refresh.
+func (t *Truth) ever(pod cache.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.pods[pod]) > 0
+}
+
 // size returns the number of IDs of a pod, as of the last refresh.
 func (t *Truth) size(pod cache.UID) (n int) {
 	t.mu.Lock()
