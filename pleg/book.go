@@ -327,11 +327,11 @@ func (k *book[S]) judgeMove(m *move, r *reading[S], last lastLook, now instant) 
 	}
 }
 
-// blame counts a read if it has failed, whole or in part, and reports the first about the pod; of
-// reads that failed in part, the second in a row. On a busy node a status may come later than the
-// others of its pod for once, and the next read, a second later, has the status. The entry is as of
-// the given time.
-func (k *book[S]) blame(p *pod, r *look, whole bool, asOf instant) {
+// noteEnd notes how a read has ended, counts one that has failed, and reports the first about the
+// pod; of reads that failed in part, the second in a row. On a busy node a status may come later
+// than the others of its pod for once, and the next read, a second later, has the status. The
+// entry is as of the given time.
+func (k *book[S]) noteEnd(p *pod, r *look, whole bool, asOf instant) {
 	if r.err == nil {
 		p.acquit()
 		return

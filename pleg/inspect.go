@@ -111,7 +111,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	peeked := f.started <= looked || r.began <= looked && !matches()
 	old := overtaken || peeked && p.failing()
 	nothing := r.err != nil && (len(shows) == 0 || old && matches()) // that is new
-	c.blame(p, &r.look, nothing && r.status == nil, c.lists.asOf(p)) // whatever becomes of what it shows
+	c.noteEnd(p, &r.look, nothing && r.status == nil, c.lists.asOf(p)) // whatever becomes of what it shows
 	switch {
 	case nothing:
 		p.delayFailed(&c.cfg, r.began, f.took, now)

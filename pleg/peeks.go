@@ -513,13 +513,14 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	if verdict == peekAgain || p.unmet() {
 		c.peeks.again(x, r.began, &c.cfg, now)
 	}
-	hung := c.reads.since(p).add(peekAfter) // a read under way, from then on
 	switch {
 	case !p.doubted():
 	case !doubted:
 		c.peeks.wants(x, now.add(c.cfg.RereadBase)) // one more look decides, however rare they have become
-	case p.reading && now < hung:
-		c.peeks.wants(x, hung)
+	case p.reading:
+		if hung := c.reads.since(p).add(peekAfter); now < hung { // the read under way, from then on
+			c.peeks.wants(x, hung)
+		}
 	}
 	c.see(p, r.readable(), nil, now)
 	c.review(p, now)
