@@ -260,7 +260,7 @@ func (o *oracle) lookPrompt(reading bool) {
 			x.seen = true
 			p.promises[id] = x
 		}
-		if now.Sub(since) <= b.soon(x.pod)+beside {
+		if now.Sub(since) <= b.due(x)+beside {
 			continue
 		}
 		delete(p.promises, id)
@@ -291,6 +291,15 @@ func (o *oracle) lookPrompt(reading bool) {
 	}
 }
 
+// due is how long after the last of what puts it off a promise must be kept. Lists that show a gone
+// ID answer its reads for a grace, with delays between them that have grown to a grace by then.
+func (b *ledger) due(x promise) time.Duration {
+	if b.truth.ghost(x.id) {
+		return b.soon(x.pod) + b.pace.settings.grace
+	}
+	return b.soon(x.pod)
+}
+
 // dueIn returns how long it is until the next promise must have been kept, if no excuse comes.
 func (o *oracle) dueIn() time.Duration {
 	o.mu.Lock()
@@ -305,7 +314,7 @@ func (o *oracle) dueIn() time.Duration {
 	now := time.Now()
 	beside := b.beside(now)
 	for _, x := range b.prompt.promises {
-		left := b.soon(x.pod) + beside - now.Sub(b.owedSince(x)) + 1
+		left := b.due(x) + beside - now.Sub(b.owedSince(x)) + 1
 		if !x.seen && !x.excused.Equal(now) && left > 0 {
 			soonest = min(soonest, left)
 		}
