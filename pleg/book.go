@@ -327,10 +327,10 @@ func (k *book[S]) judgeMove(m *move, r *reading[S], last lastLook, now instant) 
 	}
 }
 
-// noteEnd notes how a read has ended, counts one that has failed, and reports the first about the
-// pod; of reads that failed in part, the second in a row. On a busy node a status may come later
-// than the others of its pod for once, and the next read, a second later, has the status. The
-// entry is as of the given time.
+// noteEnd notes how a read has ended, whatever becomes of what it shows: one that has failed is
+// counted, and the first about the pod is reported; of reads that failed in part, the second in a
+// row. On a busy node a status may come later than the others of its pod for once, and the next
+// read, a second later, has the status. The entry is as of the given time.
 func (k *book[S]) noteEnd(p *pod, r *look, whole bool, asOf instant) {
 	if r.err == nil {
 		p.acquit()

@@ -52,6 +52,10 @@ type demand struct {
 
 	// crossed reports whether the content of the last read was left out: see reads.cross.
 	crossed bool
+
+	// outrun reports whether the last read is made again because an event that came during it has
+	// brought a later phase. If somebody waits for all statuses, the next read decides: see core.offer.
+	outrun bool `prove:"-"`
 }
 
 // wanted are the times after which reads of a pod must begin; zero for none.
@@ -90,6 +94,13 @@ func (d *demand) leaveOut(now instant) {
 	d.crossed = true
 	d.lookAfter(now)
 }
+
+// outrunBy notes that a read begun at the given time is made again. Last is when the last event
+// came that contradicts the read; zero if none does.
+func (d *demand) outrunBy(last, began instant) { d.outrun = last >= began }
+
+// decided notes that a read was not made again.
+func (d *demand) decided() { d.outrun = false }
 
 // lookFrom wants a read that begins at a moment, or after.
 func (d *demand) lookFrom(at instant) {

@@ -111,7 +111,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	peeked := f.started <= looked || r.began <= looked && !matches()
 	old := overtaken || peeked && p.failing()
 	nothing := r.err != nil && (len(shows) == 0 || old && matches()) // that is new
-	c.noteEnd(p, &r.look, nothing && r.status == nil, c.lists.asOf(p)) // whatever becomes of what it shows
+	c.noteEnd(p, &r.look, nothing && r.status == nil, c.lists.asOf(p))
 	switch {
 	case nothing:
 		p.delayFailed(&c.cfg, r.began, f.took, now)
@@ -194,6 +194,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 		excused: f.excused,
 	}
 	p.crossed = f.crossed && r.status != nil
+	p.decided()
 	if p.failed() && r.err == nil || p.entry == failedEntry { // it yields more than the reads before
 		p.resetBackOff()
 	}
@@ -224,9 +225,12 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 // phases, its statuses are still news; else the pod is read again.
 func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
 	if !c.matches(p, shows) {
+		_, last := c.contradicts(p, shows)
+		p.outrunBy(last, r.began)
 		p.lookFrom(now)
 		return
 	}
+	p.decided()
 	c.sighted(p, shows, nil)
 	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
 		p.crossed = f.crossed

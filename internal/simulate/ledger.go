@@ -37,29 +37,30 @@ type ledger struct {
 	lists      int
 	statuses   int
 	podReads   int
-	most       int                     // reads of pods at once
-	fewer      [2]int                  // workers unused at most after timeouts: for all reads, and for pods whose last read failed
-	lately     time.Duration           // duration of successful reads of pods; fades by an eighth with each
-	warnings   int                     // recorded by the generator about the runtime's answers
-	accused    map[pleg.Reason]bool    // the reasons among them
-	listEnd    time.Time               // end of the latest list, well or not
-	listTook   time.Duration           // how long that list lasted
-	unnoticed  time.Duration           // pauses of the loop since the last list began, each too short to be noticed
-	lapse      time.Duration           // the longest of them
-	stood      time.Duration           // all pauses of the loop
-	paused     time.Time               // begin of the last standstill; pauses that run on are one
-	resumed    time.Time               // when the loop went on after its last pause: it may have heard of a list only then
-	listFailed bool                    // the last list failed
-	phantoms   int                     // reads of pods known only from a lie
-	listOK     time.Time               // start of the latest successful list
-	listOKEnd  time.Time               // and its end
-	listFirst  time.Time               // end of the first list begun after the last disturbance; zero if none
-	disturbed  time.Time               // the last disturbance
-	podEnd     map[cache.UID]time.Time // start of the latest finished read of the pod, failed or not
-	podFail    map[cache.UID]time.Time // start of the latest failed list
-	podWhole   map[cache.UID]time.Time // start of the latest successful read of the pod, from its list on
-	asked      map[cache.UID]time.Time // the latest reinspection requested of a pod and not answered
-	stopping   bool                    // the generator's context has ended
+	most       int                       // reads of pods at once
+	fewer      [2]int                    // workers unused at most after timeouts: for all reads, and for pods whose last read failed
+	lately     time.Duration             // duration of successful reads of pods; fades by an eighth with each
+	warnings   int                       // recorded by the generator about the runtime's answers
+	accused    map[pleg.Reason]bool      // the reasons among them
+	listEnd    time.Time                 // end of the latest list, well or not
+	listTook   time.Duration             // how long that list lasted
+	unnoticed  time.Duration             // pauses of the loop since the last list began, each too short to be noticed
+	lapse      time.Duration             // the longest of them
+	stood      time.Duration             // all pauses of the loop
+	paused     time.Time                 // begin of the last standstill; pauses that run on are one
+	resumed    time.Time                 // when the loop went on after its last pause: it may have heard of a list only then
+	listFailed bool                      // the last list failed
+	phantoms   int                       // reads of pods known only from a lie
+	listOK     time.Time                 // start of the latest successful list
+	listOKEnd  time.Time                 // and its end
+	listFirst  time.Time                 // end of the first list begun after the last disturbance; zero if none
+	disturbed  time.Time                 // the last disturbance
+	podEnd     map[cache.UID]time.Time   // start of the latest finished read of the pod, failed or not
+	podFail    map[cache.UID]time.Time   // start of the latest failed list
+	wholes     map[cache.UID][]time.Time // starts of the reads of all statuses of a pod that ended well
+	podWhole   map[cache.UID]time.Time   // start of the latest successful read of the pod, from its list on
+	asked      map[cache.UID]time.Time   // the latest reinspection requested of a pod and not answered
+	stopping   bool                      // the generator's context has ended
 	closed     bool
 	pace       pace
 	peekPace   peekPace
@@ -96,6 +97,7 @@ func newLedger(truth *Truth, workers int, fail func(kind, format string, args ..
 		begun:    make(map[cache.UID]time.Time),
 		podEnd:   make(map[cache.UID]time.Time),
 		podFail:  make(map[cache.UID]time.Time),
+		wholes:   make(map[cache.UID][]time.Time),
 		podWhole: make(map[cache.UID]time.Time),
 		removed:  make(map[cache.UID]time.Time),
 		goneAsOf: make(map[cache.UID]time.Time),

@@ -77,6 +77,7 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 		rewrites: make(map[string]promise),
 		lost:     make(map[string]pleg.Phase),
 		ahead:    make(map[cache.UID]time.Time),
+		back:     make(map[cache.UID]time.Time),
 		waited:   make(map[cache.UID]time.Time),
 		troubled: now,
 	}

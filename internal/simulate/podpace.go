@@ -106,6 +106,7 @@ func (b *ledger) inspected(uid cache.UID, begun time.Time, peek bool) {
 			from = begun
 		}
 		x.whole = latest(x.whole, from)
+		b.wholes[uid] = append(b.wholes[uid], begun)
 	}
 	if begun.After(b.asked[uid]) {
 		delete(b.asked, uid)

@@ -59,6 +59,7 @@ type prompt struct {
 	lost     map[string]pleg.Phase   // the furthest phase claimed of an ID before or during the loss of its state
 	troubled time.Time               // when a read last failed, was slow, or found every worker busy
 	ahead    map[cache.UID]time.Time // when a claim of a pod was last ahead of the truth
+	back     map[cache.UID]time.Time // when an end in a pod was last taken back, after its event
 	waited   map[cache.UID]time.Time // when a read of a pod last was slow beside an unreadable item
 	hurt     chan<- struct{}         // signalled whenever troubled is set
 }
@@ -182,6 +183,8 @@ func (w *world) recovers(id string) {
 func (b *ledger) takenBack(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	pod, _ := b.truth.phaseOf(id)
+	b.prompt.back[pod] = time.Now()
 	if b.prompt.promises[id].phase > pleg.PhaseRunning {
 		delete(b.prompt.promises, id)
 	}

@@ -512,6 +512,16 @@ func (t *Truth) ever(pod cache.UID) bool {
 	return len(t.pods[pod]) > 0
 }
 
+// lastMissed returns when a look last missed an ID of a pod, as of the last refresh.
+func (t *Truth) lastMissed(pod cache.UID) (at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.pods[pod] {
+		at = latest(at, l.missed)
+	}
+	return at
+}
+
 // size returns the number of IDs of a pod, as of the last refresh.
 func (t *Truth) size(pod cache.UID) (n int) {
 	t.mu.Lock()

@@ -201,6 +201,9 @@ func (w *world) checkWaiters() {
 			continue
 		}
 		w.ledger.lookNeglected(&x.place, x.pod, x.t, x.begun)
+		if !x.phases {
+			w.ledger.lookStarved(x)
+		}
 		if !x.quick {
 			continue
 		}
@@ -217,6 +220,33 @@ func (w *world) checkWaiters() {
 	}
 	clear(w.waiters[len(kept):])
 	w.waiters = kept
+}
+
+// starvedAfter is how many reads of all statuses of a pod, each begun after what a waiter asked
+// for, may end well while the waiter waits. The first may be overtaken by an event, and so may
+// the second; a look that misses an ID, or shows less than an event told, is followed by another.
+const starvedAfter = 4
+
+// lookStarved checks that a waiter for statuses is answered, whatever events come meanwhile:
+// events may come faster than reads end. Claims of what is still to come, or was taken back, put
+// the answer off for a grace each, and so do looks that miss an ID.
+func (b *ledger) lookStarved(x *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.pace.on || b.lied() || b.stopping {
+		return
+	}
+	ahead := latest(b.prompt.ahead[x.pod], b.prompt.back[x.pod])
+	from := latest(x.t, x.begun, ahead.Add(3*b.pace.settings.grace), b.truth.lastMissed(x.pod))
+	n := 0
+	for _, begun := range b.wholes[x.pod] {
+		if begun.After(from) {
+			n++
+		}
+	}
+	if n > starvedAfter {
+		b.fail("starved", "a waiter for pod %s still waits, and %d reads begun later have ended well", x.pod, n)
+	}
 }
 
 // stuckWaiters checks that nobody waits after a long rest.
