@@ -20,7 +20,8 @@ type debt struct {
 	phase pleg.Phase
 	was   pleg.Phase // in the cache at that time
 	at    time.Time  // of the change
-	open  time.Time  // the last time without the change in the cache and in the last list
+	open  time.Time  // the last time before the cache, or a list, has shown the change
+	found bool       // the cache, or a list, has shown the change
 	shown time.Time  // the first time with the change in the cache; zero before
 }
 
@@ -100,8 +101,9 @@ func (b *ledger) lookDebts(now time.Time) {
 	for _, d := range b.debts {
 		x := b.podPace(d.pod)
 		listed := phaseIn(x.listed, d.id) == d.phase || x.unsure != nil && phaseIn(*x.unsure, d.id) == d.phase
-		if d.shown.IsZero() && phaseIn(b.shows(d.pod), d.id) != d.phase && !listed {
-			d.open = now // where reads of the pod fail, a list finds the change
+		d.found = d.found || listed || !d.shown.IsZero() || phaseIn(b.shows(d.pod), d.id) == d.phase
+		if !d.found {
+			d.open = now // where reads of the pod fail, a list finds the change, and a later one may miss it
 		}
 		_, phase := b.truth.phaseOf(d.id)
 		shows := phaseIn(b.shows(d.pod), d.id)
