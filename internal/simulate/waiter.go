@@ -233,7 +233,7 @@ const starvedAfter = 4
 func (b *ledger) lookStarved(x *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.pace.on || b.lied() || b.stopping {
+	if !b.pace.on || b.lied() || b.stopping || !b.pace.settings.roomy() { // nor is it noted then what is ahead
 		return
 	}
 	ahead := latest(b.prompt.ahead[x.pod], b.prompt.back[x.pod])
