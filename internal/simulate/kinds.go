@@ -40,6 +40,7 @@ var kinds = []kind{
 	{name: "crossed", on: true, share: 0.1, weave: (*weaver).crossed},
 	{name: "sends", on: true, share: 0.2, weave: (*weaver).sends},
 	{name: "wakes", on: true, share: 0.1, weave: (*weaver).wakes},
+	{name: "hurries", on: true, share: 0.1, weave: (*weaver).hurries},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -397,6 +398,33 @@ func (v *weaver) wakes(h History) History {
 			lines = append(lines, "runtime spoil "+v.id()+" not")
 		}
 		return append(lines, "reads pod ok", "reads inspect ok")
+	})
+}
+
+// hurries has containers of a pod start and end faster than reads of the pod end, while somebody
+// waits for the pod.
+func (v *weaver) hurries(h History) History {
+	made := 0
+	return v.each(h, func(line string) []string {
+		sandbox := v.id()
+		if !strings.HasPrefix(sandbox, "s") || strings.HasPrefix(line, "within ") || !v.chance(0.1) {
+			return []string{line} // a command within a turn may stand between calm and settle
+		}
+		first := made
+		made += 3 + v.rng.IntN(6)
+		lines := []string{line}
+		id := func(n int) string { return fmt.Sprintf("c%dh", n) }
+		for n := first; n < made; n++ {
+			lines = append(lines, "runtime container "+sandbox+" "+id(n), "runtime start "+id(n))
+		}
+		lines = append(lines, "advance "+v.word("10ms", "1s", "3s"), "reads inspect late "+v.word("20ms", "100ms", "300ms", "1500ms"))
+		for n := first; n < made; n++ {
+			if n == first || v.chance(0.5) {
+				lines = append(lines, "wait "+v.pods[v.rng.IntN(len(v.pods))]+v.word("", "", " phases"))
+			}
+			lines = append(lines, "runtime exit "+id(n)+v.word("", "", "", " late=30ms", " drop"), "advance "+v.word("5ms", "50ms", "200ms", "1s"))
+		}
+		return append(lines, "reads inspect ok")
 	})
 }
 
