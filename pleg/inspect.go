@@ -108,7 +108,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	looked := c.peeks.looked(p.uid)
 	olderContent := f.crossed && first == 0 && r.status != nil && !matches() // it may be: see reads.cross
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
-	peeked := f.started <= looked || r.began <= looked && !matches()
+	peeked := r.began <= looked && (f.started <= looked || !matches()) && (!p.crossed || c.peeks.outdates(&c.records, p, shows))
 	old := overtaken || peeked && p.failing()
 	nothing := r.err != nil && (len(shows) == 0 || old && matches()) // that is new
 	c.noteEnd(p, &r.look, nothing && r.status == nil, c.lists.asOf(p))
@@ -120,7 +120,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		}
 		c.fail(p, &r.look, c.lists.asOf(p), now)
 	case peeked:
-		p.lookAfter(now) // the peek may have looked later, and is no whole look
+		p.leaveOut(now) // the peek may have looked later, and is no whole look
 	case f.crossed && r.err != nil: // the items read may be older than the payload
 		p.leaveOut(now)
 	case overtaken: // by a list, or by a payload

@@ -82,6 +82,9 @@ type peeking struct {
 	// list begun earlier may have looked earlier, and show less.
 	looked instant
 
+	// read are the IDs whose status that peek has read.
+	read idSet
+
 	// shown is the end of the last peek that has shown a status, whatever became of it.
 	shown instant
 
@@ -161,6 +164,27 @@ func (k *peeks) past(uid cache.UID) instant {
 		return x.past
 	}
 	return 0
+}
+
+// outdates reports whether a read shows an ID otherwise than the last peek that was applied has
+// read it. What the peek could not read stands as before, and says nothing against the read.
+func (k *peeks) outdates(known *records, p *pod, shows []Item) bool {
+	x := k.of[p.uid]
+	if x == nil {
+		return false
+	}
+	shown := setOfItems(shows)
+	missing := func(it Item) bool { return it.valid() && !shown.has(it.ID) }
+	if slices.ContainsFunc(x.read.items, missing) {
+		return true
+	}
+	for i, it := range shows {
+		y := known.find(p, i, it.ID)
+		if x.read.has(it.ID) && (y == nil || y.shown != it.Phase) {
+			return true
+		}
+	}
+	return false
 }
 
 // brought notes that a read or a payload has brought a status of a pod.
@@ -537,6 +561,7 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 		_, err = c.cache.Get(p.uid)
 	}
 	x.looked = now
+	x.read = setOfItems(r.readable())
 	under := c.reads.inflight[p]
 	c.store(p, reading[S]{
 		status:  r.status,

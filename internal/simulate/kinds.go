@@ -404,18 +404,22 @@ func (v *weaver) wakes(h History) History {
 // hurries has containers of a pod start and end faster than reads of the pod end, while somebody
 // waits for the pod.
 func (v *weaver) hurries(h History) History {
+	maker := "runtime "
+	if slices.Contains(h, "config tells-calls true") { // nobody else makes containers
+		maker = "agent "
+	}
 	made := 0
 	return v.each(h, func(line string) []string {
 		sandbox := v.id()
-		if !strings.HasPrefix(sandbox, "s") || strings.HasPrefix(line, "within ") || !v.chance(0.1) {
+		if made > 4 || !strings.HasPrefix(sandbox, "s") || strings.HasPrefix(line, "within ") || !v.chance(0.1) {
 			return []string{line} // a command within a turn may stand between calm and settle
 		}
 		first := made
-		made += 3 + v.rng.IntN(6)
+		made += 3 + v.rng.IntN(3)
 		lines := []string{line}
 		id := func(n int) string { return fmt.Sprintf("c%dh", n) }
 		for n := first; n < made; n++ {
-			lines = append(lines, "runtime container "+sandbox+" "+id(n), "runtime start "+id(n))
+			lines = append(lines, maker+"container "+sandbox+" "+id(n), maker+"start "+id(n))
 		}
 		lines = append(lines, "advance "+v.word("10ms", "1s", "3s"), "reads inspect late "+v.word("20ms", "100ms", "300ms", "1500ms"))
 		for n := first; n < made; n++ {

@@ -237,6 +237,9 @@ func (b *ledger) lookStarved(x *waiter) {
 		return
 	}
 	ahead := latest(b.prompt.ahead[x.pod], b.prompt.back[x.pod])
+	if !ahead.Before(b.paused) {
+		ahead = latest(ahead, b.resumed) // a loop that stood still hears of it when it goes on
+	}
 	from := latest(x.t, x.begun, ahead.Add(3*b.pace.settings.grace), b.truth.lastMissed(x.pod))
 	n := 0
 	for _, begun := range b.wholes[x.pod] {
