@@ -37,8 +37,9 @@ type core struct {
 	queue   queue
 	limits  limits
 	rosters []*roster // by the source's index
-	// granted holds the kinds of calls in a namespace that a role is known to allow.
-	granted map[grant]bool
+	// granted holds the kinds of calls in a namespace that a role is known to allow, with the time at
+	// which one was taken while they were held for a 403, zero for never.
+	granted map[grant]time.Time
 	count   Stats
 	// lastErr is the error of the last failed call, nil after a success.
 	lastErr error
@@ -64,7 +65,7 @@ func newCore(o *Options, wake func()) core {
 		table:   newTable(),
 		queue:   newQueue(o.Writers, pace),
 		limits:  newLimits(o),
-		granted: map[grant]bool{},
+		granted: map[grant]time.Time{},
 		count: Stats{
 			Dropped:     map[string]int64{},
 			Calls:       map[string]int64{},

@@ -96,9 +96,7 @@ func (q *queue) launch(t *ticket, now time.Time, tries bool) *ticket {
 		l = q.lane(p)
 	}
 	q.begin(p, site{l.space, l, q.object(p.object)}, now, tries)
-	if tries {
-		t.tried = q.turn
-	}
+	t.tried = max(q.turn, 1) // a scope that fails is first tried with what has not failed yet
 	return t
 }
 

@@ -71,9 +71,7 @@ func (c *core) answered(j job, a reply) {
 func (c *core) succeeded(j job, a reply) {
 	s := j.series
 	c.lastErr = nil
-	if len(c.granted) < 2*c.opts.MaxSeries {
-		c.granted[grant{j.place.namespace, j.place.kind}] = true
-	}
+	c.grant(j.place, a.now)
 	if j.call.kind == callRead {
 		c.queue.heard(j.place, a.now)
 		c.hasRead(s, a.stored, a.now)
@@ -85,6 +83,20 @@ func (c *core) succeeded(j job, a reply) {
 	c.queue.succeeded(j.place, a.now)
 	c.queue.renew(&s.ticket)
 	c.hasWritten(j, a)
+}
+
+// grant books that a role allows a call. Few roles are remembered: what is forgotten is learnt again
+// by the next success.
+func (c *core) grant(p place, now time.Time) {
+	role := grant{p.namespace, p.kind}
+	opened, ok := c.granted[role]
+	if !ok && len(c.granted) >= 2*c.opts.MaxSeries {
+		clear(c.granted)
+	}
+	if !c.queue.holding(p).IsZero() {
+		opened = now
+	}
+	c.granted[role] = opened
 }
 
 // hasWritten books a create or patch.
@@ -162,18 +174,11 @@ func (c *core) refused(j job, a reply) {
 // reconsider corrects a verdict by knowledge beyond the answer.
 func (c *core) reconsider(j job, a reply) verdict {
 	s := j.series
-	role := grant{j.place.namespace, j.place.kind}
-	holding := c.queue.holding(j.place)
 	switch {
 	case a.verdict == verdictMissing && j.call.kind == callCreate:
 		return verdictRefused
 	case a.verdict == verdictRefused && a.reason == string(metav1.StatusReasonForbidden):
-		young := !holding.IsZero() && a.now.Sub(holding) < heldFor
-		if young || holding.IsZero() && (c.granted[role] || c.queue.server.failing()) {
-			return verdictHeld
-		}
-		delete(c.granted, role)
-		c.queue.unhold(j.place)
+		return c.forbidden(j, a)
 	case a.verdict == verdictConflict:
 		return c.conflict(j, a)
 	case a.verdict == verdictFault:
@@ -183,6 +188,34 @@ func (c *core) reconsider(j job, a reply) verdict {
 		}
 	}
 	return a.verdict
+}
+
+// forbidden returns the reaction to an answer of 403. Where a role is known to allow the call, it
+// holds the calls of its kind in the namespace, as the role may be under replacement. Where others of
+// the kind were taken since, or were a while ago after such a 403, a policy denies this object: that
+// alone waits, and is given up.
+func (c *core) forbidden(j job, a reply) verdict {
+	role := grant{j.place.namespace, j.place.kind}
+	holding := c.queue.holding(j.place)
+	open := holding.IsZero()
+	since := j.series.forbid(a.now, c.queue.answers)
+	opened, granted := c.granted[role]
+	one := since.Before(a.now) || a.now.Sub(opened) < heldFor
+	switch {
+	case !open && a.now.Sub(holding) < heldFor:
+		return verdictHeld
+	case open && c.queue.server.failing():
+		return verdictHeld
+	case !open || !granted:
+		delete(c.granted, role)
+		c.queue.unhold(j.place)
+		return verdictRefused
+	case !one:
+		return verdictHeld
+	case a.now.Sub(since) < heldFor:
+		return verdictTrouble
+	}
+	return verdictRefused
 }
 
 // conflict returns the reaction to an answer of 409: the object is read at once, the first time.

@@ -111,20 +111,36 @@ type trouble struct {
 	blamed int
 	// answers is the queue's at the last failure.
 	answers int64
+	// forbidden is the time of the first 403, zero for none.
+	forbidden time.Time
 }
 
 // fail books a failure.
 func (s *series) fail(now time.Time, answers int64) *trouble {
-	if s.trouble == nil {
-		s.trouble = &trouble{since: now, answers: answers}
-	}
-	t := s.trouble
+	t := s.record(now, answers)
 	t.failures++
 	if answers > t.answers {
 		t.blamed++
 	}
 	t.answers = answers
 	return t
+}
+
+// forbid books a 403, and returns when the first came.
+func (s *series) forbid(now time.Time, answers int64) (since time.Time) {
+	t := s.record(now, answers)
+	if t.forbidden.IsZero() {
+		t.forbidden = now
+	}
+	return t.forbidden
+}
+
+// record returns the record of the failures in a row.
+func (s *series) record(now time.Time, answers int64) *trouble {
+	if s.trouble == nil {
+		s.trouble = &trouble{since: now, answers: answers}
+	}
+	return s.trouble
 }
 
 // content is the stored content of a series besides its key, as of its first occurrence.

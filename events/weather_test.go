@@ -4,6 +4,7 @@
 package events
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -221,6 +222,70 @@ func TestReadBeforeTheNextPatch(t *testing.T) {
 			t.Errorf("%d answers of 409 for %d objects of another process", got, n)
 		}
 		newer.wantAbout("p0", "Unknown ≥4")
+	})
+}
+
+// TestForbiddenObject: a policy denies some objects of a namespace (403) where others are stored.
+// Those are given up, others are not delayed, and a role that is replaced meanwhile loses nothing.
+func TestForbiddenObject(t *testing.T) {
+	for _, denied := range []int{1, 40} {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			r.pod("good", 1)
+			pass(time.Second)
+			calls := 0
+			emitted := map[string]time.Time{}
+			var late time.Duration
+			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
+				if strings.HasPrefix(c.Name, "bad") {
+					calls++
+					return forbidden(c.Name)
+				}
+				name, _, _ := strings.Cut(c.Name, ".")
+				late = max(late, time.Since(emitted[name]))
+				return nil
+			})
+			for i := range 10 * 60 {
+				if i < denied {
+					r.pod(fmt.Sprint("bad", i), 1)
+				}
+				name := fmt.Sprint("new", i)
+				emitted[name] = time.Now()
+				r.pod(name, 1)
+				pass(time.Second)
+			}
+			r.server.SetFault(nil)
+			pass(2 * time.Second)
+			r.wantStored(1 + 600)
+			if calls > 40*denied || late > 2*time.Second {
+				t.Errorf("%d calls for %d denied objects, another one is stored %v late", calls, denied, late)
+			}
+			r.wantBooks(int64(denied), 0)
+			r.server.SetFault(during(4*time.Minute, forbidden("x")))
+			r.pod("during", 1)
+			pass(5 * time.Minute)
+			r.wantAbout("during", "single")
+		})
+	}
+}
+
+// TestRolesOfManyNamespaces: a 403 after a success is not believed at once, however many namespaces
+// had events before.
+func TestRolesOfManyNamespaces(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxSeries = 10 }, func(t *testing.T, r *rig) {
+		for i := range 40 {
+			r.in(fmt.Sprint("old-", i), "o")
+			pass(time.Minute)
+		}
+		r.in("new", "a")
+		pass(time.Second)
+		r.server.SetFault(during(30*time.Second, forbidden("x")))
+		r.in("new", "b")
+		pass(2 * time.Minute)
+		r.wantAbout("b", "single")
+		r.wantBooks(0, 0)
+		if n := len(r.core.granted); n > 20 {
+			t.Errorf("%d roles are remembered", n)
+		}
 	})
 }
 
