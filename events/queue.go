@@ -21,8 +21,9 @@ import (
 //	server ── namespace ── kind of call (a role covers one and not the other)
 //	              └─────── object
 //
-// Healthy calls go out in the order of emission, calls about one object one at a time. Calls that
-// try failing scopes again, and calls that hang, take no place from healthy ones.
+// Healthy calls go out in the order of emission, calls about one object one at a time; the last of
+// several places is for a namespace without a call under way, and namespaces take turns at it. Calls
+// that try failing scopes again, and calls that hang, take no place from healthy ones.
 type queue struct {
 	// width is the number of calls under way that neither hang nor try a failing scope.
 	width int
@@ -34,6 +35,8 @@ type queue struct {
 	objects    map[objectKey]*object // those with a call under way, or failing
 	// ready holds the lanes that may be sent, by their first ticket.
 	ready indexed[*lane]
+	// idle holds those of the ready lanes of whose namespace no call is under way, by their turn.
+	idle indexed[*lane]
 	// timers holds the failing scopes with tickets, by the time of their next try.
 	timers indexed[*node]
 	// unproven holds the scopes that began to fail while no other scope was answered: perhaps the
@@ -62,6 +65,10 @@ func newQueue(width int, pace ladder) queue {
 		ready: indexed[*lane]{
 			less:  func(a, b *lane) bool { return a.line.first.seq < b.line.first.seq },
 			index: func(l *lane) *int { return &l.ready },
+		},
+		idle: indexed[*lane]{
+			less:  comesBefore,
+			index: func(l *lane) *int { return &l.idle },
 		},
 		timers: indexed[*node]{
 			less:  func(a, b *node) bool { return a.until.Before(b.until) },

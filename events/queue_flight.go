@@ -115,6 +115,10 @@ func (q *queue) begin(p place, at site, now time.Time, tries bool) {
 	}
 	q.lastStart = now
 	q.begun++
+	at.lane.turn = q.begun
+	for i := range at.ns.lanes {
+		q.idle.set(&at.ns.lanes[i], false) // until the call has ended
+	}
 	q.flights = append(q.flights, flight{
 		place:  p,
 		site:   at,

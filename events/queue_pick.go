@@ -31,11 +31,12 @@ func (q *queue) take(now time.Time) (t *ticket, wait time.Duration) {
 			return q.launch(t, now, true), 0
 		}
 	}
+	free := q.width - len(q.flights) + q.hanging(now)
 	room := q.room(now)
 	beside := q.roomBeside(now)
 	switch {
 	case room == 0:
-		t = q.takeReady(q.firstLane, now)
+		t = q.takeReady(q.lanesFor(free), now)
 	case beside == 0:
 		t = q.takeReady(q.firstIdleLane, now)
 		wait = min(wait, room)
@@ -56,22 +57,37 @@ func (q *queue) firstLane() *lane {
 	return q.ready.items[0]
 }
 
-// firstIdleLane is firstLane of the namespaces without a call under way. Where there is none, few
-// lanes are looked at: two of each namespace with a call.
-func (q *queue) firstIdleLane() (first *lane) {
-	for _, l := range q.ready.items {
-		if l.space.flying == 0 && (first == nil || q.ready.less(l, first)) {
-			first = l
-		}
+// firstIdleLane returns the ready lane whose turn it is, of the namespaces without a call under way,
+// nil for none.
+func (q *queue) firstIdleLane() *lane {
+	if q.idle.Len() == 0 {
+		return nil
 	}
-	return first
+	return q.idle.items[0]
+}
+
+// lanesFor returns how the lane for a free place is chosen: by the order of emission, but for the
+// last of several places. That one is for a namespace without a call under way, if there is one, and
+// these take turns: namespaces with slow calls and a backlog would delay all others by the backlog. So
+// an event waits for the earlier ones of its namespace, and for a call or so of each other namespace.
+func (q *queue) lanesFor(free int) (next func() *lane) {
+	if q.width == 1 || free > 1 { // with one call at a time, all are made in order
+		return q.firstLane
+	}
+	return func() *lane {
+		l := q.firstIdleLane()
+		if l != nil {
+			return l
+		}
+		return q.firstLane()
+	}
 }
 
 // takeReady returns the first ticket of the lanes that next chooses.
 func (q *queue) takeReady(next func() *lane, now time.Time) *ticket {
 	for l := next(); l != nil; l = next() {
 		if l.space.flying > 0 && q.stalled(l.space, now) {
-			q.ready.set(l, false) // until a call of the namespace ends
+			q.ready.set(l, false) // until a call of the namespace ends; it is not idle
 			continue
 		}
 		t := l.line.first

@@ -30,6 +30,17 @@ type lane struct {
 	space *namespace
 	line  line
 	ready int // in queue.ready, -1 for none
+	idle  int // in queue.idle, likewise
+	// turn is how many calls had begun when the lane last got one, or got tickets to send.
+	turn int64
+}
+
+// comesBefore is the order of turns: a lane that got a call waits for all others that wait already.
+func comesBefore(a, b *lane) bool {
+	if a.turn != b.turn {
+		return a.turn < b.turn
+	}
+	return a.line.first.seq < b.line.first.seq
 }
 
 // object is a scope; the tickets of an object that fails or has a call under way stay with it.
@@ -79,6 +90,7 @@ func (q *queue) space(name string) *namespace {
 			l.node = node{index: -1, lane: l}
 			l.space = ns
 			l.ready = -1
+			l.idle = -1
 			l.line.lane = l
 		}
 		q.namespaces[name] = ns
@@ -118,7 +130,11 @@ func (s site) nodes() [3]*node { return [...]*node{&s.ns.node, &s.lane.node, &s.
 // refresh puts a lane among the ready ones, or takes it out.
 func (q *queue) refresh(l *lane) {
 	ready := l.line.n > 0 && !l.failing() && !l.space.failing()
+	if ready && l.ready < 0 {
+		l.turn = q.begun
+	}
 	q.ready.set(l, ready)
+	q.idle.set(l, ready && l.space.flying == 0)
 	q.schedule(&l.node)
 	q.schedule(&l.space.node)
 }

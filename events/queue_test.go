@@ -5,6 +5,7 @@ package events
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -290,6 +291,62 @@ func TestHangingCalls(t *testing.T) {
 	}
 }
 
+// TestSlowNamespaces: as many namespaces as there may be calls are slow, and have a backlog. An event
+// of another one waits for no more than a call of each.
+func TestSlowNamespaces(t *testing.T) {
+	for _, namespaces := range []int{1, 3, 4, 8} {
+		b := newBench(4)
+		for i := range 100 {
+			b.add(fmt.Sprint("slow", i%namespaces), fmt.Sprint("o", i))
+		}
+		var flying []*spot
+		fill := func() {
+			for s, _, _ := b.next(); s != nil; s, _, _ = b.next() {
+				flying = append(flying, s)
+			}
+		}
+		fill()
+		if len(flying) != 4 {
+			t.Fatalf("%d calls are under way", len(flying))
+		}
+		b.add("good", "g")
+		for calls := 1; ; calls++ {
+			b.now = b.now.Add(50 * time.Millisecond)
+			s := flying[0]
+			flying = flying[1:]
+			b.succeeded(s.at, b.now)
+			b.renew(&s.ticket)
+			fill()
+			if slices.ContainsFunc(flying, func(s *spot) bool { return s.at.namespace == "good" }) {
+				break
+			}
+			if calls > namespaces {
+				t.Errorf("%d slow namespaces: the call of another one waits for more than %d of theirs", namespaces, calls)
+				break
+			}
+		}
+	}
+}
+
+// TestManyNamespaces: the next call is found without a look at each namespace that waits.
+func TestManyNamespaces(t *testing.T) {
+	cheaply(t, func(n int) func() {
+		b := newBench(4)
+		for i := range n {
+			b.add(fmt.Sprint("ns-", i), "o")
+		}
+		for range 3 {
+			b.next()
+		}
+		return func() {
+			s, _, _ := b.next()
+			b.succeeded(s.at, b.now)
+			b.renew(&s.ticket)
+			b.push(&s.ticket, false)
+		}
+	})
+}
+
 // TestQueueAgainstPlain drives a queue with random failures of random scopes. Each call is made in
 // the end, calls of an object in order and one at a time; and what a take promises holds.
 func TestQueueAgainstPlain(t *testing.T) {
@@ -379,8 +436,8 @@ func TestQueueAgainstPlain(t *testing.T) {
 				t.Fatalf("%d calls are never made", len(waits))
 			}
 		}
-		if len(b.objects) > 0 || b.timers.Len() > 0 || b.ready.Len() > 0 {
-			t.Fatalf("left: %d objects, %d timers, %d lanes", len(b.objects), b.timers.Len(), b.ready.Len())
+		if len(b.objects) > 0 || b.timers.Len() > 0 || b.ready.Len()+b.idle.Len() > 0 {
+			t.Fatalf("left: %d objects, %d timers, %d lanes", len(b.objects), b.timers.Len(), b.ready.Len()+b.idle.Len())
 		}
 	})
 }
