@@ -316,11 +316,11 @@ func (c *core) enqueue(s *series, now time.Time) {
 	}
 }
 
-// evict makes room in the table by closing the longest idle series. Their last writes are sent
-// before all others.
+// evict makes room in the table by closing the longest idle series, of the namespaces with the most.
+// Their last writes are sent before all others.
 func (c *core) evict(now time.Time) {
 	for c.table.aged.n > c.opts.MaxSeries && c.stage == stageOpen {
-		s := c.table.aged.first.owner
+		s := c.table.yields()
 		c.table.unage(s)
 		c.queue.remove(&s.ticket) // for the front
 		s.st.becomeEvicted()

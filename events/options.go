@@ -42,9 +42,9 @@ type Options struct {
 	// server.
 	ClusterNamespace string
 
-	// MaxSeries bounds the series stored and still counted; beyond, the longest idle series is
-	// flushed and evicted. As many may wait for their last write; beyond, one of the namespace with
-	// the most is dropped. Default 4096.
+	// MaxSeries bounds the series stored and still counted; beyond, the longest idle series, of the
+	// namespaces with an equal share or more, is flushed and evicted. As many may wait for their last
+	// write; beyond, one of the namespace with the most is dropped. Default 4096.
 	MaxSeries int
 	// MaxQueue bounds the series waiting for their first write; beyond, one of the namespace with the
 	// most is dropped and counted. Default 16384.

@@ -38,6 +38,7 @@ func (s *series) hold(in *shares) {
 		s.in.remove(s)
 	}
 	s.in = in
+	s.part = nil
 	if in != nil {
 		in.add(s)
 	}
@@ -54,19 +55,27 @@ func (h *shares) add(s *series) {
 		}
 		h.by[namespace] = l
 	}
+	s.part = l
 	l.put(s, l.last)
 	h.bySize.set(l, true)
 	h.n++
 }
 
+// renew makes a series the latest of its namespace.
+func (l *share) renew(s *series) {
+	if l.last != s {
+		l.remove(s)
+		l.put(s, l.last)
+	}
+}
+
 func (h *shares) remove(s *series) {
-	namespace := s.content.namespace
-	l := h.by[namespace]
+	l := s.part
 	l.remove(s)
 	h.bySize.set(l, l.n > 0)
 	h.n--
 	if l.n == 0 {
-		delete(h.by, namespace)
+		delete(h.by, s.content.namespace)
 		h.spare = l
 	}
 }
@@ -80,7 +89,7 @@ func (h *shares) of(namespace string) int {
 	return l.n
 }
 
-// sought is how many series are looked at for one without a call of unknown effect.
+// sought is how many series are looked at for one to give way.
 const sought = 64
 
 // candidate returns the series that may be given up for one of the given namespace, nil for none:

@@ -141,6 +141,41 @@ func TestShareOfTheTable(t *testing.T) {
 	})
 }
 
+// TestFloodBesideLoops: a tenant's flood of new series pushes out no series of others that go on, be
+// they few or more than are looked at; a tenant alone may fill the table.
+func TestFloodBesideLoops(t *testing.T) {
+	for _, loops := range []int{1, 100} {
+		bubble(t, func(o *Options) { o.MaxSeries = 5 * loops }, func(t *testing.T, r *rig) {
+			r.server.SetTTL(100 * time.Hour)
+			for minute := range 10 {
+				for i := range loops {
+					r.in(fmt.Sprint("quiet-", i), fmt.Sprint("loop-", i))
+				}
+				for i := range 60 {
+					for j := range (loops + 9) / 10 {
+						r.in("noisy", fmt.Sprint("n", minute, "-", i, "-", j))
+					}
+					pass(time.Second)
+				}
+			}
+			if n := r.Stats().Transitions["evicted"]; n == 0 {
+				t.Error("nothing was evicted: the test proves nothing")
+			}
+			pass(10 * time.Minute)
+			for i := range loops {
+				r.wantAbout(fmt.Sprint("loop-", i), "Finished ×10")
+			}
+			for i := range 6 * loops {
+				r.in("alone", fmt.Sprint("a", i))
+			}
+			pass(time.Second)
+			if n := r.core.table.aged.n; n != 5*loops {
+				t.Errorf("a namespace alone has %d series in the table, of %d", n, 5*loops)
+			}
+		})
+	}
+}
+
 // cheaply checks that a step costs about the same in a small and in a large structure: far less
 // than in proportion.
 func cheaply(t *testing.T, build func(n int) (step func())) {

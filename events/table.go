@@ -55,8 +55,10 @@ type series struct {
 	ticket ticket // in the queue
 	age    link   // in table.aged
 	soon   int    // in table.hurried, -1 for none
-	// in is the bounded part of the table that the series is in, nil for none. Set by hold.
+	// in is the part of the table that the series is in, nil for none, and part the share of its
+	// namespace there. Set by hold.
 	in                 *shares
+	part               *share
 	neighbours[series] // in the share of the namespace
 }
 
@@ -249,6 +251,7 @@ type table struct {
 	all     int                // series in memory
 	pending *shares            // of these, neither stored nor refused
 	leaving *shares            // stored ones that take no occurrence, with a last write to make
+	active  *shares            // known ones that take occurrences, the longest quiet first
 	aged    links              // known ones that take occurrences, the longest quiet first
 	late    *link              // the latest put into aged before others, nil for none
 	hurried indexed[*series]   // those that are written by a timer, the earliest first
@@ -314,6 +317,7 @@ func newTable() table {
 		byKey:   map[uint64]*series{},
 		pending: newShares(),
 		leaving: newShares(),
+		active:  newShares(),
 		hurried: indexed[*series]{
 			less:  func(a, b *series) bool { return a.st.due.Before(b.st.due) },
 			index: func(s *series) *int { return &s.soon },
@@ -331,7 +335,7 @@ func (t *table) find(k *seriesKey, hash uint64) *series {
 	return nil
 }
 
-// share puts a series into the bounded part of the table for its state.
+// share puts a series into the part of the table for its state.
 func (t *table) share(s *series) {
 	switch {
 	case !s.known:
@@ -339,7 +343,7 @@ func (t *table) share(s *series) {
 	case s.st.end == finished || s.st.end == evicted:
 		s.hold(t.leaving)
 	default:
-		s.hold(nil)
+		s.hold(t.active)
 	}
 }
 
@@ -358,6 +362,9 @@ func (t *table) touch(s *series) {
 		return // a hot loop: a series never gets older
 	}
 	t.unage(s)
+	if s.in == t.active {
+		s.part.renew(s)
+	}
 	younger := func(x *link) bool { return x.owner.st.quiet().After(s.st.quiet()) }
 	after := t.aged.last
 	late := after != nil && younger(after)
@@ -374,6 +381,32 @@ func (t *table) touch(s *series) {
 	if late {
 		t.late = &s.age
 	}
+}
+
+// yields returns the series that gives way where all room is used: the longest quiet one, of the
+// namespaces that have an equal share or more. Where many others come first, it is the longest quiet
+// one of the namespace with the most.
+func (t *table) yields() *series {
+	equal := t.active.n / max(len(t.active.by), 1)
+	x := t.aged.first
+	for range min(sought, t.aged.n) {
+		s := x.owner
+		if s.in != t.active || s.part.n >= equal {
+			return s
+		}
+		x = x.next
+	}
+	s := t.active.bySize.items[0].first
+	for range sought {
+		if s == nil || s.age.held() {
+			break
+		}
+		s = s.next
+	}
+	if s == nil || !s.age.held() {
+		return t.aged.first.owner
+	}
+	return s
 }
 
 func (t *table) unage(s *series) { t.aged.drop(&s.age) }
