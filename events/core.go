@@ -5,6 +5,7 @@ package events
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -376,7 +377,7 @@ func (c *core) next(now time.Time) (j job, wait time.Duration) {
 	}
 	switch {
 	case j.call.kind != callNone:
-	case c.stage == stageDraining && len(c.queue.flights) == 0 && c.queue.waiting == 0:
+	case c.drained():
 		return j, over
 	default:
 		return j, max(wait, 1)
@@ -389,6 +390,17 @@ func (c *core) next(now time.Time) (j job, wait time.Duration) {
 		c.wake() // there is more for another writer
 	}
 	return j, 0
+}
+
+// drained reports whether a shutdown has no call left to make. A roster that cannot be written is
+// tried a few times.
+func (c *core) drained() bool {
+	if c.stage != stageDraining || len(c.queue.flights) > 0 || c.queue.waiting > 0 {
+		return false
+	}
+	return c.opts.NoRoster || !slices.ContainsFunc(c.rosters, func(r *roster) bool {
+		return c.final(r) && r.attempts < restoreTries
+	})
 }
 
 // callLimit returns the longest time for a call. One that hangs does not use up all the time of a

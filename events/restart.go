@@ -57,6 +57,17 @@ func (c *core) final(r *roster) bool {
 	return ended && due && r.phase != rosterUnread && (r.entries || len(c.goingOn(r)) > 0)
 }
 
+// unwritten returns the rosters, by namespace/name, of which the last write is still to be made.
+func (c *core) unwritten() (names []string) {
+	for _, r := range c.rosters {
+		owed := r.busy || !r.next.IsZero()
+		if owed && (r.entries || len(c.goingOn(r)) > 0) && !c.opts.NoRoster {
+			names = append(names, c.opts.RosterNamespace+"/"+r.name)
+		}
+	}
+	return names
+}
+
 // rosterJob returns the call of a roster: its first read, or a write.
 func (c *core) rosterJob(r *roster, now time.Time) job {
 	j := job{
@@ -152,7 +163,8 @@ func (c *core) rosterAnswered(j job, a reply) {
 // rosterFailed books a call that is made again.
 func (c *core) rosterFailed(r *roster, j job, a reply) {
 	r.becomeDoubtful()
-	if !a.everywhere { // else nothing gets through
+	endless := c.stage == stageDraining && c.deadline.IsZero()
+	if !a.everywhere || endless { // else nothing gets through
 		r.attempts++
 		r.rest = a.now.Add(rosterEvery)
 	}

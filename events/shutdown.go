@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -24,18 +25,25 @@ var (
 	ErrShutdown = errors.New("events: the broadcaster was shut down")
 )
 
-// UnsentError reports the events not delivered by a shutdown.
+// UnsentError reports the events, and the rosters, not delivered by a shutdown.
 type UnsentError struct {
 	// Series is how many series the server was not told the end of.
 	Series int
 	// Occurrences is the number of emitted events unknown to the server.
 	Occurrences int64
+	// Rosters names the rosters without their last write, as namespace/name: the next process
+	// continues none of the series that are in no roster, or in an older one only.
+	Rosters []string
 	// Cause is why: the end of the context, or the last answer of the server.
 	Cause error
 }
 
 func (e *UnsentError) Error() string {
-	return fmt.Sprintf("events: shutdown left %d series with %d occurrences unsent: %v", e.Series, e.Occurrences, e.Cause)
+	rosters := ""
+	if len(e.Rosters) > 0 {
+		rosters = ", and the roster of those to be continued unwritten (" + strings.Join(e.Rosters, ", ") + ")"
+	}
+	return fmt.Sprintf("events: shutdown left %d series with %d occurrences unsent%s: %v", e.Series, e.Occurrences, rosters, e.Cause)
 }
 
 func (e *UnsentError) Unwrap() error { return e.Cause }
@@ -75,11 +83,12 @@ var (
 )
 
 // ShutdownWithContext takes no more events. It sends the waiting writes and the final count of
-// every active series, with the state Unknown so a restart continues the series. Watchers receive
-// the events emitted before. It returns when nothing of the broadcaster runs any more or the
-// context ends; handlers and sinks late by then are not awaited. A server in trouble is tried once
-// at once, then by the usual delays. Unsent events are dropped, counted as such, and returned as an
-// *UnsentError. A second call waits for the first and returns nil.
+// every active series, with the state Unknown so a restart continues the series, and hands the roster
+// over. Watchers receive the events emitted before. It returns when nothing of the broadcaster runs
+// any more or the context ends; handlers and sinks late by then are not awaited. A server in trouble
+// is tried once at once, then by the usual delays. Unsent events are dropped, counted as such, and
+// returned as an *UnsentError, like a roster that could not be written. A second call waits for the
+// first and returns nil.
 func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	b.mu.Lock()
 	if b.core.stage != stageOpen {
@@ -137,18 +146,24 @@ func (b *Broadcaster) endWatchers(ctx context.Context) {
 func (b *Broadcaster) abandon(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	rosters := b.core.unwritten()
 	left, occurrences := b.core.abandon()
-	if left == 0 && occurrences == 0 {
+	if left == 0 && occurrences == 0 && len(rosters) == 0 {
 		return nil
 	}
 	cause := context.Cause(ctx)
 	switch {
 	case b.runEnded == nil:
 		cause = errNeverRan
-	case b.core.lastErr != nil && cause != nil:
+	case b.core.lastErr != nil:
 		cause = errors.Join(cause, b.core.lastErr)
 	}
-	return &UnsentError{Series: left, Occurrences: occurrences, Cause: cause}
+	return &UnsentError{
+		Series:      left,
+		Occurrences: occurrences,
+		Rosters:     rosters,
+		Cause:       cause,
+	}
 }
 
 func await(ctx context.Context, ended <-chan struct{}) {

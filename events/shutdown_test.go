@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
@@ -106,6 +107,66 @@ func TestShutdownWithOneCallThatHangs(t *testing.T) {
 			if n := len(r.server.Events()); n < 20 {
 				t.Errorf("%d events are stored", n)
 			}
+		})
+	}
+}
+
+// TestShutdownWritesTheRoster: the last write of a roster is made again after a failure, and a
+// shutdown that could not make it says so: the next process continues no series.
+func TestShutdownWritesTheRoster(t *testing.T) {
+	of := func(c eventstest.Call) bool { return strings.Contains(c.Name, ".roster-") }
+	for _, tc := range []struct {
+		name   string
+		fault  func() eventstest.Fault
+		limit  time.Duration // 0: none
+		unsent bool
+		then   string
+	}{
+		{"fails once", func() eventstest.Fault {
+			failed := false
+			return func(context.Context, eventstest.Call) error {
+				if failed {
+					return nil
+				}
+				failed = true
+				return status(429, metav1.StatusReasonTooManyRequests, 1)
+			}
+		}, time.Minute, false, "Ongoing ×2"},
+		{"nobody listens for a while", func() eventstest.Fault { return during(40*time.Second, errAway) }, time.Minute, false, "Ongoing ×2"},
+		{"nobody listens, without a limit", func() eventstest.Fault { return always(errAway) }, 0, true, "single, single"},
+		{"fails", func() eventstest.Fault { return always(status(503, metav1.StatusReasonServiceUnavailable, 0)) }, 5 * time.Minute, true, "single, single"},
+		{"hangs", func() eventstest.Fault { return slowly(time.Hour) }, 0, true, "single, single"},
+		{"is refused", func() eventstest.Fault { return always(forbidden("x")) }, time.Minute, false, "single, single"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, continuing, func(t *testing.T, r *rig) {
+				r.pod("b", 2)
+				pass(time.Minute)
+				r.pod("a", 1)
+				pass(time.Second)
+				before := r.Stats().Calls["roster"]
+				r.server.SetFault(where(of, tc.fault()))
+				begin := time.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				if tc.limit > 0 {
+					ctx, cancel = context.WithTimeout(ctx, tc.limit)
+				}
+				defer cancel()
+				err := r.ShutdownWithContext(ctx)
+				var left *UnsentError
+				if errors.As(err, &left) != tc.unsent || tc.unsent && (len(left.Rosters) != 1 || !strings.Contains(err.Error(), left.Rosters[0])) {
+					t.Errorf("left: %v", err)
+				}
+				if n := r.Stats().Calls["roster"] - before; n > 10 || time.Since(begin) > time.Minute+30*time.Second {
+					t.Errorf("%d writes of the roster in %v", n, time.Since(begin))
+				}
+				r.server.SetFault(nil)
+				next := newRig(t, r.server, continuing)
+				pass(time.Second)
+				next.pod("a", 1)
+				pass(time.Minute)
+				next.wantAbout("a", tc.then)
+			})
 		})
 	}
 }
