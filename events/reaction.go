@@ -120,7 +120,7 @@ func (c *core) hasWritten(j job, a reply) {
 		jitter:  rand.Float64(),
 		tokens:  tokens,
 	}, c.opts))
-	if s.st.stored > 1 && before <= 1 && !s.left {
+	if s.st.stored > 1 && (before <= 1 || !s.listed) && !s.left {
 		r.add(s, a.now)
 	}
 	if s.st.hurried() {

@@ -333,6 +333,68 @@ func TestRosterOfManySeries(t *testing.T) {
 	})
 }
 
+// TestEvictedSeriesGoesOn: an evicted series that goes on is in the roster again, also where both come
+// in one write; when the process is killed it does not stay Ongoing.
+func TestEvictedSeriesGoesOn(t *testing.T) {
+	for _, pause := range []time.Duration{30 * time.Second, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			small := func(o *Options) { continuing(o); o.MaxSeries = 25 }
+			r := newRig(t, server, small)
+			others := func() {
+				for i := range 24 {
+					r.pod(fmt.Sprint("loop", i), 1)
+				}
+			}
+			r.pod("a", 3)
+			others()
+			others()
+			pass(20 * time.Second)
+			others()
+			r.pods(3, 2) // push a out
+			pass(pause)
+			synctest.Wait()
+			r.wantAbout("a", "Unknown ×3")
+			for range 40 { // a goes on for ten minutes
+				r.pod("a", 1)
+				pass(15 * time.Second)
+			}
+			if e := about(server.Events(), "a"); len(e) != 1 || e[0].Annotations[AnnotationState] != stateOngoing {
+				t.Fatalf("before the kill: %s", brief(e))
+			}
+			r.kill()
+			newRig(t, server, small)
+			pass(55 * time.Minute) // nothing expires
+			for _, e := range server.Events() {
+				if e.Annotations[AnnotationState] == stateOngoing {
+					t.Errorf("%s is %s until the server forgets it", e.Regarding.Name, told(&e))
+				}
+			}
+		})
+	}
+}
+
+// TestRemovedAndAddedInOneWrite: a series that was evicted and goes on is in the roster, whatever a
+// single write says of it.
+func TestRemovedAndAddedInOneWrite(t *testing.T) {
+	now := time.Now()
+	s := newSeries(&seriesKey{}, 0, source{}, &content{namespace: "ns"})
+	s.begins(begin(now), eventName("a", &s.id, now))
+	all := newTable()
+	all.touch(s)
+	r := newRoster(0, source{controller: controller})
+	r.wrote(&rosterWrite{whole: true, tag: "tag", size: 1000}, nil)
+	r.drop(s.path(), now)
+	r.add(s, now)
+	w := r.write(false, nil)
+	e := r.event("ns", now)
+	w.apply(e)
+	changes := 0
+	if lines, _ := readRoster(e, &changes); len(lines) != 1 || w.whole {
+		t.Errorf("the roster has %v, whole: %v", lines, w.whole)
+	}
+}
+
 // TestRosterThatCannotBeWritten: while the roster is refused, and there are new series without end,
 // what waits for it is bounded. Afterwards it has all that go on.
 func TestRosterThatCannotBeWritten(t *testing.T) {

@@ -162,7 +162,7 @@ func (r *roster) keepsChanges() bool {
 	return r.busy || r.tag != "" && len(r.added)+len(r.removed) < maxWaiting
 }
 
-// add books a series that a restart continues.
+// add books a series that a restart continues, as often as it is written while it is not listed.
 func (r *roster) add(s *series, now time.Time) {
 	if r.keepsChanges() {
 		r.added = append(r.added, s)
@@ -227,14 +227,14 @@ type rosterWrite struct {
 // write returns the next write: the changes, or the whole, of which series yields the lines.
 func (r *roster) write(exact bool, lines func() []string) *rosterWrite {
 	w := &rosterWrite{exact: exact}
+	for _, path := range r.removed { // first: an evicted series may go on, and be among those added
+		w.lines = append(w.lines, "-"+path)
+	}
 	for _, s := range r.added {
 		if !s.listed && s.age.held() && s.st.continuing() {
 			s.listed = true
 			w.lines = append(w.lines, s.line())
 		}
-	}
-	for _, path := range r.removed {
-		w.lines = append(w.lines, "-"+path)
 	}
 	r.added = nil
 	r.removed = nil
