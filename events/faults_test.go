@@ -149,6 +149,47 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
+// TestRetryAfterOfTenants: several namespaces are at their limits and ask to wait for long. Another
+// one hardly waits, and none of these is asked before its time.
+func TestRetryAfterOfTenants(t *testing.T) {
+	for tenants, limit := range map[int]time.Duration{4: 9 * time.Second, 6: time.Minute} {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			r.in("good", "before")
+			pass(time.Minute)
+			calls := map[string]int{}
+			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
+				if !strings.HasPrefix(c.Namespace, "bad") {
+					return nil
+				}
+				calls[c.Name]++
+				return status(429, metav1.StatusReasonTooManyRequests, 300)
+			})
+			for i := range tenants {
+				r.in(fmt.Sprint("bad", i), fmt.Sprint("b", i))
+				pass(time.Millisecond)
+			}
+			if r.Stats().Closed["server"] != 1 {
+				t.Error("the server is not closed: the test proves nothing")
+			}
+			r.in("good", "after")
+			pass(limit)
+			r.wantAbout("after", "single")
+			pass(295*time.Second - limit)
+			for name, n := range calls {
+				if n > 1 {
+					t.Errorf("%s is sent %d times", name, n)
+				}
+			}
+			pass(20 * time.Minute)
+			for name, n := range calls {
+				if n < 2 || n > 6 {
+					t.Errorf("%s is sent %d times in 25 min", name, n)
+				}
+			}
+		})
+	}
+}
+
 func TestBackoffGrowsToItsLimit(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.server.SetFault(during(24*time.Hour, errAway))

@@ -72,7 +72,7 @@ type Options struct {
 	// BackoffBase and BackoffMax bound the exponential delay after trouble, of the server, a
 	// namespace or an object; a single call then tries that scope again. Default 1 s and 30 s. After
 	// a dozen failures in a row a namespace or an object waits up to ten times as long. A
-	// Retry-After is honoured up to 5 min.
+	// Retry-After is honoured up to 5 min by what was asked; beyond BackoffMax, others do not wait.
 	BackoffBase, BackoffMax time.Duration
 }
 

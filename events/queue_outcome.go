@@ -64,6 +64,9 @@ func (q *queue) failed(p place, f failure) blamed {
 	ns := at.ns
 	defer q.rejoin(at)
 	q.release(at)
+	if q.server.failing() && !f.everywhere && f.after > q.pace.longest {
+		q.closeScope(&at.obj.node, f, 1) // it is asked to wait longer than the server will
+	}
 	switch {
 	case q.server.failing() && f.number <= q.server.closedAt:
 		return blamed{"server", q.server.failures, false} // the call began before that was known
@@ -106,6 +109,7 @@ func (q *queue) failedIn(ns *namespace, o *object, f failure) blamed {
 			level = max(level, n.failures)
 		}
 		q.nobody = false
+		f.after = 0 // who was asked to wait does; another namespace finds out whether it is the server
 		q.closeServer(f, level)
 		return blamed{"server", q.server.failures, true}
 	case wide:
@@ -209,6 +213,9 @@ func (q *queue) luckOf(n *node) luck {
 }
 
 func (q *queue) closeServer(f failure, failures int) {
+	if !f.everywhere { // a limit may be the tenant's: others wait no longer than without a Retry-After
+		f.after = min(f.after, q.pace.longest)
+	}
 	q.server.becomeClosed(f, failures, func(failures int) time.Duration {
 		return q.pace.delay(failures)
 	})

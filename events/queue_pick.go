@@ -200,8 +200,21 @@ func (q *queue) best(l *line, now time.Time) (best *ticket) {
 	return best
 }
 
+// asked returns the time before which the server has asked not to send a ticket, nil for none.
+func (q *queue) asked(ns *namespace, t *ticket) (until time.Time) {
+	if t == nil {
+		return until
+	}
+	until = ns.asked
+	o := q.objects[t.owner.place().object]
+	if o != nil && o.asked.After(until) {
+		until = o.asked
+	}
+	return until
+}
+
 // pickForServer returns the ticket that tries the server: namespaces take turns, healthy ones
-// first; or nil, and the time until there is one. Where nobody answers, no namespace is to blame:
+// first, and those asked to wait do so; or nil, and the time until there is one. Where nobody answers, no namespace is to blame:
 // the first ticket is the next.
 func (q *queue) pickForServer(now time.Time) (best *ticket, wait time.Duration) {
 	var from *namespace
@@ -223,7 +236,12 @@ func (q *queue) pickForServer(now time.Time) (best *ticket, wait time.Duration) 
 	q.settleAll()
 	for _, ns := range q.namespaces {
 		t := q.pickIn(ns, now)
-		if t != nil && before(ns, from, t, best) {
+		asked := q.asked(ns, t).Sub(now)
+		switch {
+		case t == nil:
+		case asked > 0:
+			wait = min(wait, asked)
+		case before(ns, from, t, best):
 			from = ns
 			best = t
 		}

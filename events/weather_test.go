@@ -311,6 +311,45 @@ func TestSteadyConflict(t *testing.T) {
 	}
 }
 
+// TestSteadyConflictOfOneObject: one object whose writes always conflict, or its reads too, delays no
+// write of others in its namespace.
+func TestSteadyConflictOfOneObject(t *testing.T) {
+	for _, body := range []string{"series", ""} { // of the patches that write, or of all
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			bad := func(c eventstest.Call) bool {
+				return c.Verb == eventstest.Patch && strings.HasPrefix(c.Name, "bad.") && strings.Contains(c.Body, body)
+			}
+			emitted := map[string]time.Time{}
+			var late time.Duration
+			conflict := always(apierrors.NewConflict(resource, "x", errors.New("modified")))
+			r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+				name, _, _ := strings.Cut(c.Name, ".")
+				at, ok := emitted[name]
+				switch {
+				case bad(c):
+					return conflict(ctx, c)
+				case ok && c.Verb == eventstest.Patch:
+					late = max(late, time.Since(at))
+					delete(emitted, name)
+				}
+				return nil
+			})
+			for i := range 200 {
+				name := fmt.Sprint("good", i)
+				r.pod("bad", 1)
+				r.pod(name, 1)
+				pass(5 * time.Second)
+				emitted[name] = time.Now()
+				r.pod(name, 1)
+				pass(5 * time.Second)
+			}
+			if late > time.Second || len(emitted) > 0 {
+				t.Errorf("patches of %q: the second occurrence of another object is stored up to %v late, %d never", body, late, len(emitted))
+			}
+		})
+	}
+}
+
 // TestThroughputAfterARestart: 4,000 series at 20 ms a call are kept, and do not delay new events.
 func TestThroughputAfterARestart(t *testing.T) {
 	bubble(t, continuing, func(t *testing.T, r *rig) {
