@@ -30,7 +30,7 @@ const (
 	verdictRefused          // never going to work
 	verdictTrouble          // too many calls, or nobody answers: try again for ever
 	verdictFault            // the server failed at this call, perhaps because of the call
-	verdictHeld             // 403 for a call allowed before, or 409 again: the calls of a kind wait
+	verdictHeld             // 403 for a call allowed before, or 409 of several: the calls of a kind wait
 	verdictStopped          // the recorder was asked to stop
 )
 

@@ -46,8 +46,9 @@
 // single call at growing intervals; other scopes go on. A call that fails for an hour, a dozen
 // times, while the server answers others, is given up. A refusal (400, 403, 413, 422, a namespace
 // that goes away) before the first write drops the series for six minutes; a stored series goes on
-// counting. A 403 after a success, or a 409 twice, holds the calls of its kind and namespace; where
-// others are taken, a second 403 is the object's, which is given up after five minutes.
+// counting. A 403 after a success, or a second 409 beside another object's failure, holds the calls
+// of its kind and namespace; where others are taken, a second 403 is the object's, which is given up
+// after five minutes.
 //
 // # Concurrency
 //

@@ -3,6 +3,8 @@
 
 package events
 
+import "slices"
+
 // node is a scope with its place among the timers.
 type node struct {
 	scope
@@ -63,6 +65,12 @@ func (n *node) tickets() int {
 
 // doubted reports whether something of a namespace failed since its last success.
 func (ns *namespace) doubted() bool { return ns.failing() || len(ns.suspects) > 0 }
+
+// othersFail reports whether another object of a namespace failed since the last success there.
+func (q *queue) othersFail(p place) bool {
+	own := p.object.String()
+	return slices.ContainsFunc(q.space(p.namespace).suspects, func(other string) bool { return other != own })
+}
 
 // troubled reports whether a namespace fails and the server does not.
 func (q *queue) troubled(namespace string) bool {

@@ -218,15 +218,16 @@ func (c *core) forbidden(j job, a reply) verdict {
 	return verdictRefused
 }
 
-// conflict returns the reaction to an answer of 409: the object is read at once, the first time.
+// conflict returns the reaction to an answer of 409: the object is read at once, the first time. Then
+// it waits alone, unless another object of the namespace fails, too: then all patches there wait.
 func (c *core) conflict(j job, a reply) verdict {
 	t := j.series.fail(a.now, c.queue.answers)
 	again := t.failures > 1
-	patch := j.call.kind == callPatch && (again || !c.queue.holding(j.place).IsZero())
+	several := again && c.queue.othersFail(j.place) || !c.queue.holding(j.place).IsZero()
 	switch {
 	case t.blamed >= maxFaults:
 		return verdictRefused
-	case j.call.kind == callRead || patch:
+	case several && j.call.kind != callCreate:
 		j.series.st.becomeUnread()
 		return verdictHeld
 	case again:
