@@ -130,8 +130,8 @@ func (c *core) occur(e *emission, now time.Time) bool {
 	if s.age.held() || s.st.phase == phaseStored {
 		c.table.touch(s)
 	}
-	// Slow loops are written as often as by client-go's recorder.
-	early := pause >= slowLoop && now.Before(s.st.due)
+	// Slow loops are written as often as by client-go's recorder, unless the server refuses that.
+	early := pause >= slowLoop && !s.st.denied && now.Before(s.st.due)
 	if early && c.limits.tokens.has(hash(objectOf(&s.key.regarding)), now) {
 		c.table.unhurry(s)
 		s.st.due = now
@@ -300,7 +300,7 @@ func (c *core) depart(s *series, now time.Time) {
 			c.table.touch(s)
 		}
 		return
-	case s.st.end == finished && s.st.stored > 1:
+	case s.st.end == finished && s.st.stored > 1 && !s.st.denied:
 		c.count.turn("finished")
 	case s.st.end == evicted && s.st.stored > 0:
 		c.table.gone.put(gone{s.id, s.name, s.st}, 2*c.opts.MaxSeries)

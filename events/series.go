@@ -78,6 +78,8 @@ type state struct {
 	end   ending
 	// writes counts the writes since the series' second occurrence, up to 255: the pace.
 	writes uint8
+	// denied: the server refused the last write for good.
+	denied bool
 	// loose: a killed process counted part of the occurrences.
 	loose bool
 	// mark: the calls of this series set its state only. The series is of an earlier process, and
@@ -246,6 +248,7 @@ func (s *state) done(w written, o *Options) (acked int64) {
 	if s.stored > 1 && s.writes < 255 {
 		s.writes++
 	}
+	s.denied = false
 	s.sent = 0
 	s.stored = max(w.count, s.stored)
 	due := w.now
@@ -303,6 +306,7 @@ func (s *state) doubtful(c call) {
 // refused books a permanent refusal and returns the lost occurrences. A stored series goes on
 // counting until the next heartbeat or the end.
 func (s *state) refused(now time.Time, o *Options) (lost int64) {
+	s.denied = true
 	switch {
 	case s.stored > 0 && s.end == going:
 		s.writes = 255

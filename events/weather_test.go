@@ -51,6 +51,27 @@ func TestRefusedPatchGoesOnCounting(t *testing.T) {
 	}
 }
 
+// TestRefusedPatchOfASlowLoop: a refused patch is not repeated with each occurrence, and an end that
+// the server refuses is not counted as told.
+func TestRefusedPatchOfASlowLoop(t *testing.T) {
+	refused := strings.Repeat("a×1 15s ", 4*25)
+	play(t, "start a×1 15s fault "+refused+"[calls: create patch!] mended "+refused+"6m [a: Finished ×201]",
+		always(apierrors.NewBadRequest("no")), nil)
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.pod("p", 3)
+		r.pod("told", 3)
+		pass(time.Second)
+		no := always(apierrors.NewBadRequest("no"))
+		r.server.SetFault(where(func(c eventstest.Call) bool { return strings.HasPrefix(c.Name, "p.") }, no))
+		pass(10 * time.Minute)
+		r.wantAbout("p", "Ongoing ×3")
+		r.wantAbout("told", "Finished ×3")
+		if n := r.Stats().Transitions["finished"]; n != 1 {
+			t.Errorf("finished is %d, of one that was told", n)
+		}
+	})
+}
+
 // TestForbiddenElsewhere: a namespace not covered, or no longer covered, by the role slows no
 // other.
 func TestForbiddenElsewhere(t *testing.T) {
