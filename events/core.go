@@ -87,8 +87,18 @@ func (c *core) clock(now time.Time) time.Time {
 	return c.now
 }
 
-// take books an occurrence. It returns false if it needs the built series.
+// take books an occurrence, in all books at once. It returns false if it needs the built series, and
+// has booked nothing.
 func (c *core) take(e *emission, built *series, now time.Time) bool {
+	booked := c.book(e, built, now)
+	if booked {
+		c.count.Emitted++
+	}
+	return booked
+}
+
+// book is take without the sum.
+func (c *core) book(e *emission, built *series, now time.Time) bool {
 	switch {
 	case c.stage != stageOpen:
 		c.count.drop(DropShutdown, 1)

@@ -19,7 +19,7 @@ type blamed struct {
 
 // succeeded books a successful write: the scopes around it are healthy.
 func (q *queue) succeeded(p place, now time.Time) {
-	at := q.answered(p)
+	at := q.answered(p).site
 	q.server.becomeHealthy()
 	for _, n := range at.nodes() {
 		n.becomeHealthy()
@@ -31,16 +31,17 @@ func (q *queue) succeeded(p place, now time.Time) {
 
 // heard books an answer other than a successful write: the server answers, and writes may be tried.
 func (q *queue) heard(p place, now time.Time) {
-	at := q.answered(p)
-	q.retry(at, now)
+	landed := q.answered(p)
+	q.retry(&landed, now)
 	q.prove(now)
-	q.rejoin(at)
+	q.rejoin(landed.site)
 }
 
 // refused books an answer that refuses this one event.
 func (q *queue) refused(p place, now time.Time) {
-	at := q.answered(p)
-	q.retry(at, now)
+	landed := q.answered(p)
+	at := landed.site
+	q.retry(&landed, now)
 	q.server.becomeHealthy()
 	at.obj.becomeHealthy()
 	q.schedule(&at.obj.node)
@@ -50,9 +51,9 @@ func (q *queue) refused(p place, now time.Time) {
 
 // stopped books a call that the recorder itself broke off, or did not make.
 func (q *queue) stopped(p place, now time.Time) {
-	at := q.land(p).site
-	q.retry(at, now)
-	q.rejoin(at)
+	landed := q.land(p)
+	q.retry(&landed, now)
+	q.rejoin(landed.site)
 }
 
 // failed books a failed call, and returns the scope blamed.
@@ -63,7 +64,7 @@ func (q *queue) failed(p place, f failure) blamed {
 	at := landed.site
 	ns := at.ns
 	defer q.rejoin(at)
-	q.release(at)
+	q.release(&landed)
 	if q.server.failing() && !f.everywhere && f.after > q.pace.longest {
 		q.closeScope(&at.obj.node, f, 1) // it is asked to wait longer than the server will
 	}
@@ -120,10 +121,14 @@ func (q *queue) failedIn(ns *namespace, o *object, f failure) blamed {
 
 // held books an answer that closes a kind of calls in a namespace.
 func (q *queue) held(p place, f failure) {
-	at := q.answered(p)
-	q.retry(at, f.now)
-	q.closeScope(&at.lane.node, f, 1)
-	q.rejoin(at)
+	landed := q.answered(p)
+	f.begun = q.begun
+	l := landed.site.lane
+	q.retry(&landed, f.now)
+	if !l.failing() || landed.number > l.closedAt { // else the call began before that was known
+		q.closeScope(&l.node, f, 1)
+	}
+	q.rejoin(landed.site)
 }
 
 // holding returns since when a kind of calls in a namespace is closed, the zero time for open.
@@ -136,16 +141,16 @@ func (q *queue) unhold(p place) {
 	q.refresh(l)
 }
 
-// answered books the end of a call that got an answer, and returns its scopes: later calls are no
-// longer hidden by those before.
-func (q *queue) answered(p place) site {
+// answered books the end of a call that got an answer, and returns it: later calls are no longer
+// hidden by those before.
+func (q *queue) answered(p place) flight {
 	landed := q.land(p)
 	for i := range q.flights {
 		f := &q.flights[i]
 		f.overtaken = f.overtaken || f.number < landed.number
 	}
 	q.answers++
-	return landed.site
+	return landed
 }
 
 // rejoin brings the places of a call in line with their scopes.
@@ -157,10 +162,12 @@ func (q *queue) rejoin(at site) {
 	q.forget(at.ns)
 }
 
-// retry lets the scopes of a place be tried at once.
-func (q *queue) retry(at site, now time.Time) {
+// retry lets the scopes of a call that has ended be tried at once, if no other call tries them.
+func (q *queue) retry(landed *flight, now time.Time) {
+	q.server.becomeUntried(landed.number)
 	q.server.becomeTriable(now)
-	for _, n := range at.nodes() {
+	for _, n := range landed.site.nodes() {
+		n.becomeUntried(landed.number)
 		n.becomeTriable(now)
 		q.schedule(n)
 	}
@@ -222,9 +229,9 @@ func (q *queue) closeServer(f failure, failures int) {
 }
 
 // release ends the tries of a call that failed: the scopes not blamed may be tried as before.
-func (q *queue) release(at site) {
-	for _, n := range at.nodes() {
-		n.becomeUntried()
+func (q *queue) release(landed *flight) {
+	for _, n := range landed.site.nodes() {
+		n.becomeUntried(landed.number)
 		q.schedule(n)
 	}
 }

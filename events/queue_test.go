@@ -148,6 +148,43 @@ func TestHealthyGoOn(t *testing.T) {
 	}
 }
 
+// TestOneTry: a failing scope is tried by one call at a time, whatever becomes of calls that began
+// before it failed.
+func TestOneTry(t *testing.T) {
+	ends := map[string]func(b *bench, s *spot){
+		"fails":      func(b *bench, s *spot) { b.refuse(s) },
+		"is refused": func(b *bench, s *spot) { b.refused(s.at, b.now) },
+		"is heard":   func(b *bench, s *spot) { b.heard(s.at, b.now) },
+		"is stopped": func(b *bench, s *spot) { b.stopped(s.at, b.now) },
+	}
+	for name, end := range ends {
+		b := newBench(4)
+		var all []*spot
+		for i := range 8 {
+			all = append(all, b.add("ns", fmt.Sprint("o", i)))
+		}
+		for range 4 {
+			b.next()
+		}
+		for _, s := range all[:badObjects] {
+			b.refuse(s)
+		}
+		b.now = b.now.Add(time.Minute)
+		first, _, _ := b.next()
+		if first == nil {
+			t.Fatal("nobody tries the namespace")
+		}
+		end(b, all[3])
+		if _, second, _ := b.next(); second != "" {
+			t.Errorf("a call from before %s: %s tries the namespace beside %v", name, second, first.at.object.name)
+		}
+		b.succeeded(first.at, b.now)
+		if _, next, _ := b.next(); next == "" {
+			t.Errorf("a call from before %s: after the try, nothing is sent", name)
+		}
+	}
+}
+
 // TestTurns: where a namespace fails, its objects take turns, the newest ones too; where the server
 // does, its namespaces.
 func TestTurns(t *testing.T) {

@@ -139,7 +139,6 @@ func (c *reporter) emit(logger klog.Logger, e *emission) {
 		return
 	}
 	b.mu.Lock()
-	b.core.count.Emitted++
 	if len(b.watchers) > 0 || !b.core.take(e, nil, now) {
 		b.mu.Unlock() // formatting runs code of the caller: not under the lock
 		built, left := c.build(e)

@@ -361,3 +361,26 @@ func TestUnfitIdentity(t *testing.T) {
 		})
 	}
 }
+
+// asks is an argument that looks at the recorder while the note is formatted.
+type asks func() string
+
+func (a asks) String() string { return a() }
+
+// TestBooksWhileANoteIsFormatted: the books balance at every moment.
+func TestBooksWhileANoteIsFormatted(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		asked := 0
+		r.rec.Eventf(podRef("a"), nil, corev1.EventTypeNormal, "R", "A", "%s", asks(func() string {
+			asked++
+			r.wantBooks(0, 0)
+			return "x"
+		}))
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+		if n := r.Stats().Emitted; n != 1 {
+			t.Errorf("emitted %d", n)
+		}
+	})
+}

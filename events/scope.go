@@ -192,15 +192,19 @@ func (s *scope) becomeTrying() {
 	}
 }
 
-// becomeUntried books that the call that tried the scope said nothing of this scope.
-func (s *scope) becomeUntried() { s.trying = false }
+// becomeUntried books the end of a call, of which nothing is said here. A call from before the scope
+// failed does not try it: another one may.
+func (s *scope) becomeUntried(number int64) {
+	if number > s.closedAt {
+		s.trying = false
+	}
+}
 
 // becomeProven books that another scope was answered.
 func (s *scope) becomeProven() { s.proven = true }
 
 // becomeTriable lets the next call try the scope at once, unless the server asked to wait.
 func (s *scope) becomeTriable(now time.Time) {
-	s.trying = false
 	if !s.asked.After(now) && s.until.After(now) {
 		s.until = now
 	}
