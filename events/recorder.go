@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -131,23 +132,32 @@ func (c *reporter) emit(logger klog.Logger, e *emission) {
 	b := c.b
 	now := time.Now()
 	if err := c.identify(e); err != nil {
-		b.mu.Lock()
-		b.core.count.Emitted++
-		b.core.count.drop(DropInvalid, 1)
-		b.mu.Unlock()
-		logger.Error(err, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
+		c.reject(logger, e, err)
 		return
 	}
 	b.mu.Lock()
 	if len(b.watchers) > 0 || !b.core.take(e, nil, now) {
 		b.mu.Unlock() // formatting runs code of the caller: not under the lock
 		built, left := c.build(e)
+		if bad := rest.IsValidPathSegmentName(built.content.namespace); len(bad) > 0 {
+			c.reject(logger, e, fmt.Errorf("events: the namespace is %q: %s", built.content.namespace, bad[0]))
+			return
+		}
 		b.mu.Lock()
 		b.core.count.AnnotationsDropped += left
 		b.core.take(e, built, now)
 		b.core.count.WatchDropped += b.watchers.distribute(c.from, built, now)
 	}
 	b.mu.Unlock()
+}
+
+// reject counts an event that cannot be sent.
+func (c *reporter) reject(logger klog.Logger, e *emission, why error) {
+	c.b.mu.Lock()
+	c.b.core.count.Emitted++
+	c.b.core.count.drop(DropInvalid, 1)
+	c.b.mu.Unlock()
+	logger.Error(why, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
 }
 
 func (c *reporter) identify(e *emission) (err error) {

@@ -384,7 +384,10 @@ func (s *state) merge(f found, now time.Time) (acked int64) {
 	s.count += max(f.count-base, 0)
 	s.stored = max(f.count, base)
 	s.becomeStored(f.version, now)
-	if f.last.After(s.last) {
+	switch {
+	case f.last.After(now): // the other process's clock is ahead
+		s.last = now
+	case f.last.After(s.last):
 		s.last = f.last
 	}
 	elsewhere := f.count > base && f.state == stateOngoing && !s.loose

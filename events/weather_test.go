@@ -5,6 +5,7 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -306,6 +308,39 @@ func TestRolesOfManyNamespaces(t *testing.T) {
 		r.wantBooks(0, 0)
 		if n := len(r.core.granted); n > 20 {
 			t.Errorf("%d roles are remembered", n)
+		}
+	})
+}
+
+// TestClockAhead: another process with the instance, whose clock is an hour ahead, keeps no series
+// from its end.
+func TestClockAhead(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.pod("p", 3)
+		pass(time.Second)
+		e := r.one()
+		ahead := metav1.NewMicroTime(time.Now().Add(time.Hour))
+		body := must(json.Marshal(map[string]any{"series": eventsv1.EventSeries{Count: 5, LastObservedTime: ahead}}))(t)
+		_, err := r.server.Sink().Patch(t.Context(), &e, body)
+		noError(t, err)
+		r.pod("p", 1)
+		pass(20 * time.Minute)
+		r.wantTold("Finished ×6")
+	})
+}
+
+// TestUnsendableNamespace: client-go makes no call with such a namespace, with an error that looks
+// like a broken connection. The event is rejected, and others are not delayed.
+func TestUnsendableNamespace(t *testing.T) {
+	inArena(t, rivals[0], func(a *arena) {
+		for i, bad := range []string{"a/b", "..", ".", "a%b", "c/d"} {
+			a.emit(podIn(bad, fmt.Sprint("bad-", i)), "BackOff", "back-off")
+		}
+		pass(time.Second)
+		a.about("good", "g")
+		pass(time.Second)
+		if s := a.result(func(string) bool { return true }); s.lost != 0 || s.worst > 0 || s.calls > 2 {
+			t.Errorf("%d lost, %v late, %d calls", s.lost, s.worst, s.calls)
 		}
 	})
 }
