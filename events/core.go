@@ -38,8 +38,8 @@ type core struct {
 	queue   queue
 	limits  limits
 	rosters []*roster // by the source's index
-	// granted holds the kinds of calls in a namespace that a role is known to allow, with the time at
-	// which one was taken while they were held for a 403, zero for never.
+	// granted holds the kinds of calls in a namespace that a role is known to allow, with the time
+	// at which one was taken while they were held for a 403, zero for never.
 	granted map[grant]time.Time
 	count   Stats
 	// lastErr is the error of the last failed call, nil after a success.
@@ -87,8 +87,8 @@ func (c *core) clock(now time.Time) time.Time {
 	return c.now
 }
 
-// take books an occurrence, in all books at once. It returns false if it needs the built series, and
-// has booked nothing.
+// take books an occurrence, in all books at once. It returns false if it needs the built series,
+// and has booked nothing.
 func (c *core) take(e *emission, built *series, now time.Time) bool {
 	booked := c.book(e, built, now)
 	if booked {
@@ -327,8 +327,8 @@ func (c *core) enqueue(s *series, now time.Time) {
 	}
 }
 
-// evict makes room in the table by closing the longest idle series, of the namespaces with the most.
-// Their last writes are sent before all others.
+// evict makes room in the table by closing the longest idle series, of the namespaces with the
+// most. Their last writes are sent before all others.
 func (c *core) evict(now time.Time) {
 	for c.table.aged.n > c.opts.MaxSeries && c.stage == stageOpen {
 		s := c.table.yields()

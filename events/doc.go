@@ -43,12 +43,13 @@
 // A failed call (429, 5xx, a connection that hangs or breaks) closes the smallest scope that
 // explains it: the object; the namespace, once several of its objects fail with no success between;
 // the server, once several namespaces do, or nobody listens. A closed scope is tried again by a
-// single call at growing intervals; other scopes go on. A call that fails for an hour, a dozen
-// times, while the server answers others, is given up. A refusal (400, 403, 413, 422, a namespace
-// that goes away) before the first write drops the series for six minutes; a stored series goes on
-// counting. A 403 after a success, or a second 409 beside another object's failure, holds the calls
-// of its kind and namespace; where others are taken, a second 403 is the object's, which is given up
-// after five minutes.
+// single call at growing intervals; other scopes go on. A call at which the server fails (500, 504,
+// hangs, breaks off) for an hour, a dozen times, while it answers others, is given up; 429 and 503
+// mean later, and are waited for. A refusal (400, 403, 413, 422, a namespace that goes away) before
+// the first write drops the series for six minutes; a stored series goes on counting. A 403 after a
+// success, or a second 409 beside another object's failure, holds the calls of its kind and
+// namespace; where others are taken, a second 403 is the object's, which is given up after five
+// minutes.
 //
 // # Concurrency
 //

@@ -316,6 +316,37 @@ func TestPoison(t *testing.T) {
 	}
 }
 
+// TestAskedToWaitForHours: an event that alone gets 429 or 503, the words for "later", is never
+// given up, at a few calls an hour, while others are answered.
+func TestAskedToWaitForHours(t *testing.T) {
+	for _, err := range []error{
+		status(429, metav1.StatusReasonTooManyRequests, 0), status(503, metav1.StatusReasonServiceUnavailable, 0),
+	} {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			calls := 0
+			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
+				if !strings.HasPrefix(c.Name, "later") {
+					return nil
+				}
+				calls++
+				return err
+			})
+			r.pod("later", 1)
+			for i := range 6 * 60 {
+				r.pod(fmt.Sprint("p", i), 1)
+				pass(time.Minute)
+			}
+			r.wantBooks(0, 1)
+			if calls > 150 {
+				t.Errorf("%d calls in six hours", calls)
+			}
+			r.server.SetFault(nil)
+			pass(5 * time.Minute)
+			r.wantAbout("later", "single")
+		})
+	}
+}
+
 // TestEveryCallHangsForHours: where nothing gets through, nothing is poison, and nothing is lost.
 func TestEveryCallHangsForHours(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {

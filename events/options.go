@@ -43,11 +43,11 @@ type Options struct {
 	ClusterNamespace string
 
 	// MaxSeries bounds the series stored and still counted; beyond, the longest idle series, of the
-	// namespaces with an equal share or more, is flushed and evicted. As many may wait for their last
-	// write; beyond, one of the namespace with the most is dropped. Default 4096.
+	// namespaces with an equal share or more, is flushed and evicted. As many may wait for their
+	// last write; beyond, one of the namespace with the most is dropped. Default 4096.
 	MaxSeries int
-	// MaxQueue bounds the series waiting for their first write; beyond, one of the namespace with the
-	// most is dropped and counted. Default 16384.
+	// MaxQueue bounds the series waiting for their first write; beyond, one of the namespace with
+	// the most is dropped and counted. Default 16384.
 	MaxQueue int
 	// MaxPerObject bounds the series of each pair of a regarding and a related object, or of a
 	// regarding object alone. Default 100. Negative: no bound.
@@ -59,7 +59,8 @@ type Options struct {
 	Burst int
 	// Writers is the number of calls allowed in flight, beside those that hang and those that try a
 	// closed scope again: of these there may be twice as many. Default 4: events about the same
-	// object reach the server in the order of emission; with 1 all do, while no call fails or hangs.
+	// object reach the server in the order of emission; with 1 all do, while no call fails or
+	// hangs.
 	Writers int
 
 	// FinishAfter is the threshold between two occurrences from which on they are two series.
@@ -70,8 +71,8 @@ type Options struct {
 	// default).
 	Heartbeat time.Duration
 	// BackoffBase and BackoffMax bound the exponential delay after trouble, of the server, a
-	// namespace or an object; a single call then tries that scope again. Default 1 s and 30 s. After
-	// a dozen failures in a row a namespace or an object waits up to ten times as long. A
+	// namespace or an object; a single call then tries that scope again. Default 1 s and 30 s.
+	// After a dozen failures in a row a namespace or an object waits up to ten times as long. A
 	// Retry-After is honoured up to 5 min by what was asked; beyond BackoffMax, others do not wait.
 	BackoffBase, BackoffMax time.Duration
 }

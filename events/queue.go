@@ -22,8 +22,8 @@ import (
 //	              └─────── object
 //
 // Healthy calls go out in the order of emission, calls about one object one at a time; the last of
-// several places is for a namespace without a call under way, and namespaces take turns at it. Calls
-// that try failing scopes again, and calls that hang, take no place from healthy ones.
+// several places is for a namespace without a call under way, and namespaces take turns at it.
+// Calls that try failing scopes again, and calls that hang, take no place from healthy ones.
 type queue struct {
 	// width is the number of calls under way that neither hang nor try a failing scope.
 	width int

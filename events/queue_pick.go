@@ -57,8 +57,8 @@ func (q *queue) firstLane() *lane {
 	return q.ready.items[0]
 }
 
-// firstIdleLane returns the ready lane whose turn it is, of the namespaces without a call under way,
-// nil for none.
+// firstIdleLane returns the ready lane whose turn it is, of the namespaces without a call under
+// way, nil for none.
 func (q *queue) firstIdleLane() *lane {
 	if q.idle.Len() == 0 {
 		return nil
@@ -67,9 +67,10 @@ func (q *queue) firstIdleLane() *lane {
 }
 
 // lanesFor returns how the lane for a free place is chosen: by the order of emission, but for the
-// last of several places. That one is for a namespace without a call under way, if there is one, and
-// these take turns: namespaces with slow calls and a backlog would delay all others by the backlog. So
-// an event waits for the earlier ones of its namespace, and for a call or so of each other namespace.
+// last of several places. That one is for a namespace without a call under way, if there is one,
+// and these take turns: namespaces with slow calls and a backlog would delay all others by the
+// backlog. So an event waits for the earlier ones of its namespace, and for a call or so of each
+// other namespace.
 func (q *queue) lanesFor(free int) (next func() *lane) {
 	if q.width == 1 || free > 1 { // with one call at a time, all are made in order
 		return q.firstLane
@@ -214,8 +215,8 @@ func (q *queue) asked(ns *namespace, t *ticket) (until time.Time) {
 }
 
 // pickForServer returns the ticket that tries the server: namespaces take turns, healthy ones
-// first, and those asked to wait do so; or nil, and the time until there is one. Where nobody answers, no namespace is to blame:
-// the first ticket is the next.
+// first, and those asked to wait do so; or nil, and the time until there is one. Where nobody
+// answers, no namespace is to blame: the first ticket is the next.
 func (q *queue) pickForServer(now time.Time) (best *ticket, wait time.Duration) {
 	var from *namespace
 	newest := q.turn%2 == 1 && !q.nobody

@@ -328,8 +328,8 @@ func TestHangingCalls(t *testing.T) {
 	}
 }
 
-// TestSlowNamespaces: as many namespaces as there may be calls are slow, and have a backlog. An event
-// of another one waits for no more than a call of each.
+// TestSlowNamespaces: as many namespaces as there may be calls are slow, and have a backlog. An
+// event of another one waits for no more than a call of each.
 func TestSlowNamespaces(t *testing.T) {
 	for _, namespaces := range []int{1, 3, 4, 8} {
 		b := newBench(4)

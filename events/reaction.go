@@ -85,8 +85,8 @@ func (c *core) succeeded(j job, a reply) {
 	c.hasWritten(j, a)
 }
 
-// grant books that a role allows a call. Few roles are remembered: what is forgotten is learnt again
-// by the next success.
+// grant books that a role allows a call. Few roles are remembered: what is forgotten is learnt
+// again by the next success.
 func (c *core) grant(p place, now time.Time) {
 	role := grant{p.namespace, p.kind}
 	opened, ok := c.granted[role]
@@ -191,9 +191,9 @@ func (c *core) reconsider(j job, a reply) verdict {
 }
 
 // forbidden returns the reaction to an answer of 403. Where a role is known to allow the call, it
-// holds the calls of its kind in the namespace, as the role may be under replacement. Where others of
-// the kind were taken since, or were a while ago after such a 403, a policy denies this object: that
-// alone waits, and is given up.
+// holds the calls of its kind in the namespace, as the role may be under replacement. Where others
+// of the kind were taken since, or were a while ago after such a 403, a policy denies this object:
+// that alone waits, and is given up.
 func (c *core) forbidden(j job, a reply) verdict {
 	role := grant{j.place.namespace, j.place.kind}
 	holding := c.queue.holding(j.place)
@@ -218,8 +218,9 @@ func (c *core) forbidden(j job, a reply) verdict {
 	return verdictRefused
 }
 
-// conflict returns the reaction to an answer of 409: the object is read at once, the first time. Then
-// it waits alone, unless another object of the namespace fails, too: then all patches there wait.
+// conflict returns the reaction to an answer of 409: the object is read at once, the first time.
+// Then it waits alone, unless another object of the namespace fails, too: then all patches there
+// wait.
 func (c *core) conflict(j job, a reply) verdict {
 	t := j.series.fail(a.now, c.queue.answers)
 	again := t.failures > 1

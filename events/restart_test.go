@@ -333,8 +333,8 @@ func TestRosterOfManySeries(t *testing.T) {
 	})
 }
 
-// TestEvictedSeriesGoesOn: an evicted series that goes on is in the roster again, also where both come
-// in one write; when the process is killed it does not stay Ongoing.
+// TestEvictedSeriesGoesOn: an evicted series that goes on is in the roster again, also where both
+// come in one write; when the process is killed it does not stay Ongoing.
 func TestEvictedSeriesGoesOn(t *testing.T) {
 	for _, pause := range []time.Duration{30 * time.Second, 0} {
 		synctest.Test(t, func(t *testing.T) {

@@ -192,8 +192,8 @@ func (s *scope) becomeTrying() {
 	}
 }
 
-// becomeUntried books the end of a call, of which nothing is said here. A call from before the scope
-// failed does not try it: another one may.
+// becomeUntried books the end of a call, of which nothing is said here. A call from before the
+// scope failed does not try it: another one may.
 func (s *scope) becomeUntried(number int64) {
 	if number > s.closedAt {
 		s.trying = false

@@ -141,8 +141,8 @@ func TestShareOfTheTable(t *testing.T) {
 	})
 }
 
-// TestFloodBesideLoops: a tenant's flood of new series pushes out no series of others that go on, be
-// they few or more than are looked at; a tenant alone may fill the table.
+// TestFloodBesideLoops: a tenant's flood of new series pushes out no series of others that go on,
+// be they few or more than are looked at; a tenant alone may fill the table.
 func TestFloodBesideLoops(t *testing.T) {
 	for _, loops := range []int{1, 100} {
 		bubble(t, func(o *Options) { o.MaxSeries = 5 * loops }, func(t *testing.T, r *rig) {

@@ -83,12 +83,12 @@ var (
 )
 
 // ShutdownWithContext takes no more events. It sends the waiting writes and the final count of
-// every active series, with the state Unknown so a restart continues the series, and hands the roster
-// over. Watchers receive the events emitted before. It returns when nothing of the broadcaster runs
-// any more or the context ends; handlers and sinks late by then are not awaited. A server in trouble
-// is tried once at once, then by the usual delays. Unsent events are dropped, counted as such, and
-// returned as an *UnsentError, like a roster that could not be written. A second call waits for the
-// first and returns nil.
+// every active series, with the state Unknown so a restart continues the series, and hands the
+// roster over. Watchers receive the events emitted before. It returns when nothing of the
+// broadcaster runs any more or the context ends; handlers and sinks late by then are not awaited. A
+// server in trouble is tried once at once, then by the usual delays. Unsent events are dropped,
+// counted as such, and returned as an *UnsentError, like a roster that could not be written. A
+// second call waits for the first and returns nil.
 func (b *Broadcaster) ShutdownWithContext(ctx context.Context) error {
 	b.mu.Lock()
 	if b.core.stage != stageOpen {

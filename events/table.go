@@ -384,8 +384,8 @@ func (t *table) touch(s *series) {
 }
 
 // yields returns the series that gives way where all room is used: the longest quiet one, of the
-// namespaces that have an equal share or more. Where many others come first, it is the longest quiet
-// one of the namespace with the most.
+// namespaces that have an equal share or more. Where many others come first, it is the longest
+// quiet one of the namespace with the most.
 func (t *table) yields() *series {
 	equal := t.active.n / max(len(t.active.by), 1)
 	x := t.aged.first

@@ -53,8 +53,8 @@ func TestRefusedPatchGoesOnCounting(t *testing.T) {
 	}
 }
 
-// TestRefusedPatchOfASlowLoop: a refused patch is not repeated with each occurrence, and an end that
-// the server refuses is not counted as told.
+// TestRefusedPatchOfASlowLoop: a refused patch is not repeated with each occurrence, and an end
+// that the server refuses is not counted as told.
 func TestRefusedPatchOfASlowLoop(t *testing.T) {
 	refused := strings.Repeat("a×1 15s ", 4*25)
 	play(t, "start a×1 15s fault "+refused+"[calls: create patch!] mended "+refused+"6m [a: Finished ×201]",
@@ -367,8 +367,8 @@ func TestSteadyConflict(t *testing.T) {
 	}
 }
 
-// TestSteadyConflictOfOneObject: one object whose writes always conflict, or its reads too, delays no
-// write of others in its namespace.
+// TestSteadyConflictOfOneObject: one object whose writes always conflict, or its reads too, delays
+// no write of others in its namespace.
 func TestSteadyConflictOfOneObject(t *testing.T) {
 	for _, body := range []string{"series", ""} { // of the patches that write, or of all
 		bubble(t, nil, func(t *testing.T, r *rig) {
