@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,16 @@ func during(d time.Duration, err error) eventstest.Fault {
 // always fails every call.
 func always(err error) eventstest.Fault {
 	return func(context.Context, eventstest.Call) error { return err }
+}
+
+// serially lets a fault see one call at a time: it may keep what it has seen.
+func serially(fault eventstest.Fault) eventstest.Fault {
+	var lock sync.Mutex
+	return func(ctx context.Context, c eventstest.Call) error {
+		lock.Lock()
+		defer lock.Unlock()
+		return fault(ctx, c)
+	}
 }
 
 // where limits a fault to some calls.
@@ -157,13 +168,13 @@ func TestRetryAfterOfTenants(t *testing.T) {
 			r.in("good", "before")
 			pass(time.Minute)
 			calls := map[string]int{}
-			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			r.server.SetFault(serially(func(_ context.Context, c eventstest.Call) error {
 				if !strings.HasPrefix(c.Namespace, "bad") {
 					return nil
 				}
 				calls[c.Name]++
 				return status(429, metav1.StatusReasonTooManyRequests, 300)
-			})
+			}))
 			for i := range tenants {
 				r.in(fmt.Sprint("bad", i), fmt.Sprint("b", i))
 				pass(time.Millisecond)
@@ -324,13 +335,13 @@ func TestAskedToWaitForHours(t *testing.T) {
 	} {
 		bubble(t, nil, func(t *testing.T, r *rig) {
 			calls := 0
-			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			r.server.SetFault(serially(func(_ context.Context, c eventstest.Call) error {
 				if !strings.HasPrefix(c.Name, "later") {
 					return nil
 				}
 				calls++
 				return err
-			})
+			}))
 			r.pod("later", 1)
 			for i := range 6 * 60 {
 				r.pod(fmt.Sprint("p", i), 1)

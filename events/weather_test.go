@@ -258,7 +258,7 @@ func TestForbiddenObject(t *testing.T) {
 			calls := 0
 			emitted := map[string]time.Time{}
 			var late time.Duration
-			r.server.SetFault(func(_ context.Context, c eventstest.Call) error {
+			r.server.SetFault(serially(func(_ context.Context, c eventstest.Call) error {
 				if strings.HasPrefix(c.Name, "bad") {
 					calls++
 					return forbidden(c.Name)
@@ -266,7 +266,7 @@ func TestForbiddenObject(t *testing.T) {
 				name, _, _ := strings.Cut(c.Name, ".")
 				late = max(late, time.Since(emitted[name]))
 				return nil
-			})
+			}))
 			for i := range 10 * 60 {
 				if i < denied {
 					r.pod(fmt.Sprint("bad", i), 1)
@@ -378,7 +378,7 @@ func TestSteadyConflictOfOneObject(t *testing.T) {
 			emitted := map[string]time.Time{}
 			var late time.Duration
 			conflict := always(apierrors.NewConflict(resource, "x", errors.New("modified")))
-			r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+			r.server.SetFault(serially(func(ctx context.Context, c eventstest.Call) error {
 				name, _, _ := strings.Cut(c.Name, ".")
 				at, ok := emitted[name]
 				switch {
@@ -389,7 +389,7 @@ func TestSteadyConflictOfOneObject(t *testing.T) {
 					delete(emitted, name)
 				}
 				return nil
-			})
+			}))
 			for i := range 200 {
 				name := fmt.Sprint("good", i)
 				r.pod("bad", 1)
