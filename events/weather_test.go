@@ -280,6 +280,7 @@ func TestForbiddenObject(t *testing.T) {
 				r.pod(name, 1)
 				pass(time.Second)
 			}
+			pass(10 * time.Minute) // the last pauses of an object are of five minutes
 			r.server.SetFault(nil)
 			pass(2 * time.Second)
 			r.wantStored(1 + 600)
