@@ -48,7 +48,7 @@
 // mean later, and are waited for. A refusal (400, 403, 413, 422, a namespace that goes away) before
 // the first write drops the series for six minutes; a stored series goes on counting. A 403 after a
 // success, or a second 409 beside another object's failure, holds the calls of its kind and
-// namespace; where others are taken, a second 403 is the object's, which is given up after five
+// namespace; where others are taken, a second 403 is the object's, which is given up within ten
 // minutes.
 //
 // # Concurrency
