@@ -57,3 +57,54 @@ func TestNoReadBeginsAtAPeek(t *testing.T) {
 		t.Errorf("%d reads after the peek, want 1", reads)
 	}
 }
+
+// TestReadBesideAPeek: a read that overlaps with a peek is made again once. The second is taken,
+// unless it shows an ID otherwise than the peek has read it.
+func TestReadBesideAPeek(t *testing.T) {
+	running := Pod{UID: "p", Items: []Item{{ID: "s", Kind: Sandbox, Phase: PhaseRunning}}}
+	ended := Pod{UID: "p", Items: []Item{{ID: "s", Kind: Sandbox, Phase: PhaseExited}}}
+	for name, tt := range map[string]struct {
+		peeked []Item // read by the peek
+		second bool   // the read before was made again
+		want   Phase
+	}{
+		"the first":                          {nil, false, PhaseRunning},
+		"the second":                         {nil, true, PhaseExited},
+		"the second, of what the peek shows": {running.Items, true, PhaseRunning},
+	} {
+		d := newDriver(Config[int]{Cache: cache.New[int](nil)}, clock{epoch: time.Now()})
+		now := firstInstant
+		d.start(now)
+		read := func(shows Pod, during func()) {
+			now = now.add(time.Second)
+			d.tell(input[int]{kind: inputRequest, request: request{uid: "p", inspect: true}}, now)
+			now = now.add(time.Second)
+			d.tick(now)
+			begun := d.begun
+			d.begun = nil
+			for _, a := range begun {
+				if a.kind != actInspect {
+					continue
+				}
+				now = now.add(time.Millisecond)
+				during()
+				now = now.add(time.Millisecond)
+				d.onInspected(&inspected[int]{
+					look:   look{uid: "p", began: a.at, listing: &shows, shows: shows},
+					status: new(int),
+				}, now)
+			}
+		}
+		read(running, func() {})
+		p := d.core.pods["p"]
+		read(ended, func() {
+			p.crossed = tt.second
+			x := d.core.peeks.ensure("p")
+			x.looked = now
+			x.read = setOfItems(tt.peeked)
+		})
+		if got := p.items[0].phase; got != tt.want {
+			t.Errorf("%s: the pod's sandbox is %v, want %v", name, got, tt.want)
+		}
+	}
+}
