@@ -19,12 +19,17 @@
 //   - a claim, an event of the runtime's stream, moves nothing. If the claim goes beyond the known
 //     phase, its ID is in doubt, until a later read answers, or the known phase has caught up.
 //
+// A sandbox may be shown as not ready before it is ready, while it is made. Until the ledger has
+// learned that it was ready, each claim goes beyond the known phase, and of two reads that overlap
+// and differ neither counts.
+//
 // A list is served if no item that the list could show is in doubt. Too much may be shown, for a
 // bounded time; never too little. So an end needs a read or an ack, and these refuse a list, which
 // must then go to the runtime ([Reason]): no stream whose full lists are in; a full list too long
-// ago; a creating call under way, or failed since the last full list, or not answered within the
-// last minutes, if the list may show that pod; an item of unknown state; an ID unknown to the
-// ledger.
+// ago; a creating call failed since the last full list, or not answered within the last minutes, if
+// the list may show that pod; a sandbox shown as not ready that an own call under way may be
+// making; an item of unknown state; an ID unknown to the ledger. What a call under way makes is
+// left out, as in a list made before the call.
 //
 // Moments are numbers ([Seq]) given out by the ledger itself, so that no two are ever equal.
 //

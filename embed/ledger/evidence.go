@@ -132,7 +132,8 @@ func (l *Ledger) claimContainer(id string, phase Phase, pod string) {
 // news reports whether a claim goes beyond the known phase.
 func (t *table[E]) news(id string, phase Phase) bool {
 	if x := t.items[id]; x != nil {
-		return phase > x.phase || t.doubts[id].claim == anything // then the known phase may be taken back
+		// The known phase may be taken back: of a sandbox by a look at the time between ready and ended.
+		return phase > x.phase || t.neverReady(x) || t.doubts[id].claim == anything
 	}
 	// Of an unknown ID even the removal is news: a read under way may still show the ID.
 	_, dead := t.gone[id]

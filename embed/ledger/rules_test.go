@@ -473,3 +473,72 @@ func TestWhatMayComeIsBounded(t *testing.T) {
 		)
 	}
 }
+
+// TestSandboxThatWasNeverReady: lists show a sandbox as not ready while it is made, whoever makes
+// it. Until one has shown it as ready its STARTED is news, and only a later look answers.
+func TestSandboxThatWasNeverReady(t *testing.T) {
+	const notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	show := func(h *hand, r Read, state runtimeapi.PodSandboxState) {
+		h.Sandboxes(r, nil, []*runtimeapi.PodSandbox{ready(), {Id: "new", State: state}}, h.now)
+	}
+	for _, tt := range []struct {
+		name, want string
+		play       func(h *hand)
+	}{
+		{"a list, then the event", "in doubt", func(h *hand) {
+			show(h, h.Begin(h.now), notReady)
+			h.Claim("new", SandboxKind, Running, "new")
+		}},
+		{"the event while a list is under way", "in doubt", func(h *hand) {
+			early := h.Begin(h.now)
+			h.Claim("new", SandboxKind, Running, "new")
+			show(h, early, notReady)
+		}},
+		{"our own call was given up and works late", "in doubt", func(h *hand) {
+			h.own(RunPodSandbox, "", unanswered)
+			show(h, h.Begin(h.now), notReady)
+			h.Claim("new", SandboxKind, Running, "pod")
+		}},
+		{"the event, then a list", "ended", func(h *hand) {
+			h.Claim("new", SandboxKind, Running, "new")
+			show(h, h.Begin(h.now), notReady)
+		}},
+		{"a list, the event, and a list", "ready", func(h *hand) {
+			show(h, h.Begin(h.now), notReady)
+			h.Claim("new", SandboxKind, Running, "new")
+			show(h, h.Begin(h.now), runtimeapi.PodSandboxState_SANDBOX_READY)
+		}},
+		{"it was ready before", "ended", func(h *hand) {
+			show(h, h.Begin(h.now), runtimeapi.PodSandboxState_SANDBOX_READY)
+			show(h, h.Begin(h.now), notReady)
+			h.Claim("new", SandboxKind, Running, "new")
+		}},
+		{"two lists at once, the later is answered first", "in doubt", func(h *hand) {
+			early := h.Begin(h.now)
+			show(h, h.Begin(h.now), runtimeapi.PodSandboxState_SANDBOX_READY)
+			show(h, early, notReady)
+		}},
+		{"the same, and the later shows it as not ready", "in doubt", func(h *hand) {
+			early := h.Begin(h.now)
+			show(h, h.Begin(h.now), notReady)
+			show(h, early, runtimeapi.PodSandboxState_SANDBOX_READY)
+		}},
+		{"its end is announced while a list is under way that shows it as ready", "in doubt", func(h *hand) {
+			show(h, h.Begin(h.now), notReady)
+			early := h.Begin(h.now)
+			h.Claim("new", SandboxKind, Exited, "new")
+			show(h, early, runtimeapi.PodSandboxState_SANDBOX_READY)
+		}},
+		{"our own call has ended it", "ended", func(h *hand) {
+			show(h, h.Begin(h.now), notReady)
+			h.own(StopPodSandbox, "new", Answer{})
+			h.Claim("new", SandboxKind, Running, "new")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHand(t)
+			tt.play(h)
+			(&birth{hand: h}).want(tt.want)
+		})
+	}
+}

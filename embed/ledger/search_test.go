@@ -25,7 +25,8 @@ var (
 //   - too little: what the runtime has is shown, if an own call or an event that has come told of
 //     it, or a full list began after it came, or a call made it that had just been given up; and
 //     what was shown once is shown until it has gone;
-//   - false end: nothing is shown as ended that has not ended;
+//   - false end: nothing is shown as ended that has not ended, but a sandbox that others make, of
+//     which nothing has told yet that it has become ready;
 //   - too late: what has ended, or gone, is shown so under the same conditions, unless an own call
 //     that ends it is under way;
 //   - and once everything is at rest, lists are served and show exactly what there is.
@@ -203,7 +204,7 @@ func (t *thing) seen() Phase {
 	switch {
 	case t.murky && !t.sandboxed:
 		return Unknown
-	case t.unready:
+	case t.unready || t.sandboxed && t.phase < Running:
 		return Exited
 	}
 	return t.phase
@@ -398,24 +399,31 @@ func (w *world) compare(sandboxes bool, f filter, shown map[string]Phase) {
 			w.fail("unknown: %s is shown in no known state", t.id)
 		case is && f.hasState && as != f.state:
 			w.fail("misfit: %s is shown as %d by filter %+v", t.id, as, f)
-		case is && as == Exited && t.phase < Exited:
+		case is && as == Exited && t.phase < Exited && !w.unripe(t):
 			w.fail("false end: %s is shown as ended, and has come to %d", t.id, t.phase)
 		case is && as < Exited && t.phase == Exited && w.knowable(t, Exited) && !w.ending(t):
 			w.fail("too late: %s is shown as %d and has ended at %d", t.id, as, t.at[Exited])
 		case is && t.phase == Gone && w.knowable(t, Gone) && !w.ending(t):
 			w.fail("too late: %s is shown as %d and has gone at %d", t.id, as, t.at[Gone])
-		case !is && t.phase != Gone && !f.hasState && (t.shown || w.knowable(t, t.first())):
+		case !is && t.phase != Gone && !f.hasState && (t.shown || w.knowable(t, t.first()) || t.raw && w.ripe(t)):
 			w.fail("too little: %s is not shown and has been there since %d", t.id, t.at[t.first()])
 		case !is && t.phase == Running && f.hasState && w.knowable(t, Running):
 			w.fail("too little: %s is not shown as running and runs since %d", t.id, t.at[Running])
 		}
 		t.shown = t.shown || is
+		t.shownReady = t.shownReady || is && as == Running
 	}
 }
 
+// ripe reports whether the ledger must know that a sandbox has become ready.
+func (w *world) ripe(t *thing) bool { return t.at[Running] > 0 && w.knowable(t, Running) }
+
+// unripe reports whether a sandbox that others make may be shown as not ready.
+func (w *world) unripe(t *thing) bool { return t.raw && !t.shownReady && !w.ripe(t) }
+
 // first is the phase of its arrival.
 func (t *thing) first() Phase {
-	if t.sandboxed {
+	if t.sandboxed && !t.raw {
 		return Running
 	}
 	return Created
@@ -500,7 +508,7 @@ func (w *world) rest() {
 func (w *world) truth(sandboxes bool) {
 	shown, _ := w.serve(sandboxes, filter{})
 	for _, t := range w.things {
-		want := t.phase
+		want := t.seen()
 		if t.sandboxed != sandboxes || want == Gone {
 			want = 0
 		}

@@ -54,6 +54,9 @@ type item[E any] struct {
 	// since is when the ledger learned of the phase, or the beginning of the last read that confirmed
 	// the phase. A read begun earlier may show an older phase.
 	since Seq
+	// ready is when the ledger learned that a sandbox had become ready, or that an own call had ended
+	// it; zero before. What was seen earlier as not ready may have been in the making.
+	ready Seq
 }
 
 // tombstone is when an ID was found, or made, to be gone.
@@ -264,19 +267,38 @@ func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 		t.changes++
 	}
 	switch {
+	case !later && t.crosses(r, x, phase):
+		t.ask(id)
+		return
 	case phase > x.phase, phase < x.phase && later:
 		t.move(x, phase)
 	case phase == x.phase:
 		x.since = max(x.since, r.began) // confirmed: an earlier read does not take the phase back
 	}
+	if x.phase < Exited && x.ready == 0 {
+		x.ready = t.tick()
+	}
 	t.answer(id, r, phase)
+}
+
+// crosses reports whether a read of a sandbox shows the one of ready and not ready and another the
+// other, and nothing tells which came first: a sandbox is not ready before it is ready, and after.
+func (t *table[E]) crosses(r Read, x *item[E], phase Phase) bool {
+	return phase < x.phase && t.neverReady(x) || t.first == Running && phase > x.phase && r.began <= x.ready
+}
+
+// neverReady reports whether a sandbox is known as not ready, and may not have been ready yet:
+// lists show a sandbox while it is made.
+func (t *table[E]) neverReady(x *item[E]) bool {
+	return t.first == Running && x.phase == Exited && x.ready == 0
 }
 
 // answer drops the doubt about an item shown by a read, unless the doubt came after the read began
 // and goes beyond the shown phase. A read too old to be believed answers nothing.
 func (t *table[E]) answer(id string, r Read, shown Phase) {
 	d, ok := t.doubts[id]
-	if x := t.items[id]; ok && (r.began > d.at && shown == x.phase || d.claim <= x.phase) {
+	x := t.items[id]
+	if ok && (r.began > d.at && shown == x.phase || d.claim <= x.phase && !t.neverReady(x)) {
 		delete(t.doubts, id)
 	}
 }
@@ -291,6 +313,9 @@ func (t *table[E]) move(x *item[E], phase Phase) {
 
 // forward moves an item forward because of an own call.
 func (t *table[E]) forward(id string, x *item[E], phase Phase) {
+	if x.ready == 0 {
+		x.ready = t.tick()
+	}
 	if phase > x.phase {
 		t.move(x, phase)
 		delete(t.unknown, id)

@@ -19,8 +19,10 @@ type thing struct {
 	labelled         bool
 	phase            Phase
 	unready          bool // being made: lists show it as not ready
+	raw              bool // a sandbox that others make: Created, which lists show as not ready, and then Running
 	murky            bool // lists show its state as unknown
 	shown            bool // has been served
+	shownReady       bool // has been served as running
 	made             int  // the step of the answer to its making call
 	// at is the step at which it came to a phase, due marks an event or an own call about the phase.
 	at  [Gone + 1]int
@@ -198,21 +200,38 @@ func (w *world) somePod() string { return fmt.Sprintf("p%d", w.rng.IntN(4)) }
 
 // make makes a sandbox of a pod, or a container in a sandbox.
 func (w *world) make(pod string, sandbox *thing, p Phase, labelled bool) *thing {
-	t := &thing{id: fmt.Sprintf("t%d", len(w.things)), labelled: labelled}
+	t := w.thing(labelled)
 	if t.sandboxed = sandbox == nil; t.sandboxed {
 		t.pod, t.sandbox = pod, t.id
 	} else {
 		t.pod, t.sandbox = sandbox.pod, sandbox.id
 	}
-	w.things = append(w.things, t)
 	w.come(t, p)
 	return t
+}
+
+// thing returns a new thing.
+func (w *world) thing(labelled bool) *thing {
+	t := &thing{id: fmt.Sprintf("t%d", len(w.things)), labelled: labelled}
+	w.things = append(w.things, t)
+	return t
+}
+
+// raw makes a sandbox without the agent. It is announced when it is ready.
+func (w *world) raw() {
+	t := w.thing(w.oneIn(2))
+	t.sandboxed, t.raw = true, true
+	t.pod, t.sandbox = w.somePod(), t.id
+	w.step++
+	t.phase, t.at[Created], t.due[Created] = Created, w.step, !w.connected
 }
 
 // foreign makes changes without the agent.
 func (w *world) foreign() {
 	sandbox, container := w.pick(true), w.pick(false)
 	switch n := w.rng.IntN(10); {
+	case n == 0 && w.oneIn(2):
+		w.raw()
 	case n == 0:
 		w.make(w.somePod(), nil, Running, w.oneIn(2))
 	case n == 1 && sandbox != nil:
@@ -225,6 +244,8 @@ func (w *world) foreign() {
 		w.come(container, Gone)
 	case n == 7 && sandbox != nil && w.oneIn(w.decay):
 		w.come(sandbox, Exited)
+	case n == 9 && sandbox != nil && sandbox.phase < Running:
+		w.come(sandbox, Running)
 	case n == 8 && container != nil:
 		container.murky = !container.murky && w.oneIn(w.murk)
 	}
@@ -297,7 +318,7 @@ func (w *world) unanswered(t *thing, p Phase) bool {
 	if heard == 0 {
 		return false
 	}
-	if p == t.first() {
+	if p == t.first() || t.raw && p == Running {
 		m := w.made[madeOf{pod: t.pod, sandboxes: t.sandboxed}]
 		return m.calls > 0 && heard >= m.began
 	}
