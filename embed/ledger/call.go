@@ -165,13 +165,14 @@ func (t *table[E]) created(id string, c Call) {
 func (l *Ledger) failed(c Call, a Answer, now time.Time) {
 	switch c.op {
 	case RunPodSandbox:
-		l.sandboxes.failedToMake(c.Pod, a.Unanswered, now)
+		l.sandboxes.failedToMake(c, a.Unanswered, now)
 	case CreateContainer:
-		l.containers.failedToMake(c.Pod, a.Unanswered, now)
+		l.containers.failedToMake(c, a.Unanswered, now)
 	case StartContainer, StopContainer, RemoveContainer:
 		l.containers.ask(c.ID)
 		if c.op == StartContainer && a.Unanswered {
-			l.containers.failedToMake(l.podOf(c), true, now)
+			c.Pod = l.podOf(c)
+			l.containers.failedToMake(c, true, now)
 		}
 	case StopPodSandbox, RemovePodSandbox:
 		l.sandboxes.ask(c.ID)
@@ -202,20 +203,28 @@ type failure struct {
 	// until is how long the runtime may still carry out the call, from the time of giving up on; zero
 	// if the runtime has answered. A full list begun later shows what the call has made.
 	until time.Time
+	// ids are the containers that the runtime may still start.
+	ids []string
 }
 
 // failedToMake notes the failure of a call. With more pods than there is room for, pods are no
 // longer told apart: the empty UID stands for any pod.
-func (t *table[E]) failedToMake(pod string, unanswered bool, now time.Time) {
+func (t *table[E]) failedToMake(c Call, unanswered bool, now time.Time) {
+	pod := c.Pod
+	ids := t.failures[pod].ids
 	if _, ok := t.failures[pod]; !ok && len(t.failures) >= maxDoubts {
 		for _, f := range t.failures {
 			now = later(now, f.until)
 			unanswered = unanswered || !f.until.IsZero()
+			ids = append(ids, f.ids...)
 		}
 		clear(t.failures)
 		pod = ""
 	}
-	f := failure{at: t.tick(), until: t.failures[pod].until}
+	if c.ID != "" && !slices.Contains(ids, c.ID) {
+		ids = append(ids, c.ID)
+	}
+	f := failure{at: t.tick(), until: t.failures[pod].until, ids: ids}
 	if unanswered {
 		f.until = later(now, f.until)
 	}
@@ -252,7 +261,7 @@ func (t *table[E]) forgetLate(late time.Duration) {
 func (t *table[E]) unlisted(f filter) (pods []string, resolves bool) {
 	resolves = true
 	for pod, failed := range t.failures {
-		if f.mayShow(pod) {
+		if f.mayShow(pod, failed.ids) {
 			pods = append(pods, pod)
 			resolves = resolves && pod != "" && failed.until.IsZero()
 		}

@@ -6,6 +6,7 @@ package ledger
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -166,10 +167,13 @@ func (f filter) wholePod() bool {
 	return f.id == "" && f.sandbox == "" && !f.hasState && len(f.labels) == 1 && f.pod() != ""
 }
 
-// mayShow reports whether a list with this filter could show an item of the pod with an unknown ID.
-// The empty pod is any.
-func (f filter) mayShow(pod string) bool {
-	return f.id == "" && (f.pod() == "" || pod == "" || f.pod() == pod)
+// mayShow reports whether a list with this filter could show an item of the pod with an unknown ID,
+// or with one of these. The empty pod is any.
+func (f filter) mayShow(pod string, ids []string) bool {
+	if f.id != "" && !slices.Contains(ids, f.id) {
+		return false
+	}
+	return pod == "" || f.pod() == "" || f.pod() == pod
 }
 
 // covers reports whether a list with this filter would show the element with this ID, regardless of

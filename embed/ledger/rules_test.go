@@ -542,3 +542,29 @@ func TestSandboxThatWasNeverReady(t *testing.T) {
 		})
 	}
 }
+
+// TestLateStartByID: a start that was not answered sends the lists of that container to the runtime,
+// by its ID as by its pod, and those of no other.
+func TestLateStartByID(t *testing.T) {
+	h := newHand(t, ct("c", Created), ct("r", Running))
+	h.own(StartContainer, "c", unanswered)
+	h.read("c", ct("c", Created))
+	for id, want := range map[string]Reason{"c": FailedCall, "r": ""} {
+		if _, v := h.ServeContainers(&runtimeapi.ContainerFilter{Id: id}, h.now); v.Reason != want {
+			t.Errorf("the list of %s is refused for %q, want %q", id, v.Reason, want)
+		}
+	}
+}
+
+// TestLateStartsAreBounded: where pods are no longer told apart, neither are the IDs of starts.
+func TestLateStartsAreBounded(t *testing.T) {
+	h := newHand(t, ct("c", Created))
+	h.own(StartContainer, "c", unanswered)
+	for i := range maxDoubts {
+		h.End(h.Start(CreateContainer, Subject{Pod: fmt.Sprint("pod", i)}), unanswered, h.now)
+	}
+	h.read("c", ct("c", Created))
+	if _, v := h.ServeContainers(&runtimeapi.ContainerFilter{Id: "c"}, h.now); v.Reason != FailedCall {
+		t.Errorf("the list of c is refused for %q, want %q", v.Reason, FailedCall)
+	}
+}
