@@ -63,12 +63,23 @@ func (l *Ledger) ContainerStatus(r Read, id string, st *runtimeapi.ContainerStat
 	switch {
 	case l.containers.items[id] != nil:
 		l.containers.state(r, id, criphase.OfContainer(st.GetState()))
-	case sandbox != "" && st.GetImageId() != "": // else the image in use is known from lists alone
+	case sandbox != "" && l.namesImage(sandbox, st): // else the image in use is known from lists alone
 		l.containers.show(r, id, containerOf(id, sandbox, st))
 	}
 	if l.containers.items[id] != nil && st.GetLogPath() != "" {
 		l.logPaths[id] = st.GetLogPath()
 	}
+}
+
+// namesImage reports whether the status of a container names the image in use as a list does.
+// containerd's status leaves out the handler that has pulled the image: it is known to be none only
+// where the sandbox has none.
+func (l *Ledger) namesImage(sandbox string, st *runtimeapi.ContainerStatus) bool {
+	if st.GetImageId() == "" {
+		return false
+	}
+	x := l.sandboxes.items[sandbox]
+	return st.GetImage().GetRuntimeHandler() != "" || x != nil && x.element.RuntimeHandler == ""
 }
 
 // dropPaths forgets the log paths of removed containers.

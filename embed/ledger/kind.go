@@ -67,10 +67,18 @@ var containerKind = kind[*runtimeapi.Container]{
 		m := a.GetMetadata()
 		n := b.GetMetadata()
 		return m.GetName() == n.GetName() && m.GetAttempt() == n.GetAttempt() && a.PodSandboxId == b.PodSandboxId &&
-			a.GetImage().GetImage() == b.GetImage().GetImage() && a.ImageRef == b.ImageRef && a.ImageId == b.ImageId &&
+			sameImage(a.GetImage(), b.GetImage()) && a.ImageRef == b.ImageRef && a.ImageId == b.ImageId &&
 			a.CreatedAt == b.CreatedAt && maps.Equal(a.Labels, b.Labels) &&
 			maps.Equal(a.Annotations, b.Annotations)
 	},
+}
+
+// sameImage reports whether two lists name an image in the same way, and the handler that has pulled
+// it.
+func sameImage(a, b *runtimeapi.ImageSpec) bool {
+	return a.GetImage() == b.GetImage() && a.GetRuntimeHandler() == b.GetRuntimeHandler() &&
+		a.GetUserSpecifiedImage() == b.GetUserSpecifiedImage() &&
+		maps.Equal(a.GetAnnotations(), b.GetAnnotations())
 }
 
 // containerState returns the CRI state of a container in a phase.

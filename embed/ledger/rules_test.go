@@ -568,3 +568,49 @@ func TestLateStartsAreBounded(t *testing.T) {
 		t.Errorf("the list of c is refused for %q, want %q", v.Reason, FailedCall)
 	}
 }
+
+// TestImageOfAStatus: an element made from a status is corrected by a list in whatever a list shows
+// of the image, and made at all only if the handler that has pulled the image is known.
+func TestImageOfAStatus(t *testing.T) {
+	for name, image := range map[string]*runtimeapi.ImageSpec{
+		"handler":     {Image: "tag", RuntimeHandler: "kata"},
+		"user's name": {Image: "tag", UserSpecifiedImage: "name"},
+		"annotations": {Image: "tag", Annotations: map[string]string{"a": "b"}},
+	} {
+		h := newHand(t)
+		h.own(CreateContainer, "", Answer{Made: "new"})
+		h.ContainerStatus(h.Begin(h.now), "new", &runtimeapi.ContainerStatus{
+			ImageId: "image", Image: &runtimeapi.ImageSpec{Image: "tag"},
+		})
+		if list, v := h.ServeContainers(nil, h.now); len(list) != 1 {
+			t.Errorf("%s: %v, %v, want the status's element", name, list, v)
+		}
+		for range 2 {
+			h.full(&runtimeapi.Container{
+				Id:           "new",
+				PodSandboxId: "s",
+				ImageId:      "image",
+				Image:        image,
+			})
+		}
+		if list, v := h.ServeContainers(nil, h.now); len(list) != 1 || list[0].Image != image {
+			t.Errorf("%s: %v, %v: want the list's", name, list, v)
+		}
+	}
+	for _, tt := range []struct {
+		sandbox, image string
+		want           int
+	}{{"kata", "", 0}, {"kata", "kata", 1}, {"", "", 1}} {
+		h := newHand(t)
+		s := ready()
+		s.RuntimeHandler = tt.sandbox
+		h.Sandboxes(h.Begin(h.now), nil, []*runtimeapi.PodSandbox{s}, h.now)
+		h.own(CreateContainer, "", Answer{Made: "new"})
+		h.ContainerStatus(h.Begin(h.now), "new", &runtimeapi.ContainerStatus{
+			ImageId: "image", Image: &runtimeapi.ImageSpec{Image: "tag", RuntimeHandler: tt.image},
+		})
+		if list, v := h.ServeContainers(nil, h.now); len(list) != tt.want {
+			t.Errorf("%+v: %v, %v", tt, list, v)
+		}
+	}
+}
