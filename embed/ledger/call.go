@@ -301,7 +301,7 @@ func (l *Ledger) removed(id string, now time.Time) {
 
 // sandboxStopped takes a successful StopPodSandbox: the runtime has ended the sandbox's containers.
 func (l *Ledger) sandboxStopped(c Call, now time.Time) {
-	l.ended[c.ID] = tombstone{l.tick(), now}
+	l.ended[c.ID] = tombstone{at: l.tick(), when: now}
 	if x := l.sandboxes.items[c.ID]; x != nil {
 		l.sandboxes.forward(c.ID, x, Exited)
 	} else {
@@ -318,7 +318,7 @@ func (l *Ledger) sandboxStopped(c Call, now time.Time) {
 
 // sandboxRemoved takes a successful RemovePodSandbox: the sandbox's containers are gone too.
 func (l *Ledger) sandboxRemoved(c Call, now time.Time) {
-	l.ended[c.ID] = tombstone{l.tick(), now}
+	l.ended[c.ID] = tombstone{at: l.tick(), when: now}
 	l.sandboxes.remove(c.ID, now)
 	for id, x := range l.containers.covered(filter{sandbox: c.ID}) {
 		if x.since < c.began {

@@ -614,3 +614,25 @@ func TestImageOfAStatus(t *testing.T) {
 		}
 	}
 }
+
+// TestKindOfWhatIsGone: an event that does not name its kind, of what an own call has removed, is no
+// news of the other kind. What a read alone has not shown may be of either.
+func TestKindOfWhatIsGone(t *testing.T) {
+	h := newHand(t, ct("c", Created))
+	h.own(RemoveContainer, "c", Answer{})
+	h.Claim("c", EitherKind, Gone, "")
+	if list, v := h.ServeSandboxes(nil, h.now); len(list) != 1 {
+		t.Errorf("after a container's end: %v, %v, want the sandbox", list, v)
+	}
+	for range 2 {
+		h.own(RemovePodSandbox, "s", Answer{})
+		h.Claim("s", EitherKind, Gone, "")
+		h.wantList("[]")
+	}
+	h.Claim("new", EitherKind, Created, "")
+	h.Sandboxes(h.Begin(h.now), nil, nil, h.now)
+	early := h.Begin(h.now)
+	h.Claim("new", EitherKind, Running, "")
+	h.Containers(early, &runtimeapi.ContainerFilter{Id: "new"}, []*runtimeapi.Container{ct("new", Created)}, h.now)
+	h.wantList("read [new]")
+}

@@ -63,6 +63,8 @@ type item[E any] struct {
 type tombstone struct {
 	at   Seq
 	when time.Time
+	// known reports whether the ID was an item of this kind, and not of a claim alone.
+	known bool
 }
 
 // doubt is a claim beyond the known phase.
@@ -329,7 +331,8 @@ func (t *table[E]) forward(id string, x *item[E], phase Phase) {
 
 // remove takes an item away for good: its ID is not used again.
 func (t *table[E]) remove(id string, now time.Time) {
-	if x, ok := t.items[id]; ok {
+	x, known := t.items[id]
+	if known {
 		delete(t.items, id)
 		t.unfile(id, x.element)
 		t.changes++
@@ -337,7 +340,7 @@ func (t *table[E]) remove(id string, now time.Time) {
 	delete(t.doubts, id)
 	delete(t.unknown, id)
 	delete(t.made, id)
-	t.gone[id] = tombstone{t.tick(), now}
+	t.gone[id] = tombstone{at: t.tick(), when: now, known: known || t.gone[id].known}
 }
 
 // question puts an ID in doubt as of now.
