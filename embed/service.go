@@ -44,7 +44,10 @@ type Service struct {
 	ledger  *ledger.Ledger
 	streams int // open streams of events
 	trusted func() bool
-	add     func(name string, n int)
+	// asked counts the questions to trusted, and answered is the last of them whose answer the ledger
+	// has.
+	asked, answered uint64
+	add             func(name string, n int)
 }
 
 // NewService wraps a CRI client.
@@ -81,11 +84,16 @@ func (s *Service) count(name string, n int) {
 func (s *Service) withTrust(f func(l *ledger.Ledger, now time.Time)) {
 	s.mu.Lock()
 	trusted := s.trusted
+	s.asked++
+	question := s.asked
 	s.mu.Unlock()
 	trust := trusted != nil && trusted() // takes a lock of its own
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.Trust(trust && s.streams > 0)
+	if question > s.answered { // a later question may have been answered since, and knows better
+		s.answered = question
+		s.ledger.Trust(trust && s.streams > 0)
+	}
 	f(s.ledger, time.Now())
 }
 

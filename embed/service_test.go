@@ -511,3 +511,32 @@ func TestTheLedgerHearsOfEachCall(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOldAnswerTakesNoTrustBack: who was held up after asking whether the stream is trusted brings
+// an answer from before the generator's list.
+func TestAnOldAnswerTakesNoTrustBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.trusted.Store(false)
+		k.list(ByHousekeeping) // the stream is being opened
+		var asked atomic.Int32
+		resume := make(chan struct{})
+		k.ServeLists(func() bool {
+			is := k.trusted.Load()
+			if asked.Add(1) == 1 { // the first caller is held up after its question
+				<-resume
+			}
+			return is
+		}, time.Hour, func(string, int) {})
+		var slow sync.WaitGroup
+		slow.Go(func() { k.LogPath("r") })
+		synctest.Wait()
+		k.trusted.Store(true) // connected: the generator lists everything
+		k.relist()
+		k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+		close(resume)
+		slow.Wait()
+		k.want(0, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+	})
+}
