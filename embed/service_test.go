@@ -512,8 +512,8 @@ func TestTheLedgerHearsOfEachCall(t *testing.T) {
 	}
 }
 
-// TestAnOldAnswerTakesNoTrustBack: who was held up after asking whether the stream is trusted brings
-// an answer from before the generator's list.
+// TestAnOldAnswerTakesNoTrustBack: who was held up after asking whether the stream is trusted
+// brings an answer from before the generator's list.
 func TestAnOldAnswerTakesNoTrustBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKubelet(t)

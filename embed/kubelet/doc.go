@@ -20,8 +20,8 @@
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use. Start starts two goroutines, which own everything else,
-// and Stop ends them. The channel of Watch is never closed, because the kubelet's sync loop would
+// All methods are safe for concurrent use. Start starts three goroutines, which own everything
+// else, and Stop ends them. The channel of Watch is never closed, because the kubelet's sync loop would
 // read nil events from it.
 //
 // # Errors

@@ -19,7 +19,8 @@ import (
 )
 
 // TestPartOfAListing assembles the requested part of a remembered listing, in its order, with
-// what the kubelet has made since in front; and nothing if an ID is unknown.
+// what the kubelet has made since in front; and nothing if an ID is unknown, or the order of two
+// sandboxes.
 func TestPartOfAListing(t *testing.T) {
 	c := func(id string) *kubecontainer.Container {
 		return &kubecontainer.Container{ID: kubecontainer.ContainerID{Type: "fake", ID: id}}
@@ -33,7 +34,7 @@ func TestPartOfAListing(t *testing.T) {
 		},
 		Containers: []*kubecontainer.Container{c("b"), c("a")},
 	}
-	own := func(id string) string { return map[string]string{"s3": "s3", "d": "s3"}[id] }
+	own := func(id string) string { return map[string]string{"s3": "s3", "s4": "s4", "d": "s3"}[id] }
 	for asked, want := range map[string]string{
 		"a b s1 s2":      "s2 s1 b a, 0 added",
 		"s2 a":           "s2 a, 0 added",
@@ -41,6 +42,9 @@ func TestPartOfAListing(t *testing.T) {
 		"s2 s1 a d":      "s2 s1 d a, 1 added",
 		"a b s1 s2 s3 d": "s3 s2 s1 d b a, 2 added",
 		"s3 d":           "s3 d, 2 added",
+		"s4 s2 s1":       "s4 s2 s1, 1 added",
+		"s4 s3 s2 s1":    "none",
+		"s2 s1 s3 d s4":  "none",
 		"s2 s1 a new":    "none",
 		"a b s1 s2 x d":  "none",
 	} {
@@ -134,6 +138,27 @@ func TestWhatTheKubeletMadeIsNotListed(t *testing.T) {
 				err,
 				runtime.pods,
 			)
+		}
+	}
+}
+
+// TestTwoSandboxesComeInTheRuntimesOrder checks that a pod with two sandboxes that no list has
+// shown is listed, once: the kubelet takes the first for the newest.
+func TestTwoSandboxesComeInTheRuntimesOrder(t *testing.T) {
+	runtime := &counted{fakeRuntime: newFakeRuntime()}
+	s := &source{runtime: runtime, sandboxOf: func(id string) string { return id }}
+	shown := pod("p")
+	shown.Sandboxes = []*kubecontainer.Container{container("new", running), container("old", running)}
+	runtime.show(shown)
+	asked := pleg.Pod{
+		UID:   "p",
+		Items: []pleg.Item{{ID: "new", Kind: pleg.Sandbox}, {ID: "old", Kind: pleg.Sandbox}},
+	}
+	for range 2 {
+		read, err := s.Inspect(t.Context(), asked)
+		if err != nil || len(read.Status.SandboxStatuses) != 2 || read.Status.SandboxStatuses[0].Id != "new" ||
+			runtime.pods != 1 {
+			t.Fatalf("%v, %v, %d lists; want the statuses of new and old after one", read.Pod, err, runtime.pods)
 		}
 	}
 }

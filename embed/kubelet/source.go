@@ -177,7 +177,9 @@ func (s *source) remember(p *kubecontainer.Pod) {
 
 // assemble returns the items of a pod in the runtime manager's form: those in a listing, in its
 // order, without those that the generator knows to be gone, and those that sandboxOf knows, as the
-// newest. Added is the number of the latter. nil: an item is unknown, or there are none.
+// newest. Added is the number of the latter. nil: an item is unknown, or there are none, or two
+// sandboxes would be added: a kubelet takes the first for the newest, and kills the pod if that one
+// is not ready, and the runtime's list alone tells their order.
 func assemble(
 	listed *kubecontainer.Pod,
 	pod pleg.Pod,
@@ -205,6 +207,7 @@ func assemble(
 	for _, c := range slices.Concat(p.Sandboxes, p.Containers) {
 		delete(missing, c.ID.ID)
 	}
+	sandboxAdded := false
 	for _, it := range pod.Items {
 		if !missing[it.ID] {
 			continue
@@ -218,6 +221,10 @@ func assemble(
 			PodSandboxID: sandboxOf(it.ID),
 		}
 		if it.Kind == pleg.Sandbox {
+			if sandboxAdded {
+				return nil, 0
+			}
+			sandboxAdded = true
 			p.Sandboxes = slices.Insert(p.Sandboxes, 0, c)
 		} else {
 			p.Containers = slices.Insert(p.Containers, 0, c)

@@ -73,8 +73,8 @@ var containerKind = kind[*runtimeapi.Container]{
 	},
 }
 
-// sameImage reports whether two lists name an image in the same way, and the handler that has pulled
-// it.
+// sameImage reports whether two elements name an image in the same way, and the handler that has
+// pulled it.
 func sameImage(a, b *runtimeapi.ImageSpec) bool {
 	return a.GetImage() == b.GetImage() && a.GetRuntimeHandler() == b.GetRuntimeHandler() &&
 		a.GetUserSpecifiedImage() == b.GetUserSpecifiedImage() &&

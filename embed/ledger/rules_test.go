@@ -543,8 +543,8 @@ func TestSandboxThatWasNeverReady(t *testing.T) {
 	}
 }
 
-// TestLateStartByID: a start that was not answered sends the lists of that container to the runtime,
-// by its ID as by its pod, and those of no other.
+// TestLateStartByID: a start that was not answered sends the lists of that container to the
+// runtime, by its ID as by its pod, and those of no other.
 func TestLateStartByID(t *testing.T) {
 	h := newHand(t, ct("c", Created), ct("r", Running))
 	h.own(StartContainer, "c", unanswered)
@@ -615,8 +615,8 @@ func TestImageOfAStatus(t *testing.T) {
 	}
 }
 
-// TestKindOfWhatIsGone: an event that does not name its kind, of what an own call has removed, is no
-// news of the other kind. What a read alone has not shown may be of either.
+// TestKindOfWhatIsGone: an event that does not name its kind, of what an own call has removed, is
+// no news of the other kind. What a read alone has not shown may be of either.
 func TestKindOfWhatIsGone(t *testing.T) {
 	h := newHand(t, ct("c", Created))
 	h.own(RemoveContainer, "c", Answer{})
