@@ -21,8 +21,8 @@
 // # Concurrency
 //
 // All methods are safe for concurrent use. Start starts three goroutines, which own everything
-// else, and Stop ends them. The channel of Watch is never closed, because the kubelet's sync loop would
-// read nil events from it.
+// else, and Stop ends them. The channel of Watch is never closed, because the kubelet's sync loop
+// would read nil events from it.
 //
 // # Errors
 //

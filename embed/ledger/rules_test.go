@@ -598,16 +598,16 @@ func TestImageOfAStatus(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		sandbox, image string
-		want           int
-	}{{"kata", "", 0}, {"kata", "kata", 1}, {"", "", 1}} {
+		sandbox, image, id string
+		want               int
+	}{{"kata", "", "image", 0}, {"kata", "kata", "image", 1}, {"", "", "image", 1}, {"", "", "", 0}} {
 		h := newHand(t)
 		s := ready()
 		s.RuntimeHandler = tt.sandbox
 		h.Sandboxes(h.Begin(h.now), nil, []*runtimeapi.PodSandbox{s}, h.now)
 		h.own(CreateContainer, "", Answer{Made: "new"})
 		h.ContainerStatus(h.Begin(h.now), "new", &runtimeapi.ContainerStatus{
-			ImageId: "image", Image: &runtimeapi.ImageSpec{Image: "tag", RuntimeHandler: tt.image},
+			ImageId: tt.id, Image: &runtimeapi.ImageSpec{Image: "tag", RuntimeHandler: tt.image},
 		})
 		if list, v := h.ServeContainers(nil, h.now); len(list) != tt.want {
 			t.Errorf("%+v: %v, %v", tt, list, v)

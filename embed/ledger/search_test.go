@@ -6,6 +6,7 @@ package ledger
 import (
 	"errors"
 	"flag"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ var (
 //     which nothing has told yet that it has become ready;
 //   - too late: what has ended, or gone, is shown so under the same conditions, unless an own call
 //     that ends it is under way;
+//   - while everything is served, lists of one revision show the same;
 //   - and once everything is at rest, lists are served and show exactly what there is.
 func TestSearch(t *testing.T) {
 	served, refused, ids := make([]int, len(situations)), 0, 0
@@ -326,6 +328,7 @@ func (w *world) list(sandboxes bool, f filter) bool {
 			ofContainers.Reason,
 		)
 	}
+	w.sameAsBefore()
 	for range 2 {
 		w.l.Trust(w.connected)
 		shown, v := w.serve(sandboxes, f)
@@ -365,6 +368,22 @@ func (w *world) list(sandboxes bool, f filter) bool {
 	}
 	w.refused++
 	return false
+}
+
+// sameAsBefore compares the lists of everything with those last served: while the revision stands,
+// nobody asks for them.
+func (w *world) sameAsBefore() {
+	if !w.l.ServesAll(w.now()) {
+		return
+	}
+	all, _ := w.serve(true, filter{})
+	containers, _ := w.serve(false, filter{})
+	maps.Copy(all, containers)
+	revision := w.l.Revision()
+	if w.revision == revision && !maps.Equal(w.before, all) {
+		w.fail("revision: %d shows %v, and showed %v", revision, all, w.before)
+	}
+	w.revision, w.before = revision, all
 }
 
 // serve returns the phases in a list from memory, by ID.

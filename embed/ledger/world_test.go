@@ -82,6 +82,9 @@ type world struct {
 	full [2]int
 	// busy are the spans of finished reads and own calls.
 	busy [][2]int
+	// before are the phases in the last served lists of everything, and revision is their revision.
+	before   map[string]Phase
+	revision uint64
 	// served counts the served lists in each of the situations.
 	served       []int
 	refused, ids int
