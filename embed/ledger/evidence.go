@@ -97,7 +97,8 @@ func (l *Ledger) dropPaths() {
 // Claim takes an event of the runtime: the ID is said to have reached a phase. A claim makes
 // nothing known. Kind may be EitherKind, and pod empty, if absent from the event.
 func (l *Ledger) Claim(id string, k Kind, phase Phase, pod string) {
-	sandbox, container := l.sandboxes.gone[id].known, l.containers.gone[id].known
+	sandbox := l.sandboxes.gone[id].known
+	container := l.containers.gone[id].known
 	switch {
 	case l.sandboxes.items[id] != nil:
 		k = SandboxKind
