@@ -82,7 +82,8 @@ type peeking struct {
 	// list begun earlier may have looked earlier, and show less.
 	looked instant
 
-	// read are the IDs whose status that peek has read.
+	// read are the IDs that peek has looked at: those whose status it has read, and those that it
+	// has asked for and that are gone.
 	read idSet
 
 	// shown is the end of the last peek that has shown a status, whatever became of it.
@@ -174,7 +175,9 @@ func (k *peeks) outdates(known *records, p *pod, shows []Item) bool {
 		return false
 	}
 	shown := setOfItems(shows)
-	missing := func(it Item) bool { return it.valid() && !shown.has(it.ID) }
+	missing := func(it Item) bool {
+		return it.valid() && !shown.has(it.ID) && known.find(p, 0, it.ID) != nil
+	}
 	if slices.ContainsFunc(x.read.items, missing) {
 		return true
 	}
@@ -185,6 +188,17 @@ func (k *peeks) outdates(known *records, p *pod, shows []Item) bool {
 		}
 	}
 	return false
+}
+
+// looksAt returns the items that the peek under way has looked at, with what it shows.
+func (x *peeking) looksAt(r *look) []Item {
+	items := slices.DeleteFunc(slices.Clone(x.asked.items), func(it Item) bool { return r.unread.has(it.ID) })
+	for _, it := range r.readable() {
+		if !x.asked.has(it.ID) {
+			items = append(items, it)
+		}
+	}
+	return items
 }
 
 // brought notes that a read or a payload has brought a status of a pod.
@@ -561,7 +575,7 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 		_, err = c.cache.Get(p.uid)
 	}
 	x.looked = now
-	x.read = setOfItems(r.readable())
+	x.read = setOfItems(x.looksAt(&r.look))
 	under := c.reads.inflight[p]
 	c.store(p, reading[S]{
 		status:  r.status,
