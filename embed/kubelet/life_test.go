@@ -105,8 +105,8 @@ func (r *lived) GetContainerEvents(
 
 // TestALifeByOwnCalls plays a pod that the kubelet makes, stops and removes by calls of its own, on
 // runtimes whose events come before the answers, after them, twice, or not at all. Each change is
-// told once, within milliseconds, and no event counts as missed: the answers are known. A sandbox
-// without a container waits for one, for twice the relist period at most.
+// told once, within half a second, and no event counts as missed: the answers are known. A sandbox
+// without a container waits for one, for five times the relist period at most (ADR 60).
 func TestALifeByOwnCalls(t *testing.T) {
 	now := func(r *lived, e *runtimeapi.ContainerEventResponse) { r.feed <- e }
 	later := func(r *lived, e *runtimeapi.ContainerEventResponse) {
@@ -138,7 +138,7 @@ func TestALifeByOwnCalls(t *testing.T) {
 					{
 						func() error {
 							_, err := client.RunPodSandbox(ctx, uid, "")
-							time.Sleep(2 * time.Second)
+							time.Sleep(5 * time.Second)
 							return err
 						},
 						[]string{"p s Started"},
@@ -153,7 +153,7 @@ func TestALifeByOwnCalls(t *testing.T) {
 					if err := step.call(); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(300 * time.Millisecond)
+					time.Sleep(500 * time.Millisecond)
 					n.expect(step.want...)
 				}
 				if s := n.pleg.core.Stats(); s.Missed+s.MissedCreations+s.MissedRemovals != 0 {
