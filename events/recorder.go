@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -139,10 +138,6 @@ func (c *reporter) emit(logger klog.Logger, e *emission) {
 	if len(b.watchers) > 0 || !b.core.take(e, nil, now) {
 		b.mu.Unlock() // formatting runs code of the caller: not under the lock
 		built, left := c.build(e)
-		if bad := rest.IsValidPathSegmentName(built.content.namespace); len(bad) > 0 {
-			c.reject(logger, e, fmt.Errorf("events: the namespace is %q: %s", built.content.namespace, bad[0]))
-			return
-		}
 		b.mu.Lock()
 		b.core.count.AnnotationsDropped += left
 		b.core.take(e, built, now)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -113,8 +114,13 @@ func (s *ClientSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) 
 	})
 }
 
-// call makes a call in the group that the role is known to allow, and after a 403 in the other.
+// call makes a call in the group that the role is known to allow, and after a 403 in the other. A
+// namespace that no request can name is refused here: client-go's own error for it looks like a
+// broken connection.
 func (s *ClientSink) call(g grant, do func(groupSink) (*eventsv1.Event, error)) (*eventsv1.Event, error) {
+	if bad := rest.IsValidPathSegmentName(g.namespace); len(bad) > 0 {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the namespace is %q: %s", g.namespace, bad[0]))
+	}
 	s.mu.Lock()
 	now := time.Now()
 	newer, other := s.roles.choose(g, now)
