@@ -200,10 +200,10 @@ func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instan
 		case e.cause != CauseAck && p.expected.get(e.id, CauseAck) == nil:
 			return leftover{} // made by others, or of another pod
 		case e.cause != CauseAck || e.phase == PhaseRemoved:
-		case e.failed:
-			return leftover{} // nobody knows its phase, and a list does, even if the status cannot be read
-		case e.phase == PhaseExited:
-			return leftover{} // it may have gone long ago: runtimes stop what they do not have, without an error
+		case e.failed, e.phase == PhaseExited:
+			// Nobody knows its phase, or whether there is such an ID: runtimes stop what they do not have,
+			// without an error. A list knows, even if the status cannot be read.
+			return leftover{}
 		case e.kind == Container && e.name == "":
 			return leftover{} // a list has the name, even if the status cannot be read
 		default:
