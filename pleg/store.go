@@ -34,10 +34,11 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 
 // offer stores the payload of a claim if the payload dominates, and the cache holds a status from
 // a read. The payload makes nothing fresh: the time of the entry stays. A later read decides; see
-// records.contradicts for a read that shows less.  Events may come faster than reads end, and a
-// read that shows less than a payload is made again. If the last read was, and somebody waits for
-// all statuses, the read under way decides, and the event has a read of its own. A read that
-// hangs decides nothing.
+// records.contradicts for a read that shows less.
+//
+// Events may come faster than reads end, and a read that shows less than a payload is made again.
+// If the last read was, and somebody waits for all statuses, the read under way decides, and the
+// event has a read of its own. A read that hangs decides nothing.
 func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
 	if pc.status == nil || p.entry != statusEntry || !p.unmet() || !c.dominates(p, pc.payload) {
 		return
