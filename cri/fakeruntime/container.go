@@ -139,11 +139,12 @@ func (c *container) appendItem(b []byte, state State) []byte {
 	return appendInt(b, 6, state.enum())
 }
 
-// appendStatus writes the fields of a runtime.v1.ContainerStatus.
+// appendStatus writes the fields of a runtime.v1.ContainerStatus. Like that of a real runtime, the
+// message begins with what tells the container and its state: clients look for them there.
 func (c *container) appendStatus(b []byte, v view) []byte {
+	b = appendInt(b, 3, v.state.enum())
 	b = appendRenumbered(b, c.blob, &containerToStatus)
 	b = append(b, c.tail.status...)
-	b = appendInt(b, 3, v.state.enum())
 	b = appendInt(b, 5, v.startedAt)
 	b = appendInt(b, 6, v.finishedAt)
 	b = appendInt(b, 7, int64(v.exitCode))

@@ -97,11 +97,12 @@ func (sb *sandbox) appendItem(b []byte, state State) []byte {
 	return appendInt(b, 3, state.enum())
 }
 
-// appendStatus writes the fields of a runtime.v1.PodSandboxStatus.
+// appendStatus writes the fields of a runtime.v1.PodSandboxStatus, the state ahead as in that of a
+// container.
 func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64) []byte {
+	b = appendInt(b, 3, state.enum())
 	b = appendRenumbered(b, sb.blob, &sandboxToStatus)
 	b = append(b, sb.tail.status...)
-	b = appendInt(b, 3, state.enum())
 	if createdAt != sb.createdAt {
 		b = appendInt(b, 4, createdAt) // the last of a repeated field counts
 	}
