@@ -39,7 +39,8 @@ type handed struct {
 	end    End
 	number uint64
 	key    eventKey
-	// at is when it was handed over: the Event is later, by a moment.
+	// at is when it was handed over: the Event is later, by a moment, and earlier than the at of the
+	// next report that the same Event may count.
 	at time.Time
 	// again: the report is in the ledger already.
 	again bool
@@ -65,6 +66,8 @@ const maxUnsent = 4096
 
 // add follows a report, before the recorder gets it.
 func (s *Sink) add(e *End, again bool) {
+	key := keyOf(e)
+	at := s.timeFor(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.reports) >= maxUnsent {
@@ -74,10 +77,42 @@ func (s *Sink) add(e *End, again bool) {
 	s.reports = append(s.reports, handed{
 		end:    *e,
 		number: s.handed,
-		key:    keyOf(e),
-		at:     time.Now(),
+		key:    key,
+		at:     at,
 		again:  again,
 	})
+}
+
+// timeFor returns the time of a new report. It is later than the Events of the reports before, in
+// whole microseconds as well: an Event's time tells which reports the Event counts. If one that the
+// same Event may count has just been handed over, timeFor waits for the clock.
+func (s *Sink) timeFor(key eventKey) time.Time {
+	now := time.Now()
+	if !s.justHanded(key, now) {
+		return now
+	}
+	at := now
+	for at.Sub(now) <= time.Microsecond {
+		time.Sleep(2 * time.Microsecond)
+		at = time.Now()
+	}
+	return at
+}
+
+// justHanded reports whether the Event of a report of the last moments may count the next one, too.
+func (s *Sink) justHanded(key eventKey, now time.Time) bool {
+	const moments = time.Millisecond
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range slices.Backward(s.reports) {
+		if now.Sub(r.at) > moments {
+			return false
+		}
+		if r.key.pod == key.pod && r.key.reason == key.reason {
+			return true
+		}
+	}
+	return false
 }
 
 // keyOf returns the key of the Event of an end.
@@ -99,7 +134,7 @@ func (s *Sink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, 
 }
 
 // Patch changes an event. A patch without a series is a read of the stored event: its times are in
-// whole microseconds.
+// whole microseconds, rounded down.
 func (s *Sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
 	stored, err := s.EventSink.Patch(ctx, e, data)
 	switch {

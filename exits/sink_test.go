@@ -251,6 +251,43 @@ func TestSink(t *testing.T) {
 	}
 }
 
+// TestEqualReportsAtOnce: an Event counts the report before it, and not an equal one that follows at
+// once, as when a process starts and makes its predecessor's reports again. A read shows the times
+// of the stored Event in whole microseconds.
+func TestEqualReportsAtOnce(t *testing.T) {
+	for _, read := range []bool{false, true} {
+		t.Run(fmt.Sprint("read ", read), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := &scripted{}
+				sink := NewSink(inner)
+				var first *eventsv1.Event
+				for i := range uint32(3) {
+					e := &End{Kind: Failed, Attempt: i, Container: "app", Pod: Ref{UID: "u", Namespace: "a"}}
+					sink.add(e, true)
+					if i == 0 {
+						first = &eventsv1.Event{
+							EventTime: metav1.NowMicro(),
+							Reason:    string(e.Kind),
+							Action:    actionOf(e),
+							Regarding: corev1.ObjectReference{Namespace: "a", UID: "u", FieldPath: fieldPathOf(e)},
+						}
+					}
+				}
+				if read {
+					inner.stored = first.DeepCopy()
+					inner.stored.EventTime.Time = inner.stored.EventTime.Truncate(time.Microsecond)
+					_, _ = sink.Patch(t.Context(), first, nil)
+				} else {
+					_, _ = sink.Create(t.Context(), first)
+				}
+				if got, want := left(sink), []uint32{1, 2}; !slices.Equal(got, want) {
+					t.Errorf("left %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
 // TestSinkIsBounded: the oldest reports are forgotten, those of the last tick are not in the
 // ledger, and what is in the ledger has another key after each change.
 func TestSinkIsBounded(t *testing.T) {
