@@ -238,7 +238,7 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	if pod == "" || it.Phase == pleg.PhaseRemoved {
 		b.unnamed[it.ID] = true
 	}
-	b.promised(pod, it, now)
+	b.promised(pod, it, payload, now)
 	b.pace.heard(now)
 	b.claimed(pod, now)
 	b.claimed(owner, now)

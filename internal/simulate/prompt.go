@@ -126,22 +126,33 @@ func (b *ledger) cutOff(uid cache.UID) time.Duration {
 	return max(hungAtLeast, hungTimes*b.pace.settings.quick(b.truth.size(uid))) + b.pace.settings.quick(0)
 }
 
-// promised notes a claim.
-func (b *ledger) promised(pod cache.UID, it pleg.Item, now time.Time) {
+// promised notes a claim, and what its payload shows of other IDs.
+func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now time.Time) {
 	p := &b.prompt
 	if !b.pace.on || b.lied() || !b.pace.settings.roomy() {
 		return
+	}
+	for _, x := range payload { // a payload from before may show the end of what has recovered since
+		b.aheadOf(pod, x, now)
 	}
 	owner, phase := b.truth.phaseOf(it.ID)
 	if phase == pleg.PhaseUnknown && (owner == pod || owner != "" && pod == "") {
 		p.lost[it.ID] = max(p.lost[it.ID], it.Phase)
 	}
-	if owner != pod || phase < it.Phase || phase == pleg.PhaseUnknown {
-		p.ahead[owner] = now
-		p.ahead[pod] = now
-		return
+	if !b.aheadOf(pod, it, now) {
+		b.promise(pod, it, now)
 	}
-	b.promise(pod, it, now)
+}
+
+// aheadOf notes whether a claim, or an item of a payload, is ahead of the truth, or of another pod.
+func (b *ledger) aheadOf(pod cache.UID, it pleg.Item, now time.Time) bool {
+	owner, phase := b.truth.phaseOf(it.ID)
+	if owner == pod && phase >= it.Phase && phase != pleg.PhaseUnknown {
+		return false
+	}
+	b.prompt.ahead[owner] = now
+	b.prompt.ahead[pod] = now
+	return true
 }
 
 // promise notes the promise for a true claim, or for a true call of the agent's own. A phase no
