@@ -251,9 +251,9 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestEqualReportsAtOnce: an Event counts the report before it, and not an equal one that follows at
-// once, as when a process starts and makes its predecessor's reports again. A read shows the times
-// of the stored Event in whole microseconds.
+// TestEqualReportsAtOnce: an Event counts the report before it, and not an equal one that follows
+// at once, as when a process starts and makes its predecessor's reports again. A read shows the
+// times of the stored Event in whole microseconds.
 func TestEqualReportsAtOnce(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		t.Run(fmt.Sprint("read ", read), func(t *testing.T) {

@@ -136,6 +136,18 @@ func (t *retold) note(x *item, e expectation, began instant, grace time.Duration
 	(*t)[e.reportKey] = e
 }
 
+// outruns returns when the last of the reports came that a look contradicts; zero if none is. What
+// has ended, and is told to have ended during the look, may have run again when the look was at it,
+// and have ended since.
+func (t retold) outruns(shows []Item) (last instant) {
+	for _, it := range shows {
+		if e, ok := t[reportKey{it.ID, CauseClaim}]; ok && it.Phase < e.phase {
+			last = max(last, e.at)
+		}
+	}
+	return last
+}
+
 // noteForLooks notes a report that is no news for the looks under way at its pod.
 func noteForLooks(reads *reads, peeks *peeks, x *item, e expectation, grace time.Duration) {
 	if f := reads.inflight[x.pod]; f != nil {

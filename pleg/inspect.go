@@ -102,15 +102,18 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	}
 	shows = c.unhaunted(p, r, f.listed, shows)
 	first, last := c.contradicts(p, shows)
+	if !p.outrun || p.content == 0 { // else the read decides: see core.offer
+		last = max(last, f.retold.outruns(shows))
+	}
 	matches := func() bool { return c.matches(p, shows) } // asked of few reads: a pass over the items
 	saysAsCached := r.err == nil && r.status == nil && len(shows) > 0
 	overtaken := r.began < c.lists.asOf(p) || r.began <= last || saysAsCached && !matches()
 	looked := c.peeks.looked(p.uid)
 	olderContent := f.crossed && first == 0 && r.status != nil && !matches() // it may be: see reads.cross
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
-	peeked := r.began <= looked && (f.started <= looked || !matches()) && (!p.crossed || c.peeks.outdates(&c.records, p, shows))
-	old := overtaken || peeked && p.failing()
-	nothing := r.err != nil && (len(shows) == 0 || old && matches()) // that is new
+	olderThanPeek := r.began <= looked && (f.started <= looked || !matches())
+	peeked := olderThanPeek && (!p.crossed || c.peeks.outdates(&c.records, p, shows)) // a second read in a row decides
+	nothing := r.err != nil && (len(shows) == 0 || overtaken && matches()) // that is new
 	c.noteEnd(p, &r.look, nothing && r.status == nil, c.lists.asOf(p))
 	switch {
 	case nothing:
@@ -123,8 +126,8 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 		p.leaveOut(now) // the peek may have looked later, and is no whole look
 	case f.crossed && r.err != nil: // the items read may be older than the payload
 		p.leaveOut(now)
-	case overtaken: // by a list, or by a payload
-		c.overtaken(p, r, f, shows, now)
+	case overtaken: // by a list, a payload, or an event
+		c.overtaken(p, r, f, shows, last, now)
 	case olderContent:
 		p.leaveOut(now)
 	case premature: // a claim is believed for a grace
@@ -223,9 +226,10 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 
 // overtaken applies a read of a pod whose phases are known from later. If the read shows the same
 // phases, its statuses are still news; else the pod is read again.
-func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, now instant) {
+//
+// Last is when the last event came that contradicts the read; zero if none does.
+func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, last, now instant) {
 	if !c.matches(p, shows) {
-		_, last := c.contradicts(p, shows)
 		p.outrunBy(last, r.began)
 		p.lookFrom(now)
 		return

@@ -174,12 +174,10 @@ func (k *peeks) outdates(known *records, p *pod, shows []Item) bool {
 	if x == nil {
 		return false
 	}
-	shown := setOfItems(shows)
-	missing := func(it Item) bool {
-		return it.valid() && !shown.has(it.ID) && known.find(p, 0, it.ID) != nil
-	}
-	if slices.ContainsFunc(x.read.items, missing) {
-		return true
+	for _, id := range without(x.read.items, shows) {
+		if known.find(p, 0, id) != nil {
+			return true
+		}
 	}
 	for i, it := range shows {
 		y := known.find(p, i, it.ID)
