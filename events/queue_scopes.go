@@ -200,7 +200,12 @@ func (q *queue) settleAll() {
 
 // closed returns the number of failing scopes by kind.
 func (q *queue) closed() map[string]int {
-	by := map[string]int{"server": 0, "namespace": 0, "call": 0, "object": 0}
+	by := map[string]int{
+		"server":    0,
+		"namespace": 0,
+		"call":      0,
+		"object":    0,
+	}
 	count := func(s *scope, kind string) {
 		if s.failing() {
 			by[kind]++
