@@ -143,7 +143,7 @@ func (c *Client) open(ctx context.Context, m method, req request) (grpc.ClientSt
 func (c *Client) explain(ctx context.Context, m method, id string, err error) error {
 	subject := m.String()
 	if id != "" {
-		subject += " of " + id
+		subject += " of " + printable(id)
 	}
 	err = truncateError(err)
 	st := status.Convert(err)

@@ -26,7 +26,8 @@ type SandboxStatus struct {
 	UID       string
 	// Attempt counts the sandboxes made for the pod, from 0.
 	Attempt uint32
-	// Phase is Running for a ready sandbox, otherwise Exited.
+	// Phase is Running for a ready sandbox, Exited for one that is not, and Unknown in a state of a
+	// later CRI.
 	Phase pleg.Phase
 	// CreatedAt is the runtime's stamp; zero if absent, as in the event about a removal.
 	CreatedAt time.Time

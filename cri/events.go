@@ -94,9 +94,10 @@ type event struct {
 	id        []byte
 	kind      int32
 	createdAt int64
-	// sandboxRaw is the encoded status of the sandbox, nil if the event has none; sandbox holds its
-	// fields.
+	// sandboxRaw is the encoded status of the sandbox, nil if the event has none, and merged if it came
+	// in parts; sandbox holds its fields.
 	sandboxRaw []byte
+	merged     bool
 	sandbox    sandboxItem
 	// containers is how many container statuses follow.
 	containers int
@@ -115,7 +116,7 @@ func readEvent(raw []byte) (e event, ok bool) {
 		case f.isVarint(3):
 			e.createdAt = int64(f.varint)
 		case f.isBytes(4):
-			e.sandboxRaw = mergeOccurrence(e.sandboxRaw, f.data)
+			e.sandboxRaw = mergeOccurrence(e.sandboxRaw, f.data, &e.merged)
 		case f.isBytes(5):
 			e.containers++
 		}
@@ -156,9 +157,15 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 		claim.Item.Kind = pleg.Sandbox
 	}
 	uid = p.takeContainers(c, e, names, uid)
+	if len(uid) == 0 && e.sandbox.usable() {
+		uid = e.sandbox.id // of a client without UIDs
+	}
 	if len(uid) > 0 {
 		claim.Pod = names.internUID(uid)
-		if e.sandboxRaw == nil && c.excluded.has(claim.Pod) {
+		if e.sandbox.usable() && !e.sandbox.labelled() {
+			c.unlabelled.hint(claim.Pod, names.intern(e.sandbox.id))
+		}
+		if !e.sandbox.usable() && c.excluded.has(claim.Pod) { // no sandbox was asked about
 			return pleg.Claim[PodStatus]{}, false
 		}
 	}
@@ -177,7 +184,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 }
 
 // takeSandbox takes the sandbox of an event, if any, into the empty payload, and returns the UID of
-// its pod.
+// its pod; nil if the sandbox does not name it.
 func (b *eventBuffer) takeSandbox(c *Client, e *event, names *interner) (uid []byte) {
 	if e.sandboxRaw == nil {
 		return nil
@@ -190,19 +197,26 @@ func (b *eventBuffer) takeSandbox(c *Client, e *event, names *interner) (uid []b
 		b.unusable = true
 		return nil
 	}
-	uid = s.uid()
-	id := names.intern(s.id)
-	b.payload = append(b.payload, pleg.Item{ID: id, Kind: pleg.Sandbox, Phase: s.phase()})
-	if !s.labelled() {
-		c.unlabelled.hint(names.internUID(uid), id)
-	}
-	return uid
+	b.payload = append(b.payload, pleg.Item{ID: names.intern(s.id), Kind: pleg.Sandbox, Phase: s.phase()})
+	return s.named()
 }
 
+// maxStatuses bounds the container statuses of an event, or of an answer about a sandbox, that are
+// kept: five bytes of a message become a hundred in memory. No pod has as many containers.
+const maxStatuses = 1 << 14
+
 // takeContainers takes the containers of an event into the payload, and returns the UID of the pod:
-// the given one, or else the first that a container names.
+// the given one, else that which the event's own container names, else the first that another
+// names. An event with too many has no payload.
 func (b *eventBuffer) takeContainers(c *Client, e *event, names *interner, uid []byte) []byte {
 	_, ofContainer := c.statusShapes()
+	if e.containers > maxStatuses {
+		c.counter.malformed.Add(1)
+		b.unusable = true
+		b.payload = b.payload[:0]
+		b.parts = b.parts[:0]
+	}
+	fromSandbox := len(uid) > 0
 	for raw := range e.containerStatuses {
 		var item containerItem
 		if !item.readStatus(raw) || !item.usable() {
@@ -210,16 +224,20 @@ func (b *eventBuffer) takeContainers(c *Client, e *event, names *interner, uid [
 			b.unusable = true
 			continue
 		}
+		isOwn := string(item.id) == string(e.id)
+		if !fromSandbox && len(item.labels.uid) > 0 && (len(uid) == 0 || isOwn) {
+			uid = item.labels.uid
+		}
+		if e.containers > maxStatuses {
+			continue
+		}
 		b.parts = append(b.parts, rawStatus{raw: raw, shape: ofContainer})
 		id := names.intern(item.id)
 		b.payload = append(b.payload, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
 		c.exits.note(id, &item)
-		stopped := e.kind == 2 && string(item.id) == string(e.id)
+		stopped := e.kind == 2 && isOwn
 		if stopped && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
 			c.counter.lateExits.Add(1)
-		}
-		if len(uid) == 0 {
-			uid = item.labels.uid
 		}
 	}
 	return uid

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/mem"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -173,6 +174,36 @@ func TestPayloadKeepsThePartsOfARead(t *testing.T) {
 		}
 		if kept := &was[0] == &is[0]; kept == shared {
 			t.Errorf("the part in an answer with others: %v, its bytes are kept: %v", shared, kept)
+		}
+	}
+}
+
+// TestPodOfAnEventWithABareSandbox: a sandbox with neither metadata nor labels does not tell its
+// pod; the label of the event's container does, else that of another, else the sandbox's ID.
+func TestPodOfAnEventWithABareSandbox(t *testing.T) {
+	c := serve(t, &stub{}, Config{})
+	bare := &runtimeapi.PodSandboxStatus{Id: "s", CreatedAt: 1}
+	for _, test := range []struct {
+		want       cache.UID
+		containers []*runtimeapi.ContainerStatus
+	}{
+		{"s", nil},
+		{"s", []*runtimeapi.ContainerStatus{wholeContainer("c", "", running)}},
+		{"other", []*runtimeapi.ContainerStatus{wholeContainer("d", "other", running)}},
+		{"u", []*runtimeapi.ContainerStatus{wholeContainer("d", "other", running), wholeContainer("c", "u", running)}},
+	} {
+		e, ok := readEvent(encode(&runtimeapi.ContainerEventResponse{
+			ContainerId:        "c",
+			ContainerEventType: 1,
+			PodSandboxStatus:   bare,
+			ContainersStatuses: test.containers,
+		}))
+		claim, made := c.claim(&e, new(interner), newEventBuffer())
+		if !ok || !made || claim.Pod != test.want {
+			t.Errorf("with %d containers, the claim is about pod %q, want %q", len(test.containers), claim.Pod, test.want)
+		}
+		if got := c.unlabelled.sandboxes(test.want); !slices.Equal(got, []string{"s"}) {
+			t.Errorf("pod %q is found by %q", test.want, got)
 		}
 	}
 }

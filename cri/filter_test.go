@@ -121,3 +121,72 @@ func TestFilterOfEvents(t *testing.T) {
 		t.Errorf("%d pods that no list shows are remembered", n)
 	}
 }
+
+// TestFilterIsAskedWithTheSandbox: a pod made between the two list calls is judged by its
+// container's labels, and again once a list shows its sandbox.
+func TestFilterIsAskedWithTheSandbox(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		passes func(PodMeta) bool
+		app    string
+		first  int
+		want   int
+	}{
+		{"accepted with its labels", func(p PodMeta) bool { return p.Labels["app"] == "web" }, "web", 0, 1},
+		{"refused with its labels", func(p PodMeta) bool { return p.Labels["app"] != "db" }, "db", 1, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &stub{containers: []*runtimeapi.Container{container("c", "s", "u", created)}}
+			c := serve(t, s, Config{Filter: test.passes})
+			first := mustList(t, c, 0)
+			if len(first.Pods) != test.first || first.Total != test.first {
+				t.Fatalf("without a sandbox: %+v", first)
+			}
+			s.set(func() { s.sandboxes = []*runtimeapi.PodSandbox{inNamespace("s", "u", "ns", test.app)} })
+			delta := mustList(t, c, first.Revision)
+			if len(delta.Pods) != test.want || delta.Total != test.want || len(delta.Gone) != test.first {
+				t.Errorf("the difference with the sandbox: %+v", delta)
+			}
+			if all := mustList(t, c, 0); len(all.Pods) != test.want || all.Total != test.want {
+				t.Errorf("everything with the sandbox: %+v", all)
+			}
+			s.on("GetContainerEvents", raw(encode(&runtimeapi.ContainerEventResponse{
+				ContainerId:        "c",
+				ContainerEventType: 1,
+				ContainersStatuses: []*runtimeapi.ContainerStatus{wholeContainer("c", "u", running)},
+			})))
+			claims := 0
+			for _, err := range c.Events(t.Context()) {
+				if err == nil {
+					claims++
+				}
+			}
+			if claims != test.want {
+				t.Errorf("an event without a sandbox makes %d claims", claims)
+			}
+			s.set(func() { s.sandboxes, s.containers = nil, nil })
+			if all := mustList(t, c, 0); len(all.Pods) != 0 || all.Total != 0 {
+				t.Errorf("the end: %+v", all)
+			}
+		})
+	}
+}
+
+// TestFilterOfEventsWithoutAUsableSandbox: an event about a refused pod makes no claim, though its
+// sandbox cannot be read.
+func TestFilterOfEventsWithoutAUsableSandbox(t *testing.T) {
+	s := &stub{sandboxes: []*runtimeapi.PodSandbox{inNamespace("s", "u", "kube-system", "")}}
+	c := serve(t, s, Config{Filter: func(p PodMeta) bool { return p.Namespace == "shop" }})
+	mustList(t, c, 0)
+	s.on("GetContainerEvents", raw(encode(&runtimeapi.ContainerEventResponse{
+		ContainerId:        "c",
+		ContainerEventType: 1,
+		PodSandboxStatus:   &runtimeapi.PodSandboxStatus{},
+		ContainersStatuses: []*runtimeapi.ContainerStatus{wholeContainer("c", "u", running)},
+	})))
+	for claim, err := range c.Events(t.Context()) {
+		if err == nil {
+			t.Errorf("a claim: %+v", claim.Item)
+		}
+	}
+}

@@ -4,6 +4,7 @@
 package cri
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -142,13 +143,14 @@ func checkEventWith(t *testing.T, raw []byte, config Config) {
 		return
 	}
 	want := pleg.Claim[PodStatus]{Item: pleg.Item{ID: m.ContainerId}, CreatedAt: timeOf(m.CreatedAt)}
-	uid, whole := "", true
+	whole := true
+	var named, own, first, unnamed string // by the sandbox, the event's container, another, none of them
 	if s := m.PodSandboxStatus; s != nil {
-		uid = ownerOf(s)
+		uid := ownerOf(s)
 		whole = goodID(s.Id) && goodID(uid) && isWhole(s.Metadata, s.CreatedAt)
-		if !goodID(uid) || !goodID(s.Id) {
-			uid = "" // left out everywhere
-		} else {
+		if goodID(uid) && goodID(s.Id) { // else left out everywhere
+			named = cmp.Or(s.Metadata.GetUid(), s.Labels[labelPodUID])
+			unnamed = s.Id
 			want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Sandbox, Phase: wantSandbox(s).Phase})
 			if s.Id == m.ContainerId {
 				want.Item.Kind = pleg.Sandbox
@@ -162,11 +164,12 @@ func checkEventWith(t *testing.T, raw []byte, config Config) {
 			continue
 		}
 		want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Container, Phase: wantContainer(s).Phase})
-		if uid == "" {
-			uid = s.Labels[labelPodUID]
+		first = cmp.Or(first, label)
+		if s.Id == m.ContainerId {
+			own = cmp.Or(label, own)
 		}
 	}
-	if goodID(uid) {
+	if uid := cmp.Or(named, own, first, unnamed); goodID(uid) {
 		want.Pod = cache.UID(uid)
 	}
 	want.Item.Phase = map[pleg.Kind]map[runtimeapi.ContainerEventType]pleg.Phase{

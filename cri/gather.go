@@ -46,11 +46,21 @@ const (
 // itemCall is a status call of a read. Do runs in a goroutine of its own and returns what is to be
 // done with the answer, by the goroutine that waits in gathering.wait.
 type itemCall struct {
-	id   string // of the item; empty for a call about the whole pod
+	id   string // of the item, or that of the list: see inspection.membershipCall
 	kind pleg.Kind
+	// list names the list that the call is about, and no item; empty for an item's status.
+	list string
 	do   func(ctx context.Context) (accept func(), err error)
 	// witness: the answer only tells that the runtime answers.
 	witness bool
+}
+
+// subject returns what the call asks for, for an error.
+func (call *itemCall) subject() string {
+	if call.list != "" {
+		return call.list
+	}
+	return "the status of " + printable(call.id)
 }
 
 // outcome is the end of a call.
@@ -171,13 +181,18 @@ func (g *gathering) begin() {
 	state.begun = time.Now()
 	if since, waiting := g.client.late.waitingSince(call.id); waiting {
 		state.over = true
-		state.err = fmt.Errorf("cri: the status of %s on %s was asked for %v ago, and the runtime has not answered",
-			call.id, g.client.endpoint, time.Since(since).Round(time.Millisecond))
+		state.err = fmt.Errorf("cri: %s on %s was asked for %v ago, and the runtime has not answered",
+			call.subject(), g.client.endpoint, time.Since(since).Round(time.Millisecond))
 		return
 	}
 	ctx, cancel := g.detached()
 	state.cancel = cancel
-	late := &lateCall{id: call.id, kind: call.kind, begun: state.begun}
+	late := &lateCall{
+		id:     call.id,
+		kind:   call.kind,
+		isList: call.list != "",
+		begun:  state.begun,
+	}
 	state.late = late
 	g.underWay++
 	go func() {
@@ -216,7 +231,7 @@ func (g *gathering) end(o outcome) {
 		return
 	}
 	o.accept()
-	if g.calls[o.call].id == "" {
+	if g.calls[o.call].list != "" {
 		return // a list, which may be quick where statuses are slow, says nothing of them
 	}
 	now := time.Now()
@@ -271,8 +286,8 @@ func (g *gathering) giveUpLate(now time.Time) {
 			continue
 		}
 		state.over = true
-		state.err = fmt.Errorf("cri: the status of %s on %s has not been answered for %v, and other items of the pod have",
-			g.calls[i].id, g.client.endpoint, now.Sub(state.begun).Round(time.Millisecond))
+		state.err = fmt.Errorf("cri: %s on %s has not been answered for %v, and other items of the pod have",
+			g.calls[i].subject(), g.client.endpoint, now.Sub(state.begun).Round(time.Millisecond))
 		g.underWay--
 		g.beside++
 		g.client.late.giveUp(state.late)
@@ -291,7 +306,7 @@ func (g *gathering) abort() {
 	}
 	for i := g.next; i < len(g.calls); i++ {
 		g.state[i].over = true
-		g.state[i].err = fmt.Errorf("cri: the status of %s on %s: %w", g.calls[i].id, g.client.endpoint, context.Cause(g.ctx))
+		g.state[i].err = fmt.Errorf("cri: %s on %s: %w", g.calls[i].subject(), g.client.endpoint, context.Cause(g.ctx))
 	}
 	g.next = len(g.calls)
 }
@@ -299,9 +314,10 @@ func (g *gathering) abort() {
 // lateCall is a status call on its way. The fields after begun belong to the holder of
 // lateItems.mu.
 type lateCall struct {
-	id    string
-	kind  pleg.Kind
-	begun time.Time
+	id     string
+	kind   pleg.Kind
+	isList bool
+	begun  time.Time
 	// ended: the runtime has answered, or the call has failed. givenUp: its read waits no longer.
 	ended, givenUp bool
 }
@@ -357,7 +373,11 @@ func (l *lateItems) waitingSince(id string) (time.Time, bool) {
 func (l *lateItems) patience(call *itemCall) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(2*l.took[call.id], min(patienceFactor*l.paces[call.kind].slowest(), kindPatience))
+	last := 2 * l.took[call.id]
+	if call.list != "" {
+		return last // statuses say nothing of a list
+	}
+	return max(last, min(patienceFactor*l.paces[call.kind].slowest(), kindPatience))
 }
 
 // pace is how long the last answers took.
@@ -387,7 +407,7 @@ func (p *pace) slowest() time.Duration { return max(p.longest, p.before) }
 func (l *lateItems) giveUp(call *lateCall) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if call.ended || call.id == "" {
+	if call.ended {
 		return
 	}
 	if l.waiting == nil {
@@ -417,11 +437,11 @@ func (l *lateItems) end(call *lateCall, answered bool) {
 		delete(l.waiting, call.id)
 	}
 	if answered {
-		if call.givenUp {
+		if call.givenUp && !call.isList {
 			l.paces[call.kind].answered(took)
 		}
 		delete(l.silent, call.id)
-	} else if took > leastPatience && call.id != "" {
+	} else if took > leastPatience && !call.isList {
 		if l.silent == nil || len(l.silent) >= maxLateItems {
 			l.silent = make(map[string]time.Time)
 		}

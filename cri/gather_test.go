@@ -787,3 +787,69 @@ func TestAReadThatEndsBeforeItsCallsAreMade(t *testing.T) {
 		}
 	})
 }
+
+// twoSandboxes is a pod of two sandboxes, and of a container of which a list must tell the sandbox.
+func twoSandboxes() pleg.Pod {
+	pod := slowPod("c1")
+	pod.Items = append(pod.Items, pleg.Item{ID: "s2", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning})
+	return pod
+}
+
+// TestHungListOfContainers: the list that finds out which container is in which of two sandboxes
+// hangs in one call, however often the pod is read, and the error names it.
+func TestHungListOfContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c1")
+		c := serve(t, r.stub, Config{})
+		var hanging atomic.Int32
+		r.on("ListContainers", func(c *call) error {
+			hanging.Add(1)
+			defer hanging.Add(-1)
+			return hang(c)
+		})
+		for n := range 5 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			in, err := c.Inspect(ctx, twoSandboxes())
+			cancel()
+			wantPartial(t, in, "s:Running s2:Running c1:Running")
+			if err == nil || !strings.Contains(err.Error(), "the list of the containers of pod u on") {
+				t.Errorf("read %d: error %v", n, err)
+			}
+			synctest.Wait()
+			if got := hanging.Load(); got != 1 {
+				t.Errorf("after read %d, %d calls hang", n, got)
+			}
+		}
+	})
+}
+
+// TestSlowListOfContainers: a list that is slower than the statuses is waited for, once the client
+// knows how slow, and says nothing of the statuses.
+func TestSlowListOfContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRuntime("c1")
+		list := r.container("c1", "s")
+		c := serve(t, r.stub, Config{})
+		r.on("ListContainers", func(c *call) error {
+			time.Sleep(600 * time.Millisecond)
+			return c.send(list)
+		})
+		for n := range 4 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			in, err := c.Inspect(ctx, twoSandboxes())
+			cancel()
+			if n > 0 && (err != nil || in.Status.Containers()[0].SandboxID != "s") {
+				t.Errorf("read %d: %v, %+v", n, err, in.Status.Containers())
+			}
+			time.Sleep(time.Second)
+		}
+		if got := c.late.patience(&itemCall{kind: pleg.Container, id: "c1"}); got > leastPatience {
+			t.Errorf("a status is waited for for %v", got)
+		}
+	})
+}
+
+// container returns an answer of ListContainers with one container of pod u.
+func (r *slowRuntime) container(id, sandbox string) []byte {
+	return encode(&runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{container(id, sandbox, "u", running)}})
+}

@@ -4,9 +4,11 @@
 package cri
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -198,4 +201,88 @@ func TestUnknownStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	counts("statuses", 6)
+}
+
+// allocated returns how many bytes a function allocates.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestManyOccurrences: a singular message in many parts is merged in the time of its length.
+func TestManyOccurrences(t *testing.T) {
+	const parts = 64 << 10
+	field := func(n protowire.Number, data ...byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), data)
+	}
+	attempt := protowire.AppendVarint(protowire.AppendTag(nil, 4, protowire.VarintType), 1)
+	item := append(field(1, 's'), bytes.Repeat(field(2, attempt...), parts)...)
+	event := append(field(1, 's'), bytes.Repeat(field(4, field(1, 's')...), parts)...)
+	answer := bytes.Repeat(field(1, field(1, 's')...), parts)
+	c := serve(t, &stub{}, Config{})
+	for name, test := range map[string]struct {
+		message []byte
+		read    func([]byte)
+	}{
+		"the metadata of a sandbox": {item, func(b []byte) { new(sandboxItem).readListed(b) }},
+		"the sandbox of an event":   {event, func(b []byte) { readEvent(b) }},
+		"the status of an answer":   {answer, func(b []byte) { _, _, _ = c.readStatus(podSandboxStatus, "s", b) }},
+	} {
+		if got := allocated(func() { test.read(test.message) }); got > uint64(20*len(test.message)) {
+			t.Errorf("%s, %d bytes, takes %d bytes of memory", name, len(test.message), got)
+		}
+	}
+}
+
+// TestManyContainersInAMessage: what no pod has as many of is not kept: an event with such a
+// payload has none, and an answer about a sandbox is without its containers. Both are counted.
+func TestManyContainersInAMessage(t *testing.T) {
+	one := wholeContainer("c", "u", running)
+	many := slices.Repeat([]*runtimeapi.ContainerStatus{one}, maxStatuses+1)
+	sandbox := sandboxStatus("s", "u", ready)
+	for _, n := range []int{maxStatuses, maxStatuses + 1} {
+		c := serve(t, &stub{}, Config{})
+		e, ok := readEvent(encode(&runtimeapi.ContainerEventResponse{
+			ContainerId:        "c",
+			ContainerEventType: 1,
+			PodSandboxStatus:   sandbox,
+			ContainersStatuses: many[:n],
+		}))
+		claim, made := c.claim(&e, new(interner), newEventBuffer())
+		_, bundled, err := c.readStatus(podSandboxStatus, "s", encode(&runtimeapi.PodSandboxStatusResponse{
+			Status:             sandbox,
+			ContainersStatuses: many[:n],
+		}))
+		wantItems, wantBundled, wantMalformed := n+1, n, uint64(0)
+		if n > maxStatuses {
+			wantItems, wantBundled, wantMalformed = 0, 0, 2
+		}
+		if !ok || !made || claim.Pod != "u" || len(claim.Payload) != wantItems {
+			t.Errorf("an event with %d containers: pod %q, a payload of %d", n, claim.Pod, len(claim.Payload))
+		}
+		if err != nil || len(bundled) != wantBundled {
+			t.Errorf("an answer with %d containers: %d of them, %v", n, len(bundled), err)
+		}
+		if got := c.Stats().Malformed; got != wantMalformed {
+			t.Errorf("%d containers: %d counted, want %d", n, got, wantMalformed)
+		}
+	}
+}
+
+// TestAnIDThatForgesALine: an ID in an error obeys no terminal, and begins no line.
+func TestAnIDThatForgesALine(t *testing.T) {
+	const id = "a\nE0101 forged\x1b[2J"
+	s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox(id, "u", ready)}}
+	c := serve(t, s, Config{})
+	s.on("PodSandboxStatus", failing(codes.Internal, "broken"))
+	_, err := c.Inspect(t.Context(), mustList(t, c, 0).Pods[0])
+	_, _, malformed := c.readStatus(podSandboxStatus, id, nil)
+	for _, err := range []error{err, malformed} {
+		if err == nil || strings.ContainsAny(err.Error(), "\n\x1b") || !strings.Contains(err.Error(), `a\nE0101 forged`) {
+			t.Errorf("the error is %q", err)
+		}
+	}
 }

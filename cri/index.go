@@ -89,9 +89,9 @@ type podRecord struct {
 	// dirty: the pod is in index.dirty; shown: the caller has seen the pod; unlabelled: the pod UID
 	// label does not find all of the pod.
 	dirty, shown, unlabelled bool
-	// decided: the filter was asked about the pod; refused: it refuses the pod; counted: the pod is
-	// among index.refused.
-	decided, refused, counted bool
+	// decided: the filter was asked about the pod; bySandbox: with the labels of a sandbox; refused:
+	// it refuses the pod; counted: the pod is among index.refused.
+	decided, bySandbox, refused, counted bool
 }
 
 func newIndex() *index {
@@ -171,16 +171,18 @@ func (x *index) sandbox(raw []byte) bool {
 	return true
 }
 
-// decide asks the filter about the pod of a changed sandbox.
+// decide asks the filter about the pod of a changed sandbox. What was decided without a sandbox, of
+// a pod made between the two list calls, is decided anew.
 func (x *index) decide(item *sandboxItem, raw []byte) {
 	if x.excluded == nil || x.excluded.filter == nil {
 		return
 	}
 	p := x.pods[cache.UID(item.uid())]
-	if p.decided {
+	if p.bySandbox {
 		return // a pod stays what its first sandbox has made it
 	}
 	p.decided = true
+	p.bySandbox = true
 	p.refused = !x.excluded.passes(metaOfSandbox(item, raw, labelsOfPodSandbox))
 }
 
@@ -234,6 +236,9 @@ func (x *index) changedSandbox(item *sandboxItem) {
 			s.pod.sandboxes = append(s.pod.sandboxes, s)
 		}
 		if c := x.containers[s.id]; c != nil {
+			if c.round == x.round { // a second list of the sandboxes comes after that of the containers
+				x.shownContainers--
+			}
 			x.drop(c) // an ID is a sandbox's or a container's: the sandbox stands
 		}
 	}

@@ -186,9 +186,6 @@ func (in *inspection) run(ctx context.Context) {
 	}
 	answered := calls.wait(stuckAfter)
 	covered := in.bundledIDs()
-	if slices.ContainsFunc(in.sandboxStatuses, func(raw []byte) bool { return raw != nil }) && len(in.containers) > 0 {
-		known.fillsStatuses.learn(len(covered) > 0)
-	}
 	for _, i := range containers {
 		if _, ok := covered[in.containers[i]]; !ok {
 			calls.add(in.containerCall(i))
@@ -266,6 +263,7 @@ func (in *inspection) unchanged(calls *gathering) (found []pleg.Item) {
 // another call has shown the item.
 func (in *inspection) finish(calls *gathering) {
 	covered := in.bundledIDs()
+	in.learnFills(len(covered) > 0)
 	read := len(in.reused.sandboxes) + len(in.reused.containers)
 	for i, call := range calls.calls {
 		err := calls.state[i].err
@@ -273,7 +271,7 @@ func (in *inspection) finish(calls *gathering) {
 			continue
 		}
 		if err == nil {
-			if call.id != "" {
+			if call.list == "" {
 				read++
 			}
 			continue
@@ -281,9 +279,26 @@ func (in *inspection) finish(calls *gathering) {
 		if _, ok := covered[call.id]; ok {
 			continue
 		}
-		in.failed = append(in.failed, failure{id: call.id, err: err})
+		f := failure{err: err}
+		if call.list == "" {
+			f.id = call.id
+		}
+		in.failed = append(in.failed, f)
 	}
 	in.nothing = read == 0 && len(in.failed) > 0 || in.disconnected()
+}
+
+// learnFills notes whether the runtime's answers about sandboxes bring the statuses of their
+// containers along. That there was none is no lesson unless a container has a status of its own: a
+// container may be removed between the list and the read.
+func (in *inspection) learnFills(bundled bool) {
+	has := func(raw []byte) bool { return raw != nil }
+	switch {
+	case bundled:
+		in.client.capabilities.Load().fillsStatuses.learn(true)
+	case slices.ContainsFunc(in.sandboxStatuses, has) && slices.ContainsFunc(in.containerStatuses, has):
+		in.client.capabilities.Load().fillsStatuses.learn(false)
+	}
 }
 
 // disconnected reports whether the connection has broken during the read: what has no answer is no
@@ -328,27 +343,22 @@ func (in *inspection) status(ctx context.Context, m method, id string) (raw []by
 // readStatus takes the answer to a status call: see [inspection.status].
 func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, containers [][]byte, err error) {
 	fail := func(format string, args ...any) ([]byte, [][]byte, error) {
-		return nil, nil, fmt.Errorf("cri: %s of %s on %s: "+format, append([]any{m, id, c.endpoint}, args...)...)
+		return nil, nil, fmt.Errorf("cri: %s of %s on %s: "+format, append([]any{m, printable(id), c.endpoint}, args...)...)
 	}
 	ofSandbox, ofContainer := c.statusShapes()
 	parts := []checkedStatus{{}} // first the status asked for
+	merged := false
 	bad := false
 	f := fields{rest: reply}
 	for f.next() {
 		switch {
 		case f.isBytes(1):
-			raw = mergeOccurrence(raw, f.data)
+			raw = mergeOccurrence(raw, f.data, &merged)
 		case f.isBytes(3) && m == podSandboxStatus:
-			var item containerItem
-			p, ok := checkStatus(f.data, ofContainer)
-			if !ok || !item.readStatus(f.data) || !item.usable() {
-				c.counter.malformed.Add(1) // read by its own ID if needed
-				continue
+			p, ok := c.bundledStatus(f.data, ofContainer)
+			if ok && len(parts) <= maxStatuses+1 {
+				parts = append(parts, p)
 			}
-			if !knownContainerState(item.state) {
-				c.counter.unknownStates.Add(1)
-			}
-			parts = append(parts, p)
 		case f.isBytes(2): // info
 			_, _, ok := mapEntry(f.data)
 			bad = bad || !ok
@@ -359,6 +369,10 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 	}
 	if raw == nil {
 		return fail("the answer holds no status")
+	}
+	if len(parts) > maxStatuses+1 {
+		c.counter.malformed.Add(1)
+		parts = parts[:1] // each is read by its own ID if needed
 	}
 	var (
 		shape                *shape
@@ -395,6 +409,21 @@ func (c *Client) readStatus(m method, id string, reply []byte) (raw []byte, cont
 	return kept[0], kept[1:], nil
 }
 
+// bundledStatus takes the status of a container in the answer about its sandbox, and reports false
+// if it cannot be used: the container is read by its own ID if needed.
+func (c *Client) bundledStatus(raw []byte, ofContainer *shape) (p checkedStatus, ok bool) {
+	var item containerItem
+	p, ok = checkStatus(raw, ofContainer)
+	if !ok || !item.readStatus(raw) || !item.usable() {
+		c.counter.malformed.Add(1)
+		return p, false
+	}
+	if !knownContainerState(item.state) {
+		c.counter.unknownStates.Add(1)
+	}
+	return p, true
+}
+
 func (in *inspection) sandboxCall(i int) itemCall {
 	id := in.sandboxes[i]
 	return itemCall{id: id, kind: pleg.Sandbox, do: func(ctx context.Context) (func(), error) {
@@ -414,9 +443,15 @@ func (in *inspection) containerCall(i int) itemCall {
 	}}
 }
 
-// membershipCall finds out which container belongs to which of several sandboxes.
+// membershipCall finds out which container belongs to which of several sandboxes. Its ID is no
+// item's: no item's is invalid UTF-8.
 func (in *inspection) membershipCall() itemCall {
-	return itemCall{do: func(ctx context.Context) (func(), error) {
+	call := itemCall{
+		id:   "\xff" + string(in.pod.UID),
+		kind: pleg.Container,
+		list: "the list of the containers of pod " + printable(string(in.pod.UID)),
+	}
+	call.do = func(ctx context.Context) (func(), error) {
 		c := in.client
 		found := podBuilder{
 			client:    c,
@@ -431,7 +466,8 @@ func (in *inspection) membershipCall() itemCall {
 			}
 		}
 		return func() { in.sandboxOf = found.sandboxOf }, nil
-	}}
+	}
+	return call
 }
 
 // result builds the status from the read and the reused parts.
@@ -440,6 +476,9 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 	b.body = &encodedStatus{statusMessages: statusMessages{sandboxOf: in.sandboxOf}}
 	if b.body.sandboxOf == nil && in.multipleSandboxes {
 		b.body.sandboxOf = in.reused.sandboxOf
+		if b.body.sandboxOf == nil {
+			b.body.sandboxOf = map[string]string{} // not known, which is more than nothing
+		}
 	}
 	b.pod = pleg.Pod{
 		UID:       in.pod.UID,

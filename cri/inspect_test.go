@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -264,4 +265,53 @@ func TestInspectBound(t *testing.T) {
 			t.Errorf("%d status calls were in flight, want no more than %d", n, pods*callsPerRead)
 		}
 	})
+}
+
+// TestARemovedContainerTeachesNothing: an answer about a sandbox without the status of a container
+// that was removed a moment ago says nothing of the runtime, and the next filled one is believed.
+func TestARemovedContainerTeachesNothing(t *testing.T) {
+	s := &stub{}
+	filled := func(id string) bool { return id != "ending" }
+	s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+		r := &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u-"+id, ready), Timestamp: 1}
+		if filled(id) {
+			r.ContainersStatuses = []*runtimeapi.ContainerStatus{wholeContainer("c-"+id, "u-"+id, running)}
+		}
+		return r, nil
+	}
+	c := serve(t, s, Config{})
+	gone := failing(codes.NotFound, "no such container")
+	s.on("ContainerStatus", gone)
+	read := func(id string) {
+		t.Helper()
+		must(c.Inspect(t.Context(), pleg.Pod{UID: cache.UID("u-" + id), Items: []pleg.Item{
+			{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
+			{ID: "c-" + id, Phase: pleg.PhaseRunning},
+		}}))(t)
+	}
+	want := func(fills string, calls int) {
+		t.Helper()
+		if got := c.Stats().FilledStatuses; got != fills {
+			t.Errorf("statuses are filled: %q, want %q", got, fills)
+		}
+		if n := s.called("ContainerStatus"); n != calls {
+			t.Errorf("%d calls of ContainerStatus, want %d", n, calls)
+		}
+	}
+	read("ending")
+	want("unknown", 1)
+	read("first")
+	want("yes", 1)
+	read("ending")
+	want("yes", 2)
+	read("later")
+	want("yes", 2)
+	s.on("ContainerStatus", answering(func(r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+		return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(r.ContainerId, "u-ending", running)}, nil
+	}))
+	read("ending") // the container is there, and its sandbox's answer is without its status
+	want("no", 3)
+	s.on("ContainerStatus", gone)
+	read("again")
+	want("yes", 4)
 }

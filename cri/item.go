@@ -65,8 +65,9 @@ func (m *metadata) read(b []byte) bool {
 // the message.
 type sandboxItem struct {
 	id []byte
-	// metaRaw is the encoded metadata, meta its fields.
+	// metaRaw is the encoded metadata, merged if it came in parts, and meta its fields.
 	metaRaw []byte
+	merged  bool
 	meta    metadata
 	labels  podLabels
 	state   int32
@@ -88,7 +89,7 @@ func (s *sandboxItem) read(b []byte, labels int32) bool {
 			s.id = f.data
 		case f.isBytes(2):
 			ok = s.meta.read(f.data) && ok
-			s.metaRaw = mergeOccurrence(s.metaRaw, f.data)
+			s.metaRaw = mergeOccurrence(s.metaRaw, f.data, &s.merged)
 		case f.isVarint(3):
 			s.state = int32(f.varint)
 		case int32(f.num) == labels && f.isBytes(f.num):
@@ -107,13 +108,18 @@ func (s *sandboxItem) readListed(b []byte) bool {
 // uid returns the UID of the sandbox's pod: from the metadata, else from the kubelet's label, else,
 // for a sandbox made by a client without UIDs, the sandbox's own ID.
 func (s *sandboxItem) uid() []byte {
-	switch {
-	case len(s.meta.uid) > 0:
-		return s.meta.uid
-	case len(s.labels.uid) > 0:
-		return s.labels.uid
+	if named := s.named(); len(named) > 0 {
+		return named
 	}
 	return s.id
+}
+
+// named returns the UID of the sandbox's pod, empty if the sandbox does not name it.
+func (s *sandboxItem) named() []byte {
+	if len(s.meta.uid) > 0 {
+		return s.meta.uid
+	}
+	return s.labels.uid
 }
 
 // labelled reports whether a list filtered by the pod UID label would show the sandbox.

@@ -253,7 +253,11 @@ func (p *podBuilder) sandbox(raw []byte) bool {
 	if !item.readListed(raw) {
 		return false
 	}
-	if item.usable() && string(item.uid()) == string(p.uid) {
+	if !item.usable() {
+		p.client.counter.malformed.Add(1)
+		return true
+	}
+	if string(item.uid()) == string(p.uid) {
 		if !knownSandboxState(item.state) {
 			p.client.counter.unknownStates.Add(1)
 		}
@@ -269,11 +273,15 @@ func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 	if !item.readListed(raw) {
 		return false
 	}
+	if !item.usable() {
+		p.client.counter.malformed.Add(1)
+		return true
+	}
 	belongs := string(item.labels.uid) == string(p.uid)
 	if len(item.labels.uid) == 0 && len(ofSandboxes) > 0 {
 		_, belongs = slices.BinarySearch(ofSandboxes, string(item.sandbox))
 	}
-	if item.usable() && belongs {
+	if belongs {
 		if !knownContainerState(item.state) {
 			p.client.counter.unknownStates.Add(1)
 		}
@@ -291,7 +299,8 @@ func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 	return true
 }
 
-// add adds an item to the pod. An ID listed twice gets the later phase.
+// add adds an item to the pod. An ID listed twice gets the later phase; an ID is a sandbox's or a
+// container's, and the sandbox stands, as in [Client.List].
 func (p *podBuilder) add(item pleg.Item, name, namespace []byte) {
 	if p.pod.Name == "" {
 		p.pod.Name = truncate(string(name))
@@ -300,7 +309,13 @@ func (p *podBuilder) add(item pleg.Item, name, namespace []byte) {
 		p.pod.Namespace = truncate(string(namespace))
 	}
 	if i, ok := p.at[item.ID]; ok {
-		p.pod.Items[i].Phase = max(p.pod.Items[i].Phase, item.Phase)
+		was := &p.pod.Items[i]
+		switch {
+		case was.Kind == item.Kind:
+			was.Phase = max(was.Phase, item.Phase)
+		case item.Kind == pleg.Sandbox:
+			*was = item
+		}
 		return
 	}
 	p.at[item.ID] = len(p.pod.Items)

@@ -49,6 +49,10 @@ func (x *index) commit(since pleg.Revision, unlabelled *unlabelled) pleg.Listing
 		}
 		x.noteRefused(p)
 		if p.refused {
+			if p.shown && delta {
+				listing.Gone = append(listing.Gone, p.uid) // shown while no sandbox was known
+			}
+			p.shown = false
 			continue
 		}
 		p.shown = true
@@ -79,6 +83,7 @@ func (x *index) forgetRefused(p *podRecord) {
 		x.excluded.set(p.uid, false)
 	}
 	p.decided = false
+	p.bySandbox = false
 	p.refused = false
 	p.counted = false // a sandbox record may revive the pod
 }
@@ -93,10 +98,13 @@ func (x *index) noteRefused(p *podRecord) {
 		p.decided = true
 		p.refused = !x.excluded.passes(PodMeta{UID: p.uid, Name: p.name, Namespace: p.namespace})
 	}
-	if p.refused && !p.counted {
-		p.counted = true
+	switch {
+	case p.refused && !p.counted:
 		x.refused++
+	case !p.refused && p.counted:
+		x.refused--
 	}
+	p.counted = p.refused
 	x.excluded.set(p.uid, p.refused)
 }
 

@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -218,5 +219,73 @@ func TestListWaitsItsTurn(t *testing.T) {
 	close(leave)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOneIDOfTwoKinds: an ID is a sandbox's or a container's, and the sandbox stands: in the list
+// of its pod as in the list of everything.
+func TestOneIDOfTwoKinds(t *testing.T) {
+	s := &stub{
+		sandboxes:  []*runtimeapi.PodSandbox{sandbox("x", "u", ready)},
+		containers: []*runtimeapi.Container{container("x", "x", "u", exited)},
+	}
+	c := serve(t, s, Config{})
+	want := mustList(t, c, 0).Pods[0].Items
+	for range 20 { // the calls are answered in either order
+		if pod := must(c.ListPod(t.Context(), "u"))(t); !slices.Equal(pod.Items, want) {
+			t.Fatalf("ListPod shows %+v, List %+v", pod.Items, want)
+		}
+	}
+	found := podBuilder{at: make(map[string]int)}
+	found.add(pleg.Item{ID: "x", Kind: pleg.Container, Phase: pleg.PhaseExited}, nil, nil)
+	found.add(pleg.Item{ID: "x", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, nil, nil)
+	found.add(pleg.Item{ID: "x", Kind: pleg.Container, Phase: pleg.PhaseExited}, nil, nil)
+	if !slices.Equal(found.pod.Items, want) {
+		t.Errorf("a sandbox that comes second: %+v", found.pod.Items)
+	}
+}
+
+// TestListPodCountsWhatItLeavesOut: items without a valid ID.
+func TestListPodCountsWhatItLeavesOut(t *testing.T) {
+	s := &stub{
+		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", ready), sandbox("", "u", ready)},
+		containers: []*runtimeapi.Container{container("", "s", "u", exited)},
+	}
+	c := serve(t, s, Config{})
+	must(c.ListPod(t.Context(), "u"))(t)
+	if n := c.Stats().Malformed; n != 2 {
+		t.Errorf("%d items are counted, want 2", n)
+	}
+}
+
+// TestASecondListOfSandboxesTakesAnID: a container that the listing does not show is gone, though a
+// second list of the sandboxes, for a container without a pod, has taken the ID of another.
+func TestASecondListOfSandboxesTakesAnID(t *testing.T) {
+	s := &stub{
+		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", ready)},
+		containers: []*runtimeapi.Container{container("old", "s", "u", running), container("x", "s", "u", running)},
+	}
+	c := serve(t, s, Config{})
+	mustList(t, c, 0)
+	lists := 0
+	s.on("ListPodSandbox", func(c *call) error {
+		lists++
+		items := []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}
+		if lists > 1 {
+			items = append(items, sandbox("x", "u", ready), sandbox("s2", "u2", ready))
+		}
+		return c.send(encode(&runtimeapi.ListPodSandboxResponse{Items: items}))
+	})
+	s.set(func() {
+		s.containers = []*runtimeapi.Container{container("x", "s", "u", running), container("y", "s2", "", running)}
+	})
+	listing := mustList(t, c, 0)
+	if lists != 2 || len(listing.Pods) != 2 {
+		t.Errorf("%d lists of the sandboxes, %d pods", lists, len(listing.Pods))
+	}
+	for _, pod := range listing.Pods {
+		if slices.ContainsFunc(pod.Items, func(it pleg.Item) bool { return it.ID == "old" }) {
+			t.Errorf("a container that is gone is listed: %+v", pod)
+		}
 	}
 }

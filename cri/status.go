@@ -36,7 +36,8 @@ type PodStatus struct {
 type statusMessages struct {
 	sandboxes  [][]byte // CRI PodSandboxStatus each
 	containers [][]byte // CRI ContainerStatus each
-	// sandboxOf holds the sandbox of each container, nil for a pod with at most one sandbox.
+	// sandboxOf holds the sandbox of each container as far as known, nil for a pod with at most one
+	// sandbox.
 	sandboxOf map[string]string
 }
 

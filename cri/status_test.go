@@ -8,7 +8,11 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // podStatus makes a status of sandboxes, the newest first.
@@ -214,5 +218,46 @@ func TestPresentFirst(t *testing.T) {
 	}
 	if s := status.Sandboxes(); s[0].ID != "after-reboot" || !slices.Equal(status.IPs(), []string{"10.0.0.2"}) {
 		t.Errorf("the present sandbox is %s with %v", s[0].ID, status.IPs())
+	}
+}
+
+// TestSandboxOfAContainerThatIsNotKnown: where no list could tell the sandbox of a container, the
+// one sandbox that is left is not taken for it.
+func TestSandboxOfAContainerThatIsNotKnown(t *testing.T) {
+	s := &stub{}
+	unread := ""
+	s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+		if id == unread {
+			return nil, status.Error(codes.Internal, "broken")
+		}
+		return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u", ready)}, nil
+	}
+	s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+		return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(id, "u", running)}, nil
+	}
+	c := serve(t, s, Config{})
+	s.on("ListContainers", failing(codes.Internal, "broken"))
+	pod := pleg.Pod{UID: "u", Items: []pleg.Item{
+		{ID: "a", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
+		{ID: "b", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
+		{ID: "c-of-a", Phase: pleg.PhaseRunning},
+	}}
+	read := func() *PodStatus {
+		in, err := c.Inspect(t.Context(), pod)
+		if err == nil || in.Status == nil {
+			t.Fatalf("%v, %+v", err, in)
+		}
+		return in.Status
+	}
+	both := read()
+	unread = "a"
+	for name, status := range map[string]*PodStatus{
+		"both are there":   both,
+		"one is taken out": Without(both, "a"),
+		"one is unread":    read(),
+	} {
+		if got := status.Containers()[0].SandboxID; got != "" {
+			t.Errorf("%s: the container is said to be of %q", name, got)
+		}
 	}
 }

@@ -8,6 +8,7 @@ package cri
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -293,10 +294,15 @@ func usualEntry(b []byte) (key int) {
 }
 
 // mergeOccurrence merges a further occurrence of a singular message into those before, by
-// concatenating the encoded messages.
-func mergeOccurrence(before, occurrence []byte) []byte {
-	if before == nil {
+// concatenating the encoded messages. Merged is false for the first two: they are in the memory of
+// the message around them, and what is merged has memory of its own, with room for more.
+func mergeOccurrence(before, occurrence []byte, merged *bool) []byte {
+	switch {
+	case before == nil:
 		return occurrence
+	case !*merged:
+		*merged = true
+		before = slices.Clip(before)
 	}
-	return append(before[:len(before):len(before)], occurrence...)
+	return append(before, occurrence...)
 }
