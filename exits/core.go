@@ -23,7 +23,8 @@ type core struct {
 	// exit returns the exit code of a removed container, and the reason. It does not block.
 	exit func(id string) (code int32, reason string, ok bool)
 
-	// since is when the reporter first started, in an earlier process perhaps.
+	// since is when the reporter first started, in an earlier process perhaps. It has no monotonic
+	// reading: it is compared with the clock, which may be set back.
 	since time.Time
 	// syncedAt is when the cache was first known to hold the whole runtime; zero before.
 	syncedAt time.Time
@@ -56,7 +57,7 @@ func newCore(s settings, since time.Time, earlier map[string]time.Time) *core {
 		settle:  s.settle,
 		giveUp:  s.giveUp,
 		exit:    s.exit,
-		since:   since,
+		since:   since.Round(0),
 		earlier: earlier,
 		pods:    make(map[cache.UID]*pod),
 	}
@@ -117,6 +118,8 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 			out.restarted = append(out.restarted, p.ref)
 		}
 	}
+	x.unshown = false
+	x.shown.Attempt = shown.Attempt
 	if x.stage == stageTold || shown.Phase == pleg.PhaseUnknown {
 		return
 	}
@@ -128,7 +131,7 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 			c.become(x, stageAlive, now) // the end was a false claim
 		}
 	case pleg.PhaseExited:
-		if x.stage == stageAlive && !x.ran && c.old(shown) {
+		if x.stage == stageAlive && !x.ran && c.old(now, shown) {
 			c.become(x, stageTold, now)
 			return
 		}
@@ -148,13 +151,14 @@ func (c *core) known(shown *Container) bool {
 }
 
 // old reports whether an ended container, never seen alive, ended before the reporter first
-// started.
-func (c *core) old(shown *Container) bool {
+// started. A clock set back to before that start makes the stamps of all new ends earlier: until
+// the start has passed once more, nothing is old.
+func (c *core) old(now time.Time, shown *Container) bool {
 	ended := shown.FinishedAt
 	if ended.IsZero() {
 		ended = shown.CreatedAt
 	}
-	return ended.Before(c.since)
+	return ended.Before(c.since) && !now.Before(c.since)
 }
 
 // add makes a record.
@@ -196,7 +200,7 @@ func (c *core) announced(now time.Time, p *pod, s *sighting) {
 		if reported || c.dropped.has(id) || c.syncedAt.IsZero() || s.event.Seen.Before(c.syncedAt) {
 			return // told, or from before the first look
 		}
-		x = &container{shown: Container{ID: id, Name: s.event.ContainerName}}
+		x = &container{shown: Container{ID: id, Name: s.event.ContainerName}, unshown: true}
 		c.add(p, x)
 		p.name(&Pod{Ref: Ref{Name: s.event.PodName, Namespace: s.event.Namespace}})
 	}
@@ -258,18 +262,26 @@ func (c *core) overdue(now time.Time, p *pod, out *effects) {
 // tell reports the end of a container.
 func (c *core) tell(now time.Time, p *pod, x *container, settled bool, out *effects) {
 	c.become(x, stageTold, now)
-	if x.shown.Phase != pleg.PhaseExited && c.exit != nil {
-		code, reason, ok := c.exit(x.shown.ID)
-		if ok {
-			x.shown.Phase = pleg.PhaseExited
-			x.shown.ExitCode = code
-			x.shown.Reason = reason
-		}
-	}
-	e := p.end(x, settled)
-	e.Kind = classify(&e)
+	e := c.endOf(p, x, settled)
 	e.Note = c.note(now, p, &e)
 	out.ends = append(out.ends, e)
+}
+
+// endOf returns the end of a container, without its note. Without a settling read, exit may know
+// more than the last status: events have statuses, too.
+func (c *core) endOf(p *pod, x *container, settled bool) End {
+	last := *x
+	if !settled && c.exit != nil {
+		code, reason, ok := c.exit(last.shown.ID)
+		if ok {
+			last.shown.Phase = pleg.PhaseExited
+			last.shown.ExitCode = code
+			last.shown.Reason = reason
+		}
+	}
+	e := p.end(&last, settled)
+	e.Kind = classify(&e)
+	return e
 }
 
 // loopPause is the pause between two ends of a container from which on they are no loop. The series

@@ -202,7 +202,34 @@ func TestCore(t *testing.T) {
 		}, []string{"ContainerLost Container app ended and was removed before its exit code could be read, attempt 0"}},
 		{"never in a status", func(s *stand) {
 			s.cached(shows(), diedEvent)
-		}, []string{"ContainerLost Container app ended and was removed before its exit code could be read, attempt 0"}},
+			_, told := annotationsOf(&s.told[0])[annotationPrefix+"attempt"]
+			if told {
+				s.t.Error("an attempt is told that nobody knows")
+			}
+		}, []string{"ContainerLost Container app ended and was removed before its exit code could be read"}},
+		{"never in a status, beside a later attempt", func(s *stand) {
+			later := running("b")
+			later.Attempt = 5
+			s.cached(shows(later), diedEvent)
+			s.read(shows(later), false)
+		}, []string{"ContainerLost Container app ended and was removed before its exit code could be read"}},
+		{"of unknown state, then removed", func(s *stand) {
+			unknown := running("a")
+			unknown.Phase = pleg.PhaseUnknown
+			unknown.Attempt = 3
+			s.cached(shows(unknown), diedEvent)
+			s.read(shows(), false)
+		}, []string{"ContainerLost Container app ended and was removed before its exit code could be read, attempt 3"}},
+		{"removed before it settles, with a newer reason known", func(s *stand) {
+			s.cached(shows(running("oom")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(exited("oom", 137, "Error")), pleg.Event{Type: pleg.ContainerDied, ID: "oom", ContainerName: "app"})
+			s.read(shows(), false)
+		}, []string{"ContainerOOMKilled Container app was killed for lack of memory (OOMKilled, exit code 137, SIGKILL) after 30s, attempt 0"}},
+		{"first seen ended, after the clock was set back", func(s *stand) {
+			s.core.since = start.Add(time.Hour)
+			s.cached(shows(exited("a", 1, "Error")), diedEvent)
+			s.read(shows(exited("a", 1, "Error")), false)
+		}, []string{failed}},
 		{"absence is confirmed by a read", func(s *stand) {
 			s.cached(shows(running("a"), running("b")), pleg.Event{Type: pleg.ContainerStarted})
 			s.cached(shows(running("b")), pleg.Event{Type: pleg.PodSync})
@@ -417,4 +444,14 @@ func fuzzedPod(uid cache.UID, b byte) Pod {
 		pod.Sandboxes = []Sandbox{{ID: string("s" + uid), Ready: b&1 == 0}}
 	}
 	return pod
+}
+
+// TestTheFirstStartIsComparedByTheClock: what passes on the monotonic clock does not show that the
+// clock was set back.
+func TestTheFirstStartIsComparedByTheClock(t *testing.T) {
+	now := time.Now()
+	c := newCore(settings{}, now, nil)
+	if c.since != now.Round(0) {
+		t.Errorf("since is %v", c.since)
+	}
 }

@@ -117,7 +117,8 @@ type End struct {
 	ID string `json:"id"`
 	// Container is the container's name, empty for SandboxDied.
 	Container string `json:"container,omitempty"`
-	Attempt   uint32 `json:"attempt,omitempty"`
+	// Attempt holds unless Unshown.
+	Attempt uint32 `json:"attempt,omitempty"`
 	// ExitCode holds if CodeKnown.
 	ExitCode  int32 `json:"exitCode,omitempty"`
 	CodeKnown bool  `json:"codeKnown,omitempty"`
@@ -136,6 +137,8 @@ type End struct {
 	Settled bool `json:"settled,omitempty"`
 	// Unread reports whether the container is still there, and its status could not be read.
 	Unread bool `json:"unread,omitempty"`
+	// Unshown reports whether no status has ever shown the container: its end is known from an event.
+	Unshown bool `json:"unshown,omitempty"`
 	// SeenAt is when the end was first seen, with a monotonic reading.
 	SeenAt time.Time `json:"-"`
 	// Note is the text of the Event.

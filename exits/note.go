@@ -110,7 +110,9 @@ func noteOf(e *End, now time.Time) string {
 	if ran := e.Ran(); ran > 0 {
 		fmt.Fprintf(&b, " after %s", roughly(ran))
 	}
-	fmt.Fprintf(&b, ", attempt %d", e.Attempt)
+	if !e.Unshown {
+		fmt.Fprintf(&b, ", attempt %d", e.Attempt)
+	}
 	if !e.FinishedAt.IsZero() && now.Sub(e.FinishedAt) > lateAfter {
 		fmt.Fprintf(&b, ", at %s", e.FinishedAt.UTC().Format(time.RFC3339))
 	}
@@ -212,7 +214,9 @@ func annotationsOf(e *End) map[string]string {
 	if e.Kind == SandboxDied {
 		return prefixed(all)
 	}
-	all["attempt"] = strconv.FormatUint(uint64(e.Attempt), 10)
+	if !e.Unshown {
+		all["attempt"] = strconv.FormatUint(uint64(e.Attempt), 10)
+	}
 	if e.CodeKnown {
 		all["exit-code"] = strconv.Itoa(int(e.ExitCode))
 	}

@@ -36,6 +36,8 @@ type container struct {
 	// for a read count from then.
 	since  time.Time
 	unread bool // the end is told without a read of its status, which failed
+	// unshown: no status has shown the container, only an event has told of its end.
+	unshown bool
 }
 
 // stage is how far the report of a container's end has come. If a read shows a settling container
@@ -144,6 +146,7 @@ func (p *pod) end(x *container, settled bool) End {
 		Settled:     settled,
 		SeenAt:      x.seenAt,
 		Unread:      x.unread,
+		Unshown:     x.unshown,
 	}
 	if !e.CodeKnown {
 		e.Reason = ""

@@ -41,6 +41,8 @@ type run[S any] struct {
 	written chan error
 	// retryAt is when a failed write is made again; zero: none failed.
 	retryAt time.Time
+	// loggedAt is when a failed write was last logged.
+	loggedAt time.Time
 	// inFile identifies the unsent reports in the ledger.
 	inFile unsentKey
 	// keepAt is when the earliest report outside the ledger is a tick old; zero: there is none.
@@ -316,14 +318,23 @@ func (w *run[S]) waiting() int {
 func (w *run[S]) wrote(now time.Time, err error) {
 	w.writing = false
 	if err != nil {
-		w.count(func(s *Stats) { s.LedgerErrors++ })
-		w.logger.Error(err, "The next process will repeat reports")
-		w.retryAt = now.Add(ledgerRetry)
+		w.failed(now, err)
 	}
 	for i := range w.saving {
 		w.deliver(now, &w.saving[i])
 	}
 	w.saving = nil
+}
+
+// failed takes a failed write of the ledger. Each end in a storm causes one: the log has one of a
+// retry's pause.
+func (w *run[S]) failed(now time.Time, err error) {
+	w.count(func(s *Stats) { s.LedgerErrors++ })
+	w.retryAt = now.Add(ledgerRetry)
+	if now.Sub(w.loggedAt) >= ledgerRetry {
+		w.logger.Error(err, "The next process will repeat reports")
+		w.loggedAt = now
+	}
 }
 
 // tick, once in a while, asks for the number of unsent Events, and looks at HasSynced.

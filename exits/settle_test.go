@@ -243,3 +243,38 @@ func TestStandstillForgetsNothingEarlier(t *testing.T) {
 		}
 	})
 }
+
+// TestTheReasonInASiblingsEvent: the runtime corrects the reason, shows it in the event of another
+// container's end, and the container is removed before the read that settles its end: the report
+// has the reason that the client knows.
+func TestTheReasonInASiblingsEvent(t *testing.T) {
+	for _, profile := range fakeruntime.Profiles() {
+		for _, sibling := range []time.Duration{55 * time.Millisecond, 400 * time.Millisecond} {
+			t.Run(fmt.Sprint(profile.Name, "/", sibling), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, fakeruntime.Config{Profile: profile, Seed: 46})
+					a := w.start(nil)
+					time.Sleep(time.Second)
+					pod := must(w.runtime.AddPod(fakeruntime.PodSpec{Name: "p", Namespace: "ns"}))(t)
+					id := must(w.runtime.AddContainer(pod, fakeruntime.ContainerSpec{Name: "app"}))(t)
+					other := must(w.runtime.AddContainer(pod, fakeruntime.ContainerSpec{Name: "other"}))(t)
+					check(t, w.runtime.Start(id))
+					check(t, w.runtime.Start(other))
+					time.Sleep(10 * time.Second)
+					check(t, w.runtime.OOMKill(id, 50*time.Millisecond))
+					time.Sleep(sibling)
+					check(t, w.runtime.Exit(other, 0))
+					time.Sleep(3 * time.Millisecond)
+					check(t, w.runtime.Remove(id))
+					time.Sleep(time.Minute)
+					_, reason, _ := a.client.Exit(id)
+					for _, r := range a.stop() {
+						if r.Container == "app" && r.Reason != reason {
+							t.Errorf("told %s (%s), and the client knows %s", r.Kind, r.Reason, reason)
+						}
+					}
+				})
+			})
+		}
+	}
+}
