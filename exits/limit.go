@@ -24,7 +24,8 @@ func (b *bucket) fill(now time.Time, r Rate) {
 }
 
 // limiter admits Events about single containers, by namespace and as a whole. A namespace above its
-// rate takes nothing from others.
+// rate takes nothing from others: a tenth of the node's burst is for namespaces in quiet, and one
+// that asks for more than its rate is not, whether or not it is admitted.
 type limiter struct {
 	namespace, node Rate
 	whole           bucket
@@ -40,10 +41,14 @@ func newLimiter(now time.Time, namespace, node Rate) *limiter {
 	}
 }
 
+// quietFrom is the part of its burst that a namespace in quiet has left, at least.
+const quietFrom = 0.9
+
 // keptBuckets is the number of buckets from which on full ones are dropped.
 const keptBuckets = 256
 
-// admit reports whether an Event may be made, and takes a token of each rate then.
+// admit reports whether an Event may be made, and takes a token of each rate then. The namespace
+// pays its token also if the node has none.
 func (l *limiter) admit(now time.Time, namespace string) bool {
 	b := l.namespaces[namespace]
 	if b == nil {
@@ -55,10 +60,17 @@ func (l *limiter) admit(now time.Time, namespace string) bool {
 	}
 	b.fill(now, l.namespace)
 	l.whole.fill(now, l.node)
-	if b.tokens < 1 || l.whole.tokens < 1 {
+	if b.tokens < 1 {
 		return false
 	}
+	reserved := l.node.Burst / 10
+	if b.tokens >= quietFrom*float64(l.namespace.Burst) {
+		reserved = 0
+	}
 	b.tokens--
+	if l.whole.tokens < float64(1+reserved) {
+		return false
+	}
 	l.whole.tokens--
 	return true
 }

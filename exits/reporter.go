@@ -66,7 +66,8 @@ type Config[S any] struct {
 	// Readers bounds the pods whose statuses are awaited at once. Default 64.
 	Readers int
 	// NamespaceRate bounds the Events about single containers of each namespace, NodeRate those of all.
-	// Defaults: 1 a second and 100 at once; 5 a second and 500 at once.
+	// Defaults: 1 a second and 100 at once; 5 a second and 500 at once. A tenth of NodeRate.Burst is
+	// for namespaces that have nine tenths of their own left.
 	NamespaceRate, NodeRate Rate
 	// Observe, when set, is called with every end and its outcome, in their order, from the goroutine
 	// of Run. It must not block.

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestQuietNamespacesHaveTheirPlace: namespaces that end ten containers a second, for an hour, do
+// not keep one with an end a minute from its own Events; together they get the node's rate.
+func TestQuietNamespacesHaveTheirPlace(t *testing.T) {
+	for _, loud := range []int{5, 12} {
+		t.Run(fmt.Sprint(loud, " loud ones"), func(t *testing.T) {
+			const seconds = 3600
+			node := Rate{PerSecond: 5, Burst: 500}
+			l := newLimiter(start, Rate{PerSecond: 1, Burst: 100}, node)
+			admitted := 0
+			for i := range 10 * seconds {
+				now := start.Add(time.Duration(i) * 100 * time.Millisecond)
+				for n := range loud {
+					if l.admit(now, fmt.Sprint("loud-", n)) {
+						admitted++
+					}
+				}
+				if i%600 == 17 && !l.admit(now, "quiet") {
+					t.Fatalf("a namespace with an end a minute is refused after %v", now.Sub(start))
+				}
+			}
+			whole := float64(node.Burst) + seconds*node.PerSecond
+			if float64(admitted) > whole || float64(admitted) < 0.97*whole {
+				t.Errorf("%d Events of the loud namespaces, want about %v", admitted, whole)
+			}
+		})
+	}
+}
+
+// TestSmallRates: a rate of few Events has no part for namespaces in quiet.
+func TestSmallRates(t *testing.T) {
+	l := newLimiter(start, Rate{PerSecond: 1, Burst: 9}, Rate{PerSecond: 1, Burst: 9})
+	for n := range 10 {
+		admitted := l.admit(start, "a")
+		if admitted != (n < 9) {
+			t.Errorf("Event %d of 9 at once: admitted %v", n+1, admitted)
+		}
+	}
+}
