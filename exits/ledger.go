@@ -7,13 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 )
 
-// record is the content of the ledger's file.
+// record is the content of the ledger's file. Version and Since stay the first of its fields: a
+// damaged ledger is known by them.
 type record struct {
 	Version int `json:"version"`
 	// Since is when the reporter first started: earlier ends are not news.
@@ -29,49 +33,158 @@ const (
 	ledgerVersion = 1
 	// maxLedger bounds the size of the file, in bytes: far more than a node's containers need.
 	maxLedger = 64 << 20
+	// maxDigits is more than the digits of any version.
+	maxDigits = 20
 )
 
-// loadLedger reads the file. Without a file it returns a new record that begins now. An unusable
-// file is renamed, and its error returned beside a new record: only the memory of earlier reports
-// is lost.
+// ledgerBeginning is how every ledger begins, of whatever version; # stands for its digits.
+const ledgerBeginning = `{"version":#,"since":"`
+
+// refusedError is about a file that is not a ledger, or cannot be read: it stays as it is, and the
+// reporter does not run.
+type refusedError struct{ error }
+
+// Unwrap returns what the file system says.
+func (e refusedError) Unwrap() error { return e.error }
+
+// refuse is [fmt.Errorf] for a refusedError.
+func refuse(format string, args ...any) error { return refusedError{fmt.Errorf(format, args...)} }
+
+// refusal returns the refusedError in an error, nil if there is none.
+func refusal(err error) error {
+	var refused refusedError
+	if errors.As(err, &refused) {
+		return refused
+	}
+	return nil
+}
+
+// CheckPath returns nil if [Config.Path] can be the path: of a ledger, also a damaged one, or of no
+// file. The error names what is there instead. Nothing is changed.
+func CheckPath(path string) error {
+	_, err := readLedger(path)
+	return refusal(err)
+}
+
+// loadLedger reads the file. Without a file it returns a new record that begins now. A damaged
+// ledger is renamed, and its error returned beside a new record: only the memory of earlier reports
+// is lost. With a refusedError the file is another's, and is not to be replaced.
 func loadLedger(path string, now time.Time) (record, error) {
 	fresh := record{Version: ledgerVersion, Since: now}
-	if path == "" {
-		return fresh, nil
-	}
-	data, err := readBounded(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fresh, nil
-	}
-	var r record
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
+	r, err := readLedger(path)
 	switch {
-	case err != nil:
-	case r.Version != ledgerVersion:
-		err = fmt.Errorf("its version is %d, and this program knows %d", r.Version, ledgerVersion)
-	case r.Since.IsZero():
-		err = errors.New("it has no field since")
-	case r.Since.After(now):
-		r.Since = now // the clock was set back: ends from now on are news
-	}
-	if err == nil {
+	case err == nil:
+		if r.Since.After(now) {
+			r.Since = now // the clock was set back: ends from now on are news
+		}
 		return r, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fresh, nil
+	case refusal(err) != nil:
+		return fresh, err
 	}
 	err = fmt.Errorf("exits: the ledger %s cannot be used, and is put aside as %s.bad: %w", path, path, err)
 	return fresh, errors.Join(err, os.Rename(path, path+".bad"))
 }
 
-func readBounded(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+// readLedger returns the content of the file. The error is fs.ErrNotExist without a file, a
+// refusedError if the file does not even begin as a ledger, else about a damaged ledger.
+func readLedger(path string) (record, error) {
+	var r record
+	if path == "" {
+		return r, fs.ErrNotExist
+	}
+	file, err := openLedger(path)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return r, refuse("%w", err)
+	}
+	most := info.Size()
+	if most > maxLedger {
+		most = int64(len(ledgerBeginning)) + maxDigits
+	}
+	data, err := io.ReadAll(io.LimitReader(file, most))
+	if err != nil {
+		return r, refuse("%w: see to the disk, or name another file", err)
+	}
+	damage := decode(data, &r)
 	if info.Size() > maxLedger {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", info.Size(), maxLedger)
+		damage = fmt.Errorf("it has %d bytes, more than %d", info.Size(), maxLedger)
 	}
-	return os.ReadFile(path)
+	if damage != nil && !beginsAsLedger(data) {
+		return r, refuse("%s is no ledger of ends, and stays as it is: name another file, or remove this one", path)
+	}
+	return r, damage
+}
+
+// openLedger opens a regular file, and nothing else: another's file may be behind a link, and a
+// pipe may never have a second end.
+func openLedger(path string) (*os.File, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fs.ErrNotExist
+	case err != nil:
+		return nil, refuse("%w: name a file whose folder can be searched", err)
+	case !info.Mode().IsRegular():
+		return nil, refuse("%s is %s: name a regular file, or one that does not exist yet", path, typeOf(info.Mode()))
+	}
+	// What was put in the file's place meanwhile does not block either.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, refuse("%w: name a file that can be read", err)
+	}
+	opened, err := file.Stat()
+	if err != nil || !os.SameFile(info, opened) {
+		return nil, errors.Join(refuse("%s is replaced just now: only one process may use it", path), file.Close())
+	}
+	return file, nil
+}
+
+// typeOf names the type of a file that is not regular.
+func typeOf(mode fs.FileMode) string {
+	switch mode.Type() {
+	case fs.ModeDir:
+		return "a folder"
+	case fs.ModeSymlink:
+		return "a symbolic link, which is not followed"
+	case fs.ModeNamedPipe:
+		return "a named pipe"
+	case fs.ModeSocket:
+		return "a socket"
+	}
+	return "a device"
+}
+
+// decode reads a whole ledger.
+func decode(data []byte, r *record) error {
+	err := json.Unmarshal(data, r)
+	switch {
+	case err != nil:
+		return err
+	case r.Version != ledgerVersion:
+		return fmt.Errorf("its version is %d, and this program knows %d", r.Version, ledgerVersion)
+	case r.Since.IsZero():
+		return errors.New("it has no field since")
+	}
+	return nil
+}
+
+// beginsAsLedger reports whether a file may have been a ledger until it was damaged or cut off: it
+// is empty, or begins as every ledger does, as far as it goes.
+func beginsAsLedger(data []byte) bool {
+	rest := strings.TrimSpace(string(data[:min(len(data), len(ledgerBeginning)+maxDigits)]))
+	before, after, _ := strings.Cut(ledgerBeginning, "#")
+	if len(rest) <= len(before) {
+		return strings.HasPrefix(before, rest)
+	}
+	rest, found := strings.CutPrefix(rest, before)
+	rest = strings.TrimLeft(rest, "0123456789")
+	return found && strings.HasPrefix(rest, after[:min(len(rest), len(after))])
 }
 
 // saveLedger replaces the file as a whole: a reader, or a process after a crash, finds the old

@@ -194,7 +194,7 @@ func TestLedger(t *testing.T) {
 	if !back.Since.Equal(start.Add(-time.Hour)) {
 		t.Errorf("after a clock that was set back, ends before %v would be no news", back.Since)
 	}
-	for _, content := range []string{"", "{", `{"version":2,"since":"2026-01-01T00:00:00Z"}`, `{"version":1}`, "\x00\x00"} {
+	for _, content := range []string{"", "\n", "{", `{"version":2,"since":"2026-01-01T00:00:00Z"}`, `{"version":1,"since":""}`} {
 		check(t, os.WriteFile(path, []byte(content), 0o600))
 		r, err := loadLedger(path, start)
 		if err == nil || !strings.Contains(err.Error(), path+".bad") || !r.Since.Equal(start) {

@@ -52,8 +52,8 @@ type Config[S any] struct {
 	// as sent.
 	Sink   *Sink
 	Unsent func() int64
-	// Path is the file of the ledger, in a folder that exists. Empty: the reporter remembers nothing
-	// over restarts, and ends from before its start are not news.
+	// Path is the file of the ledger, in a folder that exists: see [CheckPath]. Empty: the reporter
+	// remembers nothing over restarts, and ends from before its start are not news.
 	Path string
 	// Choice selects the ends to report.
 	Choice Choice
@@ -136,6 +136,8 @@ func New[S any](config Config[S]) (*Reporter[S], error) {
 		bad(rate != Rate{} && !(rate.PerSecond >= 0 && rate.Burst > 0),
 			"%s is %v a second and %d at once: use numbers above 0", name, rate.PerSecond, rate.Burst)
 	}
+	unfit := CheckPath(config.Path)
+	bad(unfit != nil, "Path: %w", unfit)
 	choice, err := config.Choice.checked()
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("exits: %w", err)
@@ -160,7 +162,8 @@ func fill[T comparable](field *T, standard T) {
 }
 
 // Run reports ends until ctx ends or Watch is closed, writes the ledger, and returns nil once
-// everything it started has ended. A reporter runs once; a second call returns ErrAlreadyRun.
+// everything it started has ended. A reporter runs once; a second call returns ErrAlreadyRun. If
+// the file at Config.Path has become unfit since New, Run returns the error of [CheckPath] at once.
 func (r *Reporter[S]) Run(ctx context.Context) error {
 	r.mu.Lock()
 	again := r.began
@@ -170,6 +173,10 @@ func (r *Reporter[S]) Run(ctx context.Context) error {
 		return ErrAlreadyRun
 	}
 	run := newRun(ctx, r)
+	if run.refused != nil {
+		run.cancel()
+		return fmt.Errorf("exits: Config.Path: %w", run.refused)
+	}
 	run.loop()
 	r.mu.Lock()
 	r.ended = run

@@ -28,6 +28,8 @@ type run[S any] struct {
 	limit *limiter
 	sink  *Sink // nil: every Event counts as sent
 	since time.Time
+	// refused is why the ledger's file is not to be touched: such a run must not begin.
+	refused error
 
 	// reading is the number of reads under way, at most Config.Readers; results has room for all.
 	reading int
@@ -102,6 +104,7 @@ func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
 		limit:    newLimiter(now, r.config.NamespaceRate, r.config.NodeRate),
 		sink:     r.config.Sink,
 		since:    record.Since,
+		refused:  refusal(err),
 		results:  make(chan result[S], r.config.Readers),
 		written:  make(chan error, 1),
 		retryAt:  now, // the first write

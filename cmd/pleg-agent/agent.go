@@ -166,13 +166,13 @@ func (a *agent) run(ctx context.Context) error {
 	var recorder, generator, follower sync.WaitGroup
 	var generated error
 	recorder.Go(func() { _ = a.broadcaster.Run(recording) }) // its errors are about calls that are not made here
-	generator.Go(func() { generated = a.generator.Run(ctx) })
-	following, leave := context.WithCancel(ctx) // also left where the generator ends by itself
+	working, leave := context.WithCancel(ctx)                // also left where the generator or the reporter ends by itself
 	defer leave()
-	follower.Go(func() { a.runtime.Follow(following) })
+	generator.Go(func() { generated = a.generator.Run(working) })
+	follower.Go(func() { a.runtime.Follow(working) })
 	err := a.reporter.Run(ctx)
-	generator.Wait()
 	leave()
+	generator.Wait()
 	follower.Wait()
 	flush, cancel := context.WithTimeout(recording, flushFor)
 	defer cancel()

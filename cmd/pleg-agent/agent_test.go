@@ -109,7 +109,13 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%q: the error is %v, want %q in it", text, err, want)
 		}
 	}
-	for _, args := range [][]string{{"--fake", "--endpoint", "unix:///x"}, {"--endpoint", "tcp://x"}, {"--fake", "--output", "yaml"}} {
+	for _, args := range [][]string{
+		{"--fake", "--endpoint", "unix:///x"},
+		{"--endpoint", "tcp://x"},
+		{"--fake", "--output", "yaml"},
+		{"--fake", "--state", filepath.Dir(path)},
+		{"--fake", "--state", path},
+	} {
 		if _, err := config(t, args...); !cli.IsUsage(err) {
 			t.Errorf("%q: %v is no error of usage", args, err)
 		}
@@ -170,6 +176,24 @@ func TestAgentEndsWithItsGenerator(t *testing.T) {
 			t.Error("the agent goes on a minute after its generator")
 			cancel()
 			<-ended
+		}
+	})
+}
+
+// TestAgentEndsWithItsReporter: what came to the place of its ledger is another's.
+func TestAgentEndsWithItsReporter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := filepath.Join(t.TempDir(), "reported.json")
+		o := testkit.Must(config(t, "--fake", "--node", "n1", "--state", state))(t)
+		dial, stop, err := startFake(t.Context())
+		testkit.Check(t, err)
+		defer stop()
+		a := testkit.Must(newAgent(o, parts{sink: newPrinter(new(bytes.Buffer), false), noRoster: true, dial: dial}))(t)
+		testkit.Check(t, os.Mkdir(state, 0o700))
+		began := time.Now()
+		err = a.run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), state+" is a folder") || time.Since(began) > time.Minute {
+			t.Errorf("after %v: %v, want an end at once that names the folder", time.Since(began), err)
 		}
 	})
 }

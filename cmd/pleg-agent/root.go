@@ -172,6 +172,9 @@ func (o *options) validate() error {
 	if _, err := o.choice(); err != nil {
 		return err
 	}
+	if err := exits.CheckPath(o.state); err != nil {
+		return cli.Usagef("--state: %w", err)
+	}
 	if o.node == "" {
 		host, err := os.Hostname()
 		if err != nil {
