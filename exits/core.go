@@ -7,6 +7,7 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -32,6 +33,10 @@ type core struct {
 	// shows them, or until forgetAt, which the first sync sets.
 	earlier  map[string]time.Time
 	forgetAt time.Time
+	// left are the ends that the process before saw and did not report, by ID, until the runtime shows
+	// the container, or until leftAt, which the first sync sets.
+	left   map[string]End
+	leftAt time.Time
 	// dropped are the IDs of told containers after their removal from the runtime: their events may be
 	// waiting in Watch.
 	dropped memory
@@ -51,16 +56,23 @@ type settings struct {
 // retryAfter is the pause before a failed read is made again.
 const retryAfter = time.Second
 
-// newCore returns a core that knows the reports of earlier processes.
-func newCore(s settings, since time.Time, earlier map[string]time.Time) *core {
-	return &core{
+// newCore returns a core that knows what earlier processes reported, and what they left.
+func newCore(s settings, before *record) *core {
+	c := &core{
 		settle:  s.settle,
 		giveUp:  s.giveUp,
 		exit:    s.exit,
-		since:   since.Round(0),
-		earlier: earlier,
+		since:   before.Since.Round(0),
+		earlier: make(map[string]time.Time),
+		left:    make(map[string]End),
 		pods:    make(map[cache.UID]*pod),
 	}
+	maps.Copy(c.earlier, before.Reported)
+	for _, e := range before.Settling {
+		e.End.Labels = e.Labels
+		c.left[e.ID] = e.End
+	}
+	return c
 }
 
 // effects are the consequences of an input, for the loop to carry out.
@@ -161,10 +173,12 @@ func (c *core) old(now time.Time, shown *Container) bool {
 	return ended.Before(c.since) && !now.Before(c.since)
 }
 
-// add makes a record.
+// add makes a record. What the process before left is reported from what the runtime shows.
 func (c *core) add(p *pod, x *container) {
 	p.containers[x.shown.ID] = x
 	c.containers++
+	_, x.ran = c.left[x.shown.ID]
+	delete(c.left, x.shown.ID)
 }
 
 // become moves a container to a stage.
@@ -235,9 +249,10 @@ func (c *core) absent(now time.Time, p *pod, id string, s *sighting, out *effect
 // stood takes a time in which the loop did not run: the process was stopped, or had no CPU. Nobody
 // could ask then, and the runtime may have stood still, too. So neither the settle time of an end
 // nor the time for its read has passed meanwhile, nor the time for the runtime to show what was
-// reported earlier.
+// reported or left earlier.
 func (c *core) stood(long time.Duration) {
 	c.forgetAt = c.forgetAt.Add(long) // of no meaning before the first sync
+	c.leftAt = c.leftAt.Add(long)     // likewise
 	for _, p := range c.pods {
 		for _, x := range p.containers {
 			if x.stage == stageSettling {
@@ -265,6 +280,54 @@ func (c *core) tell(now time.Time, p *pod, x *container, settled bool, out *effe
 	e := c.endOf(p, x, settled)
 	e.Note = c.note(now, p, &e)
 	out.ends = append(out.ends, e)
+}
+
+// synced takes the first time at which the cache holds the whole runtime. What is reported earlier,
+// or left, may be in a pod that cannot be read yet.
+func (c *core) synced(now time.Time) {
+	c.syncedAt = now
+	c.forgetAt = now.Add(earlierFor)
+	c.leftAt = now.Add(c.giveUp)
+}
+
+// passed takes a time after the first sync. It forgets the earlier ends that the runtime has not
+// shown for long, and reports those left by the process before as last seen: their containers were
+// removed meanwhile.
+func (c *core) passed(now time.Time) (out effects) {
+	if now.After(c.forgetAt) {
+		clear(c.earlier)
+	}
+	if now.Before(c.leftAt) {
+		return out
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.left)) {
+		e := c.left[id]
+		e.SeenAt = now
+		e.Note = noteOf(&e, now)
+		out.ends = append(out.ends, e)
+		c.earlier[id] = e.FinishedAt
+	}
+	clear(c.left)
+	return out
+}
+
+// unreported returns the ends that are seen and not reported, for the next process to report if
+// their containers are gone by then.
+func (c *core) unreported() []settlingEnd {
+	var all []settlingEnd
+	keep := func(e End) { all = append(all, settlingEnd{End: e, Labels: e.Labels}) }
+	for _, e := range c.left {
+		keep(e)
+	}
+	for _, p := range c.pods {
+		for _, x := range p.containers {
+			if x.stage == stageSettling {
+				keep(c.endOf(p, x, false))
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b settlingEnd) int { return strings.Compare(a.ID, b.ID) })
+	return all
 }
 
 // endOf returns the end of a container, without its note. Without a settling read, exit may know
@@ -451,9 +514,6 @@ func (c *core) next() time.Time {
 // and the IDs of the ledger without an appearance so far.
 func (c *core) reported() map[string]time.Time {
 	all := maps.Clone(c.earlier)
-	if all == nil {
-		all = make(map[string]time.Time)
-	}
 	for _, p := range c.pods {
 		for id, x := range p.containers {
 			if x.stage == stageTold {

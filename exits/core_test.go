@@ -31,7 +31,7 @@ func newStand(t *testing.T, earlier map[string]time.Time) *stand {
 		}
 		return 7, "Error", id == "known"
 	}
-	c := newCore(s, start, earlier)
+	c := newCore(s, &record{Since: start, Reported: earlier})
 	c.syncedAt = start
 	return &stand{t: t, core: c, now: start.Add(time.Minute)}
 }
@@ -450,7 +450,7 @@ func fuzzedPod(uid cache.UID, b byte) Pod {
 // clock was set back.
 func TestTheFirstStartIsComparedByTheClock(t *testing.T) {
 	now := time.Now()
-	c := newCore(settings{}, now, nil)
+	c := newCore(settings{}, &record{Since: now})
 	if c.since != now.Round(0) {
 		t.Errorf("since is %v", c.since)
 	}

@@ -41,7 +41,9 @@
 //
 // The ledger, a file, remembers which ended containers are reported, by ID, and when the reporter
 // first started. Ends from before the first start are not news. Ends from between two runs of the
-// reporter are reported once, with the time of the end in the note. The ledger is written before
+// reporter are reported once, with the time of the end in the note. Ends that settle while the
+// reporter is ended are in the ledger: if the next run does not find the container, it reports the
+// end as last seen. The ledger is written before
 // the report of an end is handed over. If the API server has not taken a report after a second
 // ([Config.Sink]), the ledger keeps the report, and the next run hands it over again: the report
 // may be of a namespace in trouble while others are well, or of a loop with a later turn. So a

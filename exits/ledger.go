@@ -27,6 +27,15 @@ type record struct {
 	Reported map[string]time.Time `json:"reported"`
 	// Unsent are reports that the API server may not have been sent: the next process makes them again.
 	Unsent []End `json:"unsent,omitempty"`
+	// Settling are ends that wait for the read before their report: the next process reports those that
+	// the runtime does not show any more.
+	Settling []settlingEnd `json:"settling,omitempty"`
+}
+
+// settlingEnd is an end as last seen, without a note, and with what its report is chosen by.
+type settlingEnd struct {
+	End
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 const (

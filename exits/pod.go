@@ -27,7 +27,8 @@ type pod struct {
 // container is the record of a container.
 type container struct {
 	shown Container // as the last status showed it
-	// ran: the container was seen running, or its end was announced, in this run of the reporter.
+	// ran: the container was seen running, or its end was announced, in this run of the reporter; or
+	// the run before saw its end.
 	ran   bool
 	stage stage
 	// seenAt is when the end was first seen. It holds from stageSettling on.

@@ -100,7 +100,7 @@ func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
 		ctx:      ctx,
 		cancel:   cancel,
 		logger:   logger,
-		core:     newCore(config, record.Since, record.Reported),
+		core:     newCore(config, &record),
 		limit:    newLimiter(now, r.config.NamespaceRate, r.config.NodeRate),
 		sink:     r.config.Sink,
 		since:    record.Since,
@@ -185,8 +185,8 @@ func (w *run[S]) timer(now time.Time) <-chan time.Time {
 	if w.core.syncedAt.IsZero() || w.waiting()+w.inFile.length > 0 {
 		plan(later(now, w.tickedAt.Add(tick)))
 	}
-	if w.core.settling > 0 {
-		plan(now.Add(tick)) // no work: the loop notices by it that it did not run
+	if w.core.settling+len(w.core.left) > 0 {
+		plan(now.Add(tick)) // also without work: the loop notices by it that it did not run
 	}
 	if len(w.core.earlier) > 0 {
 		plan(now.Add(earlierBeat)) // likewise
@@ -292,6 +292,7 @@ func (w *run[S]) record(now time.Time) *record {
 	r.Unsent, w.inFile = w.unsent(now)
 	if w.config.Path != "" { // in a storm, most of the work
 		r.Reported = w.core.reported()
+		r.Settling = w.core.unreported()
 	}
 	return r
 }
@@ -360,15 +361,14 @@ func (w *run[S]) keep(now time.Time) {
 	}
 }
 
-// sync notes the first time at which the cache holds the whole runtime, and forgets IDs of the
-// ledger without an appearance in the runtime for long.
+// sync tells the core of the first time at which the cache holds the whole runtime, and of later
+// times.
 func (w *run[S]) sync(now time.Time) {
 	switch {
 	case w.core.syncedAt.IsZero() && w.config.Generator.HasSynced():
-		w.core.syncedAt = now
-		w.core.forgetAt = now.Add(earlierFor)
-	case !w.core.syncedAt.IsZero() && now.After(w.core.forgetAt):
-		clear(w.core.earlier)
+		w.core.synced(now)
+	case !w.core.syncedAt.IsZero():
+		w.apply(now, w.core.passed(now))
 	}
 }
 
