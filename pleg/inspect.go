@@ -108,11 +108,12 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	matches := func() bool { return c.matches(p, shows) } // asked of few reads: a pass over the items
 	saysAsCached := r.err == nil && r.status == nil && len(shows) > 0
 	overtaken := r.began < c.lists.asOf(p) || r.began <= last || saysAsCached && !matches()
-	looked := c.peeks.looked(p.uid)
 	olderContent := f.crossed && first == 0 && r.status != nil && !matches() // it may be: see reads.cross
 	premature := first != 0 && r.began <= first.add(c.cfg.Grace)
-	olderThanPeek := r.began <= looked && (f.started <= looked || !matches())
-	peeked := olderThanPeek && (!p.crossed || c.peeks.outdates(&c.records, p, shows)) // a second read in a row decides
+	peeked, covered := c.peeks.hides(&c.records, p, &r.look, f, shows)
+	if covered && r.status != nil {
+		r.status, _ = c.cache.Get(p.uid) // each part is newer
+	}
 	nothing := r.err != nil && (len(shows) == 0 || overtaken && matches()) // that is new
 	c.noteEnd(p, &r.look, nothing && r.status == nil, c.lists.asOf(p))
 	switch {

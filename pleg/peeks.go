@@ -82,6 +82,9 @@ type peeking struct {
 	// list begun earlier may have looked earlier, and show less.
 	looked instant
 
+	// from is the begin of that peek.
+	from instant
+
 	// read are the IDs that peek has looked at: those whose status it has read, and those that it
 	// has asked for and that are gone.
 	read idSet
@@ -186,6 +189,25 @@ func (k *peeks) outdates(known *records, p *pod, shows []Item) bool {
 		}
 	}
 	return false
+}
+
+// hides reports whether a read is left out because it may have looked earlier than the last peek
+// that was applied: of such reads in a row the second decides. A whole read that shows the same
+// phases is covered if the peek began later and has looked at all of its items: then what the cache
+// shows of them is newer.
+func (k *peeks) hides(known *records, p *pod, r *look, f *flight, shows []Item) (hides, covered bool) {
+	x := k.of[p.uid]
+	if x == nil || r.began > x.looked {
+		return false, false
+	}
+	if known.matches(p, shows) {
+		unseen := func(it Item) bool { return !x.read.has(it.ID) }
+		covered = r.err == nil && f.started <= x.from && !slices.ContainsFunc(shows, unseen)
+		if covered || f.started > x.looked {
+			return false, covered
+		}
+	}
+	return !p.crossed || k.outdates(known, p, shows), false
 }
 
 // looksAt returns the items that the peek under way has looked at, with what it shows.
@@ -573,6 +595,7 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 		_, err = c.cache.Get(p.uid)
 	}
 	x.looked = now
+	x.from = r.began
 	x.read = setOfItems(x.looksAt(&r.look))
 	under := c.reads.inflight[p]
 	c.store(p, reading[S]{
