@@ -373,11 +373,7 @@ func (l *lateItems) waitingSince(id string) (time.Time, bool) {
 func (l *lateItems) patience(call *itemCall) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last := 2 * l.took[call.id]
-	if call.list != "" {
-		return last // statuses say nothing of a list
-	}
-	return max(last, min(patienceFactor*l.paces[call.kind].slowest(), kindPatience))
+	return max(2*l.took[call.id], min(patienceFactor*l.paces[call.kind].slowest(), kindPatience))
 }
 
 // pace is how long the last answers took.
