@@ -48,6 +48,7 @@ type agent struct {
 	reporter    *exits.Reporter[cri.PodStatus]
 	broadcaster *events.Broadcaster
 	registry    *prometheus.Registry
+	printer     *printer // nil: an API server stores the Events
 }
 
 // parts are the components of an agent besides its flags.
@@ -71,6 +72,7 @@ func newAgent(o *options, with parts) (a *agent, err error) {
 	if err != nil {
 		return nil, err
 	}
+	a.printer, _ = with.sink.(*printer)
 	sink := exits.NewSink(&timedSink{with.sink, own.stored})
 	a.broadcaster, err = events.New(events.Options{
 		Sink:     sink,
@@ -158,7 +160,7 @@ func instance(node string) string {
 const flushFor = 5 * time.Second
 
 // run works until ctx ends: then the ledger is written, the recorder sends the waiting Events, and
-// the ledger gets the unsent ones.
+// the ledger gets the unsent ones. It also ends where nothing can be printed any more.
 func (a *agent) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	recording, stop := context.WithCancel(klog.NewContext(context.Background(), logger))
@@ -170,21 +172,38 @@ func (a *agent) run(ctx context.Context) error {
 	defer leave()
 	generator.Go(func() { generated = a.generator.Run(working) })
 	follower.Go(func() { a.runtime.Follow(working) })
-	err := a.reporter.Run(ctx)
+	if a.printer != nil {
+		defer context.AfterFunc(a.printer.usable, leave)()
+	}
+	err := a.reporter.Run(working)
 	leave()
 	generator.Wait()
 	follower.Wait()
-	flush, cancel := context.WithTimeout(recording, flushFor)
-	defer cancel()
-	var unsent *events.UnsentError
-	kept := int64(0)
-	if errors.As(a.broadcaster.ShutdownWithContext(flush), &unsent) {
-		kept = unsent.Occurrences
-		logger.Error(unsent, "Events are kept for the next start, if there is a file for them (--state)")
-	}
+	kept := a.flush(recording)
 	stop()
+	if a.printer != nil {
+		a.printer.leave()
+	}
 	recorder.Wait()
 	return errors.Join(err, generated, a.reporter.Save(kept), a.client.Close())
+}
+
+// flush has the recorder send what waits, unless nothing can be printed, and returns the number of
+// occurrences left unsent.
+func (a *agent) flush(ctx context.Context) (unsent int64) {
+	ctx, cancel := context.WithTimeout(ctx, flushFor)
+	defer cancel()
+	if a.printer != nil {
+		defer context.AfterFunc(a.printer.usable, cancel)()
+	}
+	var left *events.UnsentError
+	if !errors.As(a.broadcaster.ShutdownWithContext(ctx), &left) {
+		return 0
+	}
+	if a.printer == nil || a.printer.usable.Err() == nil { // else its error says more
+		klog.FromContext(ctx).Error(left, "Events are kept for the next start, if there is a file for them (--state)")
+	}
+	return left.Occurrences
 }
 
 // handler answers /metrics, /healthz and /readyz.
@@ -250,12 +269,14 @@ func (o *options) run(ctx context.Context, out, errOut io.Writer) error {
 	err = a.run(ctx)
 	end()
 	server.Wait()
-	if p, ok := with.sink.(*printer); ok {
-		events, failed := p.total()
-		err = errors.Join(err, failed)
+	if a.printer == nil {
+		return errors.Join(err, served)
+	}
+	events, failed := a.printer.total()
+	if failed == nil {
 		fmt.Fprintln(errOut, summary(a.reporter.Stats(), events))
 	}
-	return errors.Join(err, served)
+	return errors.Join(err, served, failed)
 }
 
 // summary returns a sentence on the ends of a reporter, and the number of Events.

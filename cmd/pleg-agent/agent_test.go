@@ -91,9 +91,13 @@ func TestConfig(t *testing.T) {
 	}
 	bad := map[string]string{
 		"kind: [oom]":       `the key "kind" is no flag`,
-		"kinds: {a: b}":     "kinds: the value is map",
+		"kinds: {a: b}":     "kinds: the value is a map",
+		"kinds: [[a]]":      "kinds: the value is a list in a list",
+		"kinds: &k [*k]":    "kinds: the value is a list in a list",
+		"kinds: ~":          "kinds: the value is nothing",
+		"node-events: off":  `"off" for "--node-events"`,
 		"qps: many":         "qps: ",
-		"qps: 1\nqps: 2":    "already set in map",
+		"qps: 1\nqps: 2":    "already defined",
 		"- a":               "cannot unmarshal",
 		"config: other":     `the key "config" is no flag`,
 		"selector: '=('":    "--selector: ",
@@ -119,6 +123,18 @@ func TestConfig(t *testing.T) {
 		if _, err := config(t, args...); !cli.IsUsage(err) {
 			t.Errorf("%q: %v is no error of usage", args, err)
 		}
+	}
+}
+
+// TestConfigKeepsTheText: what YAML takes for a number or a truth may be the name of a namespace.
+func TestConfigKeepsTheText(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	text := "except-namespaces: [20240601, 1e3, 0123, 1.10, no, 0x1f, 2024-06-01, a]\nnode-burst: 1000000\nnode-rate: 2.50\n"
+	testkit.Check(t, os.WriteFile(path, []byte(text), 0o600))
+	o := testkit.Must(config(t, "--fake", "--config", path))(t)
+	want := []string{"20240601", "1e3", "0123", "1.10", "no", "0x1f", "2024-06-01", "a"}
+	if !slices.Equal(o.exceptNamespaces, want) || o.nodeBurst != 1000000 || o.nodeRate != 2.5 {
+		t.Errorf("%q, %d at once, %v a second", o.exceptNamespaces, o.nodeBurst, o.nodeRate)
 	}
 }
 

@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 // readConfig sets the flags that are in the file of --config and not on the command line. Keys are
-// the names of flags; a value is what the flag takes, or a list of it.
+// the names of flags; a value is what the flag takes, or a list of it. The flags get the text as it
+// is written: 20240601, 1e3, 0123, 1.10 and no may be the names of namespaces.
 func (o *options) readConfig(flags *pflag.FlagSet) error {
 	if o.config == "" {
 		return nil
@@ -24,8 +25,8 @@ func (o *options) readConfig(flags *pflag.FlagSet) error {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	var values map[string]any
-	if err := yaml.UnmarshalStrict(data, &values); err != nil {
+	var values map[string]yaml.Node
+	if err := yaml.Unmarshal(data, &values); err != nil {
 		return fmt.Errorf("--config %s: %w", o.config, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -36,7 +37,8 @@ func (o *options) readConfig(flags *pflag.FlagSet) error {
 		if flag.Changed {
 			continue
 		}
-		value, err := plain(values[name])
+		node := values[name]
+		value, err := plain(&node)
 		if err == nil {
 			err = flags.Set(name, value)
 		}
@@ -48,20 +50,40 @@ func (o *options) readConfig(flags *pflag.FlagSet) error {
 }
 
 // plain returns a value of the file as a flag takes it.
-func plain(value any) (string, error) {
-	switch v := value.(type) {
-	case []any:
-		parts := make([]string, len(v))
-		for i, part := range v {
-			text, err := plain(part)
-			if err != nil {
-				return "", err
-			}
-			parts[i] = text
-		}
-		return strings.Join(parts, ","), nil
-	case map[string]any, nil:
-		return "", fmt.Errorf("the value is %v: use a text, a number, true or false, or a list of texts", v)
+func plain(node *yaml.Node) (string, error) {
+	node = target(node)
+	if node.Kind != yaml.SequenceNode {
+		return text(node)
 	}
-	return fmt.Sprint(value), nil
+	parts := make([]string, len(node.Content))
+	for i, part := range node.Content {
+		var err error
+		parts[i], err = text(target(part))
+		if err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(parts, ","), nil
+}
+
+// target returns the node that an alias stands for, or the node.
+func target(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
+// text returns a value that is no list.
+func text(node *yaml.Node) (string, error) {
+	is := "nothing"
+	switch {
+	case node.Kind == yaml.MappingNode:
+		is = "a map"
+	case node.Kind == yaml.SequenceNode:
+		is = "a list in a list"
+	case node.Kind == yaml.ScalarNode && node.ShortTag() != "!!null":
+		return node.Value, nil
+	}
+	return "", fmt.Errorf("the value is %s: use a text, a number, true or false, or a list of texts", is)
 }

@@ -4,8 +4,9 @@
 // Command pleg-agent tells why containers died: it follows the container runtime of a node, and
 // records the end of each container as a Kubernetes Event about its pod.
 //
-// See `pleg-agent --help` and docs/agent.md. The exit status is 0 after SIGTERM or Ctrl-C, 1 after
-// a failure, 2 if called wrongly.
+// See `pleg-agent --help` and docs/agent.md. The exit status is 0 after SIGTERM, Ctrl-C or
+// --duration, 1 after a failure, 2 if called wrongly, 130 after a failure that follows SIGTERM or
+// Ctrl-C, and 141 if nobody reads the output to its end.
 package main
 
 import (

@@ -4,13 +4,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -24,13 +25,22 @@ import (
 // use.
 type printer struct {
 	json bool
+	// usable ends, with the cause, at the first failed write, or with leave: nothing is printed then.
+	usable context.Context
+	end    context.CancelCauseFunc
 
-	mu     sync.Mutex // owns the fields below
+	// turn has room for one: who has sent to it owns the fields below. A sync.Mutex would do, but a
+	// bubble's time stands still while goroutines wait for one, and a write may block.
+	turn   chan struct{}
 	out    io.Writer
 	events map[string]*stored // by namespace and name, for an hour after their last write, as at a server
 	writes int
+	told   int   // number of Events so far
 	failed error // of the output
 }
+
+// errUnread is the cause of an output that is left while a write is under way.
+var errUnread = errors.New("nobody reads the output: the last Events are not printed")
 
 type stored struct {
 	event eventsv1.Event
@@ -41,24 +51,39 @@ type stored struct {
 const keptFor = time.Hour
 
 func newPrinter(out io.Writer, asJSON bool) *printer {
-	return &printer{json: asJSON, out: out, events: make(map[string]*stored)}
+	usable, end := context.WithCancelCause(context.Background())
+	return &printer{
+		json:   asJSON,
+		usable: usable,
+		end:    end,
+		turn:   make(chan struct{}, 1),
+		out:    out,
+		events: make(map[string]*stored),
+	}
 }
+
+// own waits for the printer's fields, and returns what gives them back.
+func (p *printer) own() (done func()) {
+	p.turn <- struct{}{}
+	return func() { <-p.turn }
+}
+
+// leave ends the output: a write that is still under way heeds no context.
+func (p *printer) leave() { p.end(errUnread) }
 
 // Create prints a new event.
 func (p *printer) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.own()()
 	key := e.Namespace + "/" + e.Name
 	if p.find(key) != nil {
 		return nil, apierrors.NewAlreadyExists(eventsv1.Resource("events"), e.Name)
 	}
-	return p.store(key, e.DeepCopy()), nil
+	return p.store(key, e.DeepCopy())
 }
 
 // Patch prints an event after its change.
 func (p *printer) Patch(_ context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.own()()
 	key := e.Namespace + "/" + e.Name
 	known := p.find(key)
 	if known == nil {
@@ -76,7 +101,7 @@ func (p *printer) Patch(_ context.Context, e *eventsv1.Event, data []byte) (*eve
 	if err := json.Unmarshal(after, &changed); err != nil {
 		return nil, err
 	}
-	return p.store(key, &changed), nil
+	return p.store(key, &changed)
 }
 
 // Update is never called by a recorder of series.
@@ -93,9 +118,20 @@ func (p *printer) find(key string) *stored {
 	return s
 }
 
-// store keeps a copy of an event, prints it, and returns it. The lock is held.
-func (p *printer) store(key string, e *eventsv1.Event) *eventsv1.Event {
+// store prints an event, keeps a copy, and returns it. An event that is not printed is not kept,
+// and so stays unsent. The caller owns
+// the fields.
+func (p *printer) store(key string, e *eventsv1.Event) (*eventsv1.Event, error) {
 	now := time.Now()
+	before := p.events[key]
+	if before == nil || countOf(&before.event) != countOf(e) {
+		if err := p.print(now, e); err != nil {
+			return nil, err
+		}
+	}
+	if before == nil {
+		p.told++
+	}
 	p.writes++
 	if p.writes%1000 == 0 {
 		for key, s := range p.events {
@@ -105,12 +141,8 @@ func (p *printer) store(key string, e *eventsv1.Event) *eventsv1.Event {
 		}
 	}
 	e.ResourceVersion = strconv.Itoa(p.writes)
-	before := p.events[key]
 	p.events[key] = &stored{event: *e, until: now.Add(keptFor)}
-	if before == nil || countOf(&before.event) != countOf(e) {
-		p.print(now, e)
-	}
-	return e.DeepCopy()
+	return e.DeepCopy(), nil
 }
 
 func countOf(e *eventsv1.Event) int32 {
@@ -135,23 +167,10 @@ type line struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-func (p *printer) print(now time.Time, e *eventsv1.Event) {
+// print prints the line of an Event.
+func (p *printer) print(now time.Time, e *eventsv1.Event) error {
 	about := e.Regarding
-	var err error
-	if p.json {
-		err = printable.WriteJSON(p.out, line{
-			Time:        now.UTC(),
-			Type:        e.Type,
-			Reason:      e.Reason,
-			Namespace:   about.Namespace,
-			Kind:        about.Kind,
-			Name:        about.Name,
-			FieldPath:   about.FieldPath,
-			Count:       countOf(e),
-			Note:        e.Note,
-			Annotations: e.Annotations,
-		}, "")
-	} else {
+	if !p.json {
 		times := ""
 		if n := countOf(e); n > 1 {
 			times = fmt.Sprintf(" (x%d)", n)
@@ -160,18 +179,54 @@ func (p *printer) print(now time.Time, e *eventsv1.Event) {
 		if about.Namespace != "" {
 			where = about.Namespace + "/" + about.Name
 		}
-		_, err = fmt.Fprintf(p.out, "%s  %-7s  %-21s  %-24s  %s%s\n",
+		return p.write(fmt.Appendf(nil, "%s  %-7s  %-21s  %-24s  %s%s\n",
 			now.Format(time.TimeOnly), e.Type, printable.Text(e.Reason),
-			printable.Text(where), printable.Text(e.Note), times)
+			printable.Text(where), printable.Text(e.Note), times))
 	}
-	if p.failed == nil {
-		p.failed = err
+	var text bytes.Buffer
+	err := printable.WriteJSON(&text, line{
+		Time:        now.UTC(),
+		Type:        e.Type,
+		Reason:      e.Reason,
+		Namespace:   about.Namespace,
+		Kind:        about.Kind,
+		Name:        about.Name,
+		FieldPath:   about.FieldPath,
+		Count:       countOf(e),
+		Note:        e.Note,
+		Annotations: e.Annotations,
+	}, "")
+	if err != nil {
+		return err
 	}
+	return p.write(text.Bytes())
 }
 
-// total returns the number of printed Events, and the first error of the output.
+// write writes a line, and ends the output if it fails. A write that blocks is waited for until
+// leave; its goroutine then stays behind. The caller owns the fields.
+func (p *printer) write(text []byte) error {
+	if p.usable.Err() != nil {
+		return context.Cause(p.usable)
+	}
+	written := make(chan error, 1)
+	go func() {
+		_, err := p.out.Write(text)
+		written <- err
+	}()
+	select {
+	case p.failed = <-written:
+	case <-p.usable.Done():
+		p.failed = context.Cause(p.usable)
+	}
+	if p.failed != nil {
+		p.failed = fmt.Errorf("print the Events: %w", p.failed)
+		p.end(p.failed)
+	}
+	return p.failed
+}
+
+// total returns the number of printed Events, and why the output failed, if it did.
 func (p *printer) total() (events int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.events), p.failed
+	defer p.own()()
+	return p.told, p.failed
 }
