@@ -43,12 +43,13 @@
 // first started. Ends from before the first start are not news. Ends from between two runs of the
 // reporter are reported once, with the time of the end in the note. Ends that settle while the
 // reporter is ended are in the ledger: if the next run does not find the container, it reports the
-// end as last seen. The ledger is written before
-// the report of an end is handed over. If the API server has not taken a report after a second
-// ([Config.Sink]), the ledger keeps the report, and the next run hands it over again: the report
-// may be of a namespace in trouble while others are well, or of a loop with a later turn. So a
-// killed process loses at most the reports of its last second, and repeats none, unless the kill
-// comes within a second after the API server has taken a report so late.
+// end as last seen. The ledger is written before the report of an end is handed over. If the API
+// server has not taken a report after a second ([Config.Sink]), the ledger keeps the report, and
+// the next run hands it over again: the report may be of a namespace in trouble while others are
+// well, or of a loop with a later turn. Of the ends counted in an Event about a namespace the
+// ledger keeps the number. So a killed process loses at most the reports of its last second, and
+// repeats none, unless the kill comes within a second after the API server has taken a report so
+// late.
 //
 // # Concurrency
 //
@@ -69,5 +70,6 @@
 // # Where to read
 //
 // core.go decides (pure), pod.go is its record of a pod, reporter.go is the loop around it. An end
-// passes pod.go, kind.go, note.go, limit.go, ledger.go and sink.go in this order.
+// passes pod.go, kind.go, note.go, limit.go, ledger.go and sink.go in this order, or tally.go in
+// the end.
 package exits

@@ -27,6 +27,8 @@ type record struct {
 	Reported map[string]time.Time `json:"reported"`
 	// Unsent are reports that the API server may not have been sent: the next process makes them again.
 	Unsent []End `json:"unsent,omitempty"`
+	// Combined are likewise ends that only the Events about their namespaces count.
+	Combined []combined `json:"combined,omitempty"`
 	// Settling are ends that wait for the read before their report: the next process reports those that
 	// the runtime does not show any more.
 	Settling []settlingEnd `json:"settling,omitempty"`

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 )
 
@@ -26,7 +27,8 @@ var (
 // TestEachEndIsReportedOnce plays random histories of a node: containers start, end and are
 // removed, the runtime restarts, the API server goes away, the agent is stopped and killed and
 // starts again. Each end that an agent could know of is reported once, with its final code, and
-// never twice. All have the same goroutines: under the race detector every third is played.
+// never twice. In every third history most of the ends are combined, and counted as exactly. All
+// have the same goroutines: under the race detector every third is played.
 func TestEachEndIsReportedOnce(t *testing.T) {
 	for n := range uint64(*seeds) {
 		if raceDetector && *seeds > 2 && n%3 != 2 {
@@ -72,6 +74,7 @@ type history struct {
 	// again is the number of reports that the server took within the last second of killed agents, so
 	// that they are repeated.
 	again int64
+	rates func(*Config[cri.PodStatus]) // of the agents; nil: each end has an Event of its own
 	log   []string
 	pods  []string // sandbox IDs
 	live  []string // container IDs
@@ -87,6 +90,10 @@ func playRandom(t *testing.T, seed uint64) {
 		facts: make(map[string]*fact),
 	}
 	h.note("profile %s", profile.Name)
+	if seed%3 == 1 {
+		h.note("most ends are combined")
+		h.rates = func(c *Config[cri.PodStatus]) { c.NamespaceRate = Rate{PerSecond: 0.02, Burst: 2} }
+	}
 	for range 2 + rng.IntN(4) {
 		h.addPod()
 	}
@@ -260,7 +267,7 @@ func (h *history) startAgent() {
 		if err != nil {
 			h.first = time.Now() // an agent killed before its first write leaves nothing
 		}
-		h.agent = h.start(nil)
+		h.agent = h.start(h.rates)
 	}
 	h.beginSpan()
 }
@@ -423,22 +430,28 @@ func (h *history) judge() {
 func (h *history) judgeEvents() {
 	want := make(map[string]int64)
 	for _, r := range h.reports {
-		if r.outcome != Reported {
+		switch {
+		case r.outcome == Reported:
+			want[fmt.Sprintf("%s %s %s", r.Pod.UID, r.Container, r.Kind)]++
+		case r.outcome == Combined && h.rates != nil:
+			want[fmt.Sprintf("%s %s", r.Pod.Namespace, r.Kind)]++
+		default:
 			h.t.Errorf("%.8s: %s", r.ID, r.outcome)
 		}
-		want[fmt.Sprintf("%s %s %s", r.Pod.UID, r.Container, r.Kind)]++
 	}
 	got := make(map[string]int64)
 	for _, e := range h.server.Events() {
-		if e.ReportingController != "pleg-agent" || e.Regarding.Kind != "Pod" {
-			continue
-		}
 		name := strings.TrimSuffix(strings.TrimPrefix(e.Regarding.FieldPath, "spec.containers{"), "}")
 		count := int64(1)
 		if e.Series != nil {
 			count = int64(e.Series.Count)
 		}
-		got[fmt.Sprintf("%s %s %s", e.Regarding.UID, name, e.Reason)] += count
+		switch e.Regarding.Kind {
+		case "Pod":
+			got[fmt.Sprintf("%s %s %s", e.Regarding.UID, name, e.Reason)] += count
+		case "Namespace":
+			got[fmt.Sprintf("%s %s", e.Regarding.Namespace, e.Reason)] += count
+		}
 	}
 	missing, twice := int64(0), int64(0)
 	for key, n := range want {

@@ -80,6 +80,9 @@ const (
 	// notice one.
 	earlierFor  = time.Hour
 	earlierBeat = time.Minute
+	// maxRecounted bounds the combined ends of the process before that are counted again: they take
+	// a second for each million.
+	maxRecounted = 4 << 20
 	// standstill is how late the loop runs at least if the process was stopped, or had no CPU. It is
 	// more than a process at the limit of its share of CPUs waits at a time.
 	standstill = 200 * time.Millisecond
@@ -112,6 +115,7 @@ func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
 	for i := range record.Unsent {
 		w.repeat(now, &record.Unsent[i])
 	}
+	w.recount(record.Combined)
 	return w
 }
 
@@ -121,6 +125,28 @@ func (w *run[S]) repeat(now time.Time, e *End) {
 	e.Note = noteOf(e, now)
 	w.hand(e, true)
 	w.count(func(s *Stats) { s.Repeated++ })
+}
+
+// recount counts combined ends of the process before again.
+func (w *run[S]) recount(all []combined) {
+	left := int64(maxRecounted)
+	for _, c := range all {
+		n := min(c.Ends, left)
+		if n <= 0 {
+			continue
+		}
+		left -= n
+		last := func() {}
+		if w.sink != nil {
+			last = w.sink.countAgain(keyOfCombined(c.Namespace, c.Kind), n)
+		}
+		for range n - 1 {
+			w.handCombined(c.Namespace, c.Kind)
+		}
+		last()
+		w.handCombined(c.Namespace, c.Kind)
+		w.count(func(s *Stats) { s.Repeated += uint64(n) })
+	}
 }
 
 // loop works until the context or Watch ends, and returns when all children have ended.
@@ -289,7 +315,10 @@ func (w *run[S]) startWrite(now time.Time) {
 // record returns the content of the ledger. Reports handed over a moment ago count as sent.
 func (w *run[S]) record(now time.Time) *record {
 	r := &record{Version: ledgerVersion, Since: w.since}
-	r.Unsent, w.inFile = w.unsent(now)
+	unsent := w.unsent(now)
+	r.Unsent = unsent.ends
+	r.Combined = unsent.combined
+	w.inFile = unsent.key
 	if w.config.Path != "" { // in a storm, most of the work
 		r.Reported = w.core.reported()
 		r.Settling = w.core.unreported()
@@ -298,16 +327,16 @@ func (w *run[S]) record(now time.Time) *record {
 }
 
 // unsent returns the reports for the ledger to keep, and plans for when the next one is to be kept.
-func (w *run[S]) unsent(now time.Time) (all []End, key unsentKey) {
+func (w *run[S]) unsent(now time.Time) (all unsent) {
 	if w.sink == nil {
-		return nil, key
+		return all
 	}
-	all, key, next := w.sink.unsent(now.Add(keptEarly - tick))
+	all = w.sink.unsent(now.Add(keptEarly - tick))
 	w.keepAt = time.Time{}
-	if !next.IsZero() {
-		w.keepAt = next.Add(tick)
+	if !all.next.IsZero() {
+		w.keepAt = all.next.Add(tick)
 	}
-	return all, key
+	return all
 }
 
 // waiting returns the number of reports not known to be taken by the API server.
@@ -356,7 +385,7 @@ func (w *run[S]) tick(now time.Time) {
 
 // keep has the ledger written if it does not hold the reports that it is to keep.
 func (w *run[S]) keep(now time.Time) {
-	if _, key := w.unsent(now); w.inFile != key {
+	if w.unsent(now).key != w.inFile {
 		w.retryAt = now
 	}
 }
@@ -402,8 +431,8 @@ func (w *run[S]) deliver(now time.Time, e *End) {
 func (w *run[S]) hand(e *End, again bool) {
 	if w.sink != nil {
 		w.sink.add(e, again)
-		if !again && w.keepAt.IsZero() {
-			w.keepAt = time.Now().Add(tick)
+		if !again {
+			w.keepSoon()
 		}
 	}
 	about := &corev1.ObjectReference{
@@ -425,17 +454,33 @@ func fieldPathOf(e *End) string {
 	return "spec.containers{" + e.Container + "}"
 }
 
+// keepSoon plans for the ledger to keep what is handed over now.
+func (w *run[S]) keepSoon() {
+	if w.keepAt.IsZero() {
+		w.keepAt = time.Now().Add(tick)
+	}
+}
+
 // combine counts an end in the Event about its namespace.
 func (w *run[S]) combine(e *End) {
+	if w.sink != nil {
+		w.sink.count(keyOfCombined(e.Pod.Namespace, e.Kind))
+		w.keepSoon()
+	}
+	w.handCombined(e.Pod.Namespace, e.Kind)
+}
+
+// handCombined counts an end of a kind in the Event about a namespace.
+func (w *run[S]) handCombined(namespace string, kind Kind) {
 	about := &corev1.ObjectReference{
 		Kind:       "Namespace",
 		APIVersion: "v1",
-		Namespace:  e.Pod.Namespace,
-		Name:       e.Pod.Namespace,
+		Namespace:  namespace,
+		Name:       namespace,
 	}
 	const note = "More containers of this namespace end on this node than are reported one by one; " +
 		"this Event counts the others"
-	w.config.Recorder.AnnotatedEventf(about, nil, nil, eventType(e.Kind), string(e.Kind), "Combine", "%s", note)
+	w.config.Recorder.AnnotatedEventf(about, nil, nil, eventType(kind), string(kind), combinedAction, "%s", note)
 }
 
 func eventType(kind Kind) string {

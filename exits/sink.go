@@ -4,8 +4,11 @@
 package exits
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +34,9 @@ type Sink struct {
 	mu sync.Mutex // owns the fields below
 	// reports are with the recorder, and not known to be taken, the earliest first.
 	reports []handed
-	handed  uint64 // number of reports so far
+	// tallies are of ends with the recorder that only the Event about their namespace counts.
+	tallies map[eventKey]*tally
+	handed  uint64 // number of both so far
 }
 
 // handed is a report with the recorder.
@@ -59,9 +64,11 @@ type eventKey struct {
 
 // NewSink returns a sink before another, for the recorder's broadcaster and for [Config.Sink] of
 // one reporter.
-func NewSink(before EventSink) *Sink { return &Sink{EventSink: before} }
+func NewSink(before EventSink) *Sink {
+	return &Sink{EventSink: before, tallies: make(map[eventKey]*tally)}
+}
 
-// maxUnsent bounds the followed reports: an outage of the API server in a storm.
+// maxUnsent bounds the followed reports, and the tallies: an outage of the API server in a storm.
 const maxUnsent = 4096
 
 // add follows a report, before the recorder gets it.
@@ -91,6 +98,11 @@ func (s *Sink) timeFor(key eventKey) time.Time {
 	if !s.justHanded(key, now) {
 		return now
 	}
+	return laterThan(now)
+}
+
+// laterThan waits for a time that is later in whole microseconds, too.
+func laterThan(now time.Time) time.Time {
 	at := now
 	for at.Sub(now) <= time.Microsecond {
 		time.Sleep(2 * time.Microsecond)
@@ -104,6 +116,10 @@ func (s *Sink) justHanded(key eventKey, now time.Time) bool {
 	const moments = time.Millisecond
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	t := s.tallies[key]
+	if t != nil && now.Sub(t.spells[len(t.spells)-1].last) <= moments {
+		return true
+	}
 	for _, r := range slices.Backward(s.reports) {
 		if now.Sub(r.at) > moments {
 			return false
@@ -128,6 +144,7 @@ func keyOf(e *End) eventKey {
 
 // Create stores a new event.
 func (s *Sink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	s.asked(e)
 	stored, err := s.EventSink.Create(ctx, e)
 	s.answered(e, lastOf(e), err)
 	return stored, err
@@ -136,6 +153,7 @@ func (s *Sink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, 
 // Patch changes an event. A patch without a series is a read of the stored event: its times are in
 // whole microseconds, rounded down.
 func (s *Sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	s.asked(e)
 	stored, err := s.EventSink.Patch(ctx, e, data)
 	switch {
 	case e.Series != nil || err != nil:
@@ -152,6 +170,17 @@ func lastOf(e *eventsv1.Event) time.Time {
 		return e.Series.LastObservedTime.Time
 	}
 	return e.EventTime.Time
+}
+
+// asked notes the beginning of a call.
+func (s *Sink) asked(e *eventsv1.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, t := range s.tallies {
+		if key.countedIn(e) {
+			t.seal(lastOf(e))
+		}
+	}
 }
 
 // answered books the answer to a call. The event counts the equal ends handed over until a time.
@@ -173,6 +202,23 @@ func (s *Sink) answered(e *eventsv1.Event, until time.Time, err error) {
 			return r.key.countedIn(e) && !r.at.After(until)
 		})
 	}
+	for key, t := range s.tallies {
+		if !key.countedIn(e) {
+			continue
+		}
+		t.refused = refused
+		if err == nil {
+			t.take(until)
+		}
+		s.tidy(key)
+	}
+}
+
+// tidy forgets an empty tally. The caller holds the lock.
+func (s *Sink) tidy(key eventKey) {
+	if len(s.tallies[key].spells) == 0 {
+		delete(s.tallies, key)
+	}
 }
 
 // countedIn reports whether an event counts equal ends. Above the recorder's limits an event counts
@@ -190,7 +236,7 @@ func (k eventKey) countedIn(e *eventsv1.Event) bool {
 func (s *Sink) bound(unsent int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	excess := len(s.reports) - int(min(max(unsent, 0), maxUnsent))
+	excess := s.total() - max(unsent, 0)
 	for _, refused := range []bool{true, false} {
 		s.reports = slices.DeleteFunc(s.reports, func(r handed) bool {
 			drop := excess > 0 && r.refused == refused
@@ -199,7 +245,29 @@ func (s *Sink) bound(unsent int64) {
 			}
 			return drop
 		})
+		for _, key := range s.sortedTallies() {
+			if s.tallies[key].refused == refused {
+				excess = s.tallies[key].drop(excess)
+				s.tidy(key)
+			}
+		}
 	}
+}
+
+// total returns the number of reports and combined ends. The caller holds the lock.
+func (s *Sink) total() int64 {
+	n := int64(len(s.reports))
+	for _, t := range s.tallies {
+		n += t.ends()
+	}
+	return n
+}
+
+// sortedTallies returns the keys of the tallies in order. The caller holds the lock.
+func (s *Sink) sortedTallies() []eventKey {
+	return slices.SortedFunc(maps.Keys(s.tallies), func(a, b eventKey) int {
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.reason, b.reason))
+	})
 }
 
 // unsentKey identifies a list of unsent reports: their number, and the sum of their numbers. A
@@ -209,27 +277,62 @@ type unsentKey struct {
 	sum    uint64
 }
 
-// unsent returns the reports handed over until a time, or by an earlier process, for the next
-// process to make again, and when the first of the others was handed over; zero: there is none.
-func (s *Sink) unsent(until time.Time) (all []End, key unsentKey, next time.Time) {
+// unsent are reports, and combined ends, for the next process to make again.
+type unsent struct {
+	ends     []End
+	combined []combined
+	key      unsentKey
+	// next is when the first of the others was handed over; zero: there is none.
+	next time.Time
+}
+
+// unsent returns what was handed over until a time, or by an earlier process.
+func (s *Sink) unsent(until time.Time) (all unsent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.reports {
 		switch {
 		case r.again || !r.at.After(until):
-			all = append(all, r.end)
-			key.length++
-			key.sum += r.number
-		case next.IsZero():
-			next = r.at
+			all.ends = append(all.ends, r.end)
+			all.key.add(1, r.number)
+		default:
+			all.before(r.at)
 		}
 	}
-	return all, key, next
+	for _, key := range s.sortedTallies() {
+		c := combined{Namespace: key.namespace, Kind: Kind(key.reason)}
+		for _, p := range s.tallies[key].spells {
+			switch {
+			case p.again || p.whole(until):
+				c.Ends += p.ends
+				all.key.add(int(p.ends), p.numbers)
+			default:
+				all.before(p.first)
+			}
+		}
+		if c.Ends > 0 {
+			all.combined = append(all.combined, c)
+		}
+	}
+	return all
 }
 
-// waiting returns the number of reports not known to be taken.
+// add adds reports, with the sum of their numbers.
+func (k *unsentKey) add(length int, sum uint64) {
+	k.length += length
+	k.sum += sum
+}
+
+// before lowers next to a time.
+func (u *unsent) before(at time.Time) {
+	if u.next.IsZero() || at.Before(u.next) {
+		u.next = at
+	}
+}
+
+// waiting returns the number of reports and combined ends not known to be taken.
 func (s *Sink) waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.reports)
+	return int(s.total())
 }

@@ -313,11 +313,11 @@ func TestSinkIsBounded(t *testing.T) {
 			case 3:
 				sink.bound(3)
 			}
-			all, key, _ := sink.unsent(time.Now().Add(-tick))
-			if len(all) != want || keys[key] {
-				t.Errorf("step %d: %d reports, want %d; the key is new: %v", step, len(all), want, !keys[key])
+			kept := sink.unsent(time.Now().Add(-tick))
+			if len(kept.ends) != want || keys[kept.key] {
+				t.Errorf("step %d: %d reports, want %d; the key is new: %v", step, len(kept.ends), want, !keys[kept.key])
 			}
-			keys[key] = true
+			keys[kept.key] = true
 		}
 	})
 }

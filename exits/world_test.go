@@ -109,7 +109,7 @@ type agent struct {
 	reporter    *Reporter[cri.PodStatus]
 	sink        *Sink
 	reports     []report                  // owned by the reporter's goroutine while it runs
-	tookAt      atomic.Pointer[time.Time] // when the API server last took an Event about a pod
+	tookAt      atomic.Pointer[time.Time] // when the API server last took an Event about an end
 	dead        atomic.Bool
 	cancel      context.CancelFunc
 	running     sync.WaitGroup
@@ -147,7 +147,7 @@ func (s *sink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*even
 // took notes the time of an answer.
 func (s *sink) took(e *eventsv1.Event) func(*eventsv1.Event, error) (*eventsv1.Event, error) {
 	return func(stored *eventsv1.Event, err error) (*eventsv1.Event, error) {
-		if err == nil && e.Regarding.Kind == "Pod" {
+		if err == nil && (e.Regarding.Kind == "Pod" || e.Regarding.Kind == "Namespace") {
 			now := time.Now()
 			s.a.tookAt.Store(&now)
 		}
@@ -234,6 +234,10 @@ func (a *agent) kill() (reports []report, unsent, again int64) {
 	killed := time.Now()
 	a.sink.mu.Lock()
 	waiting := slices.Clone(a.sink.reports)
+	tallies := make(map[eventKey]tally)
+	for key, t := range a.sink.tallies {
+		tallies[key] = tally{spells: slices.Clone(t.spells)}
+	}
 	a.sink.mu.Unlock()
 	content, err := os.ReadFile(a.w.ledger)
 	a.dead.Store(true)
@@ -247,13 +251,25 @@ func (a *agent) kill() (reports []report, unsent, again int64) {
 			unsent++
 		}
 	}
+	for _, t := range tallies {
+		for _, p := range t.spells {
+			if !p.again && killed.Sub(p.first) < tick {
+				unsent += p.ends
+			}
+		}
+	}
 	check(a.w.t, a.client.Close())
 	if err != nil {
 		_ = os.Remove(a.w.ledger)
 		return a.reports, unsent, 0
 	}
 	check(a.w.t, os.WriteFile(a.w.ledger, content, 0o600))
-	for _, e := range must(loadLedger(a.w.ledger, killed))(a.w.t).Unsent {
+	kept := must(loadLedger(a.w.ledger, killed))(a.w.t)
+	for _, c := range kept.Combined {
+		t := tallies[keyOfCombined(c.Namespace, c.Kind)]
+		again += max(0, c.Ends-t.ends())
+	}
+	for _, e := range kept.Unsent {
 		if !slices.ContainsFunc(waiting, func(r handed) bool { return r.end.ID == e.ID }) {
 			again++
 		}
