@@ -136,17 +136,26 @@ func (w *run[S]) recount(all []combined) {
 			continue
 		}
 		left -= n
-		last := func() {}
-		if w.sink != nil {
-			last = w.sink.countAgain(keyOfCombined(c.Namespace, c.Kind), n)
+		for i := range min(n, newestSpells) {
+			w.recountOf(c.Namespace, c.Kind, (n-i+newestSpells-1)/newestSpells)
 		}
-		for range n - 1 {
-			w.handCombined(c.Namespace, c.Kind)
-		}
-		last()
-		w.handCombined(c.Namespace, c.Kind)
 		w.count(func(s *Stats) { s.Repeated += uint64(n) })
 	}
+}
+
+// recountOf counts ends of a kind again, in one spell: a call to the API server that begins
+// meanwhile may count a part of them, of which the sink knows nothing. With spells of one end, it
+// counts all or none.
+func (w *run[S]) recountOf(namespace string, kind Kind, ends int64) {
+	last := func() {}
+	if w.sink != nil {
+		last = w.sink.countAgain(keyOfCombined(namespace, kind), ends)
+	}
+	for range ends - 1 {
+		w.handCombined(namespace, kind)
+	}
+	last()
+	w.handCombined(namespace, kind)
 }
 
 // loop works until the context or Watch ends, and returns when all children have ended.

@@ -5,6 +5,7 @@ package exits
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +96,58 @@ func TestCombinedEndsAndARestart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestCombinedEndsCountedAgainAndAKill: the recorder writes a part of what is counted again while
+// the rest is handed over, and the process is killed before the next write. The ledger holds the
+// rest, of each kind.
+func TestCombinedEndsCountedAgainAndAKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeruntime.Config{Seed: 46})
+		none := func(c *Config[cri.PodStatus]) { c.NamespaceRate = Rate{0.0001, 1} }
+		w.away.Store(true)
+		a := w.start(none)
+		time.Sleep(time.Second)
+		codes := map[Kind]int32{Failed: 1, Completed: 0, Killed: 137}
+		const each = 20
+		for _, code := range codes {
+			for range each {
+				pod := must(w.runtime.AddPod(fakeruntime.PodSpec{Name: "p", Namespace: "ns"}))(t)
+				id := must(w.runtime.AddContainer(pod, fakeruntime.ContainerSpec{Name: "app"}))(t)
+				check(t, w.runtime.Start(id))
+				time.Sleep(time.Second)
+				check(t, w.runtime.Exit(id, code))
+				time.Sleep(time.Second)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		reports := a.stop()
+		w.away.Store(false)
+		for range 3 {
+			a = w.start(none)
+			time.Sleep(3 * time.Second)
+			more, _, _ := a.kill()
+			reports = append(reports, more...)
+		}
+		a = w.start(none)
+		time.Sleep(10 * time.Minute)
+		reports = append(reports, a.stop()...)
+		want := make(map[string]int32)
+		for _, r := range reports {
+			if r.outcome == Combined {
+				want[string(r.Kind)]++
+			}
+		}
+		got := make(map[string]int32)
+		for _, e := range w.server.Events() {
+			if e.Regarding.Kind == "Namespace" {
+				got[e.Reason] += max(1, e.Series.Count)
+			}
+		}
+		if !maps.Equal(got, want) || len(want) != len(codes) {
+			t.Errorf("counted %v, combined %v", got, want)
+		}
+	})
 }
 
 // tallied is a sink with combined ends, each a millisecond after the one before, and their Event.
