@@ -303,7 +303,7 @@ func (s *Sink) unsent(until time.Time) (all unsent) {
 		c := combined{Namespace: key.namespace, Kind: Kind(key.reason)}
 		for _, p := range s.tallies[key].spells {
 			switch {
-			case p.again || p.whole(until):
+			case p.again || !p.first.After(until): // joined ends go together, as early as the first
 				c.Ends += p.ends
 				all.key.add(int(p.ends), p.numbers)
 			default:
