@@ -29,7 +29,7 @@ type own struct {
 	calls    int32
 	creating int32
 
-	// about are the IDs that the others name, once for each call.
+	// about are the IDs the others name, once for each call.
 	about []string
 
 	// called is when a call last ended.
@@ -217,7 +217,7 @@ func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instan
 	return left
 }
 
-// origin is who has brought an ID of a pod to the phase that a list shows, or an event reports.
+// origin is who has brought an ID of a pod to the phase a list shows, or an event reports.
 type origin uint8
 
 const (
@@ -251,7 +251,7 @@ func (p *pod) origin(id string, phase Phase, cfg *limits) origin {
 	return madeByOthers
 }
 
-// explains reports whether all IDs that the last list has shown of the pod are in its status, or
+// explains reports whether all IDs the last list has shown of the pod are in its status, or
 // were made by the agent, or are being made. What others have made, a read by the known IDs would
 // not show.
 func (p *pod) explains(cfg *limits) bool {

@@ -159,7 +159,7 @@ func noteForLooks(reads *reads, peeks *peeks, x *item, e expectation, grace time
 }
 
 // retell takes the reports of a pod's items again, once the look during which they were told is
-// applied, in the order of the IDs. What is told of an ID that the look has shown to be gone is
+// applied, in the order of the IDs. What is told of an ID the look has shown to be gone is
 // late.
 func (k *book[S]) retell(p *pod, told retold, now instant) {
 	for _, key := range slices.SortedFunc(maps.Keys(told), reportKey.compare) {

@@ -112,7 +112,7 @@ func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 	return ids
 }
 
-// doubtMade is doubt for the IDs that the agent has just made and no read has shown.
+// doubtMade is doubt for the IDs the agent has just made and no read has shown.
 func (r *records) doubtMade(p *pod, shows []Item, at span) (perhaps bool) {
 	for e := range r.made(p, shows) {
 		perhaps = e.missing(at, 0) || perhaps

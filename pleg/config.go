@@ -31,7 +31,7 @@ type Config[S any] struct {
 	// changed, costs Watch a PodSync, and is counted unless a call of the agent's own explains
 	// it. The loop calls Same. Without Same, changes of content are stored, and nobody is told.
 	Same func(a, b *S) bool
-	// Without, when set, returns a status without an ID, for TellsCalls: an ID that the agent has
+	// Without, when set, returns a status without an ID, for TellsCalls: an ID the agent has
 	// removed is taken out of the status once its event has come, or none has for a quarter of
 	// RelistBase. The others stay as of their last read, and the pod is not read; it is if Without
 	// returns nil. The loop calls Without, which must not block or change status.

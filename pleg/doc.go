@@ -48,7 +48,7 @@
 // read neither meets nor refutes a claim.
 //
 // A read may yield a part of a pod. The part is stored beside the error; IDs that could not be
-// read stand at the phase that a list has shown. A running ID that vanishes without a claim or an
+// read stand at the phase a list has shown. A running ID that vanishes without a claim or an
 // ack of its end is looked for once more before it is called removed, and a list that lost more
 // running pods than it kept is made again.
 //

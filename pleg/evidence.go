@@ -185,7 +185,7 @@ type evidence struct {
 	// that no read has shown.
 	most int `prove:"-"`
 
-	// early are the reports of IDs that no status shows: removals, events that name no pod, and what
+	// early are the reports of IDs no status shows: removals, events that name no pod, and what
 	// is told of IDs that have just gone. They are taken with the read or the list that shows the ID.
 	early map[reportKey]expectation
 
@@ -245,7 +245,7 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 	return takenStale
 }
 
-// expectEarly keeps the report of an ID that no status shows. A removal needs no read, nor does
+// expectEarly keeps the report of an ID no status shows. A removal needs no read, nor does
 // what is told of an ID that has gone, but a read under way, or begun within the grace, may still
 // show the ID.
 func (v *evidence) expectEarly(e expectation) taken {
@@ -269,7 +269,7 @@ func (v *evidence) expectEarly(e expectation) taken {
 	return takenNews
 }
 
-// toldRemoved reports whether an event has told of the removal of an ID that no status shows.
+// toldRemoved reports whether an event has told of the removal of an ID no status shows.
 func (v *evidence) toldRemoved(id string) bool {
 	return v.early[reportKey{id, CauseClaim}].phase == PhaseRemoved
 }
@@ -283,7 +283,7 @@ func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
 	return e, ok
 }
 
-// prune drops the early reports that a list begun at the given time would have shown, had any
+// prune drops the early reports a list begun at the given time would have shown, had any
 // read under way, the oldest of which began then, not been able to show the ID later.
 func (v *evidence) prune(reads pruning) {
 	maps.DeleteFunc(v.early, func(_ reportKey, e expectation) bool {
@@ -312,7 +312,7 @@ type settlement struct {
 	unread *idSet
 }
 
-// refutation is a report that a read has refuted.
+// refutation is a report a read has refuted.
 type refutation struct {
 	of    *item
 	phase Phase // reported
@@ -374,7 +374,7 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	return true, true
 }
 
-// overrule drops the reports that the statuses of a look refute, whatever becomes of the look, and
+// overrule drops the reports the statuses of a look refute, whatever becomes of the look, and
 // returns the claims among them. The look began after the end of the call, or a grace after the
 // event. A next such report is news then, and a next look without the ID is the first.
 func (v *evidence) overrule(r *records, p *pod, shows []Item, began instant) (refuted []refutation) {

@@ -87,7 +87,7 @@ func (x *item) revive() {
 // disown notes that the agent's own call has reported something without effect: see pod.teardown.
 func (x *item) disown() { x.cause = CauseRead }
 
-// announced returns the furthest phase that an event or an own call has reported.
+// announced returns the furthest phase an event or an own call has reported.
 func (x *item) announced() Phase { return x.claimed }
 
 // busy reports whether an own call about the pod is under way.

@@ -46,7 +46,7 @@ type lists struct {
 	// rounds are the last lists with changed pods still to be read, two at most.
 	rounds []round
 
-	// differ are the pods that the last list showed otherwise than the cache does.
+	// differ are the pods the last list showed otherwise than the cache does.
 	differ map[*pod]struct{}
 }
 

@@ -101,7 +101,7 @@ type peeking struct {
 	stored instant
 
 	// left are IDs named by events whose status could not be read: they are left out until there is
-	// other news of the pod. Beside an ID that no list has shown, the others could not be stored.
+	// other news of the pod. Beside an ID no list has shown, the others could not be stored.
 	left map[string]bool
 
 	// retry delays the peeks of a pod that does not show the reported phases. It begins anew when a
@@ -210,7 +210,7 @@ func (k *peeks) hides(known *records, p *pod, r *look, f *flight, shows []Item) 
 	return !p.crossed || k.outdates(known, p, shows), false
 }
 
-// looksAt returns the items that the peek under way has looked at, with what it shows.
+// looksAt returns the items the peek under way has looked at, with what it shows.
 func (x *peeking) looksAt(r *look) []Item {
 	items := slices.DeleteFunc(slices.Clone(x.asked.items), func(it Item) bool { return r.unread.has(it.ID) })
 	for _, it := range r.readable() {

@@ -191,8 +191,8 @@ func (r *records) becomeGone(p *pod, at instant) {
 	p.nothingLate()
 }
 
-// countUnread counts the pod and its items that the last read could not get, in place of those of
-// the read before.
+// countUnread counts the pod and the items missed by the last read, in place of those of the read
+// before.
 func (r *records) countUnread(p *pod, items int, failed bool) {
 	if p.failed() {
 		r.unreadPods--
@@ -275,7 +275,7 @@ func (p *pod) shownItems() []Item {
 	return items
 }
 
-// ref names the pod and the items that a read is to ask for; nil leaves them to the read.
+// ref names the pod and the items a read is to ask for; nil leaves them to the read.
 func (p *pod) ref(items []Item) Pod {
 	return Pod{
 		UID:       p.uid,

@@ -177,7 +177,7 @@ func (r *reads) cross(p *pod) {
 	}
 }
 
-// maxUnplaced bounds the calls that a read remembers. Beyond, each may be about the read's pod.
+// maxUnplaced bounds the calls a read remembers. Beyond, each may be about the read's pod.
 const maxUnplaced = 64
 
 // returnedUnplaced notes that a call about an ID of no known pod has returned. A read under way may

@@ -214,7 +214,7 @@ func (r *records) nextMark() {
 }
 
 // show makes a report the items of a pod, and returns what has changed, valid until the next
-// call. Of an ID that the report shows twice the first counts.
+// call. Of an ID the report shows twice the first counts.
 func (r *records) show(p *pod, shows []Item) []move {
 	r.nextMark()
 	r.moves = r.moves[:0]

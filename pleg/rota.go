@@ -103,7 +103,7 @@ func (r *rota) leave(p *pod) {
 	r.pods.items = r.pods.items[:last]
 }
 
-// putOff returns until when a read that nobody waits for is put off while the workers are busy: the
+// putOff returns until when a read nobody waits for is put off while the workers are busy: the
 // reads put off have a turn each, as fast as the workers make them.
 func (r *rota) putOff(l *limiter, now instant) instant {
 	r.putUntil = max(r.putUntil, now).add(max(putOffLeast, l.longest(now)/time.Duration(l.workers)))

@@ -55,7 +55,7 @@ type Inspection[S any] struct {
 	// Pod holds the phases in Status, and the IDs in Unread. An ID asked for, but no longer in the
 	// runtime, is in neither.
 	Pod Pod
-	// Unread holds the IDs that the runtime has, or may have, and whose statuses could not be read. In
+	// Unread holds the IDs the runtime has, or may have, and whose statuses could not be read. In
 	// Pod they stand in the phase that was asked for, in Status they are missing. The error of Inspect
 	// says why; an Inspection with a Status beside the error is good for all other IDs.
 	Unread []string
@@ -71,7 +71,7 @@ type Source[S any] interface {
 	// ListPod reads the phases of one pod. For a pod not in the runtime it returns a Pod without
 	// Items, and no error.
 	ListPod(ctx context.Context, uid cache.UID) (Pod, error)
-	// Inspect reads the statuses of a pod just shown by a List or ListPod, or of IDs that events have
+	// Inspect reads the statuses of a pod just shown by a List or ListPod, or of IDs events have
 	// named while lists do not answer. IDs gone since, and IDs of other pods, are left out. An error
 	// means no status could be had: the last good status stays readable beside the error.
 	Inspect(ctx context.Context, pod Pod) (Inspection[S], error)

@@ -112,11 +112,11 @@ type Stats struct {
 	Dominated int
 	// Missed counts changes to Running or Exited that only a read reported although the stream
 	// was up all the while: MissedStarts and MissedExits together. MissedUnknowns counts likewise
-	// IDs that reads showed in a state unknown to the runtime, or no longer in one. Each costs
+	// IDs shown by reads in a state unknown to the runtime, or no longer in one. Each costs
 	// trust. Creations and removals are counted apart.
 	Missed, MissedStarts, MissedExits, MissedUnknowns int
 	MissedCreations, MissedRemovals                   int
-	// ContentChanges counts statuses that reads found changed beside their phases (a limit, a
+	// ContentChanges counts statuses found changed by reads, beside their phases (a limit, a
 	// reason, an address), without an event and without a call of the agent's own. They cost
 	// trust.
 	ContentChanges int
@@ -266,14 +266,14 @@ const (
 	// MetricMissedStarts and MetricMissedExits are the two parts of MetricMissedEvents.
 	MetricMissedStarts = "missed_starts"
 	MetricMissedExits  = "missed_exits"
-	// MetricMissedUnknowns counts likewise IDs that a read showed in a state unknown to the
+	// MetricMissedUnknowns counts likewise IDs a read showed in a state unknown to the
 	// runtime, or no longer in one.
 	MetricMissedUnknowns = "missed_unknowns"
 	// MetricUnheardChanges counts changes to Running or Exited that a read found and no claim
 	// confirmed while the stream was down, or claims were discarded: nobody listened, so the
 	// runtime is not to blame.
 	MetricUnheardChanges = "unheard_changes"
-	// MetricContentChanges counts statuses that reads found changed beside their phases, without
+	// MetricContentChanges counts statuses found changed by reads, beside their phases, without
 	// an event and without a call of the agent's own.
 	MetricContentChanges = "content_changes"
 	// MetricRereads counts the reads of the slow round over all pods, and after a reconnect.

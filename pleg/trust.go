@@ -55,7 +55,7 @@ func newTrust(cfg *limits) trust {
 
 // subject is the ID of a change, as trust sees it.
 type subject interface {
-	// announced returns the furthest phase that an event or an own call has reported of the ID.
+	// announced returns the furthest phase an event or an own call has reported of the ID.
 	announced() Phase
 	// busy reports whether an own call about the ID's pod is under way.
 	busy() bool
@@ -72,7 +72,7 @@ type change struct {
 	// front have been settled and none was missed.
 	of subject
 
-	// phase is the phase that the read showed.
+	// phase is the phase the read showed.
 	phase Phase
 
 	// unknown reports whether the runtime has lost or found the state of the ID: to or from
