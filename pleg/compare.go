@@ -115,7 +115,9 @@ func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 // doubtMade is doubt for the IDs the agent has just made and no read has shown.
 func (r *records) doubtMade(p *pod, shows []Item, at span) (perhaps bool) {
 	for e := range r.made(p, shows) {
-		perhaps = e.missing(at, 0) || perhaps
+		if at.began >= e.at { // else the call may have made the ID since
+			perhaps = e.missing(at, 0) || perhaps
+		}
 	}
 	return perhaps
 }
