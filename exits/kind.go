@@ -15,7 +15,8 @@ type Kind string
 
 // The kinds of ends, in the order of [Kinds].
 const (
-	// OOMKilled: the kernel killed a process of the container for lack of memory.
+	// OOMKilled: the kernel killed a process of the container for lack of memory. The exit code tells
+	// whether the container ended by that.
 	OOMKilled Kind = "ContainerOOMKilled"
 	// Failed: the container exited with a code other than 0, of its own accord.
 	Failed Kind = "ContainerFailed"

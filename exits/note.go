@@ -134,7 +134,7 @@ func deed(e *End) string {
 		if e.MemoryLimit > 0 {
 			limit = " at its limit of " + bytesText(e.MemoryLimit)
 		}
-		return fmt.Sprintf("was killed for lack of memory%s (OOMKilled, %s)", limit, code)
+		return fmt.Sprintf("%s for lack of memory%s (OOMKilled, %s)", oomDeed(e), limit, code)
 	case Completed:
 		return "completed (exit code 0)"
 	case Killed, Stopped:
@@ -151,6 +151,23 @@ func deed(e *End) string {
 		return fmt.Sprintf("ended unseen by the container runtime (%s)", withReason(code, e.Reason))
 	}
 	return fmt.Sprintf("failed (%s)", withReason(code, e.Reason))
+}
+
+// oomDeed returns the words for an end with the reason OOMKilled. Runtimes give this reason to a
+// container in which the kernel has killed any process, at any time: the container itself may have
+// ended of its own accord, or long after by SIGTERM, and its exit code tells.
+func oomDeed(e *End) string {
+	const process = " after a process in it was killed"
+	switch {
+	case !e.CodeKnown || e.ExitCode < 0:
+	case e.ExitCode == 0:
+		return "completed" + process
+	case e.ExitCode < codeSignal:
+		return "failed" + process
+	case e.Signal() == sigTerm:
+		return "was ended by SIGTERM" + process
+	}
+	return "was killed"
 }
 
 // withReason adds the runtime's reason to an exit code, unless the reason adds nothing.

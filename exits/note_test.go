@@ -20,6 +20,10 @@ func TestKindsAndNotes(t *testing.T) {
 	}
 	oom := ended(137, "OOMKilled")
 	oom.MemoryLimit = 20 << 20
+	// Runtimes say OOMKilled of a container in which the kernel has killed any process, at any time:
+	// kubernetes 104454 and 140716, amazon-ecs-agent 2467. These containers were not killed for it.
+	worker := ended(1, "OOMKilled")
+	worker.MemoryLimit = 20 << 20
 	unborn := ended(128, "StartError")
 	unborn.Message = `exec: "nope": not found`
 	unstarted := ended(2, "Error")
@@ -39,6 +43,10 @@ func TestKindsAndNotes(t *testing.T) {
 		{ended(255, "Error"), Failed, "Container app failed (exit code 255) after 2.3s, attempt 3"},
 		{long, Failed, "Container app failed (exit code 1) after 2d3h, attempt 3"},
 		{oom, OOMKilled, "Container app was killed for lack of memory at its limit of 20Mi (OOMKilled, exit code 137, SIGKILL) after 2.3s, attempt 3"},
+		{ended(0, "OOMKilled"), OOMKilled, "Container app completed after a process in it was killed for lack of memory (OOMKilled, exit code 0) after 2.3s, attempt 3"},
+		{worker, OOMKilled, "Container app failed after a process in it was killed for lack of memory at its limit of 20Mi (OOMKilled, exit code 1) after 2.3s, attempt 3"},
+		{ended(143, "OOMKilled"), OOMKilled, "Container app was ended by SIGTERM after a process in it was killed for lack of memory (OOMKilled, exit code 143, SIGTERM) after 2.3s, attempt 3"},
+		{ended(128, "OOMKilled"), OOMKilled, "Container app was killed for lack of memory (OOMKilled, exit code 128) after 2.3s, attempt 3"}, // gvisor 14679
 		{ended(137, "Error"), Killed, "Container app was ended by SIGKILL (exit code 137) after 2.3s, attempt 3"},
 		{ended(139, "Error"), Killed, "Container app was ended by SIGSEGV (exit code 139) after 2.3s, attempt 3"},
 		{ended(170, "Error"), Killed, "Container app was ended by signal 42 (exit code 170) after 2.3s, attempt 3"},
