@@ -124,7 +124,7 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 	if x == nil {
 		x = &container{shown: Container{ID: shown.ID, Name: shown.Name, FinishedAt: shown.FinishedAt}}
 		c.add(p, x)
-		if c.known(shown) {
+		if c.known(x) {
 			c.become(x, stageTold, now)
 		} else if shown.Attempt > 0 && !c.syncedAt.IsZero() {
 			out.restarted = append(out.restarted, p.ref)
@@ -132,6 +132,12 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 	}
 	x.unshown = false
 	x.shown.Attempt = shown.Attempt
+	if x.startedAgain(shown) {
+		if x.stage == stageSettling {
+			c.tell(now, p, x, false, out)
+		}
+		c.become(x, stageAlive, now)
+	}
 	if x.stage == stageTold || shown.Phase == pleg.PhaseUnknown {
 		return
 	}
@@ -154,12 +160,23 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 	}
 }
 
+// startedAgain reports whether a container runs that was started after its last end: docker starts
+// a container again under its ID. A status from before the end, and a runtime that has lost the
+// end, show a start before it.
+func (x *container) startedAgain(shown *Container) bool {
+	ended := x.shown.FinishedAt
+	return x.stage != stageAlive && shown.Phase == pleg.PhaseRunning && !ended.IsZero() && shown.StartedAt.After(ended)
+}
+
 // known reports whether an earlier process has reported the end of a container on its first
-// appearance.
-func (c *core) known(shown *Container) bool {
-	_, told := c.earlier[shown.ID]
-	delete(c.earlier, shown.ID)
-	return told || c.dropped.has(shown.ID)
+// appearance, and notes when the container ended.
+func (c *core) known(x *container) bool {
+	ended, told := c.earlier[x.shown.ID]
+	delete(c.earlier, x.shown.ID)
+	if x.shown.FinishedAt.IsZero() {
+		x.shown.FinishedAt = ended
+	}
+	return told || c.dropped.has(x.shown.ID)
 }
 
 // old reports whether an ended container, never seen alive, ended before the reporter first

@@ -42,7 +42,8 @@ type container struct {
 }
 
 // stage is how far the report of a container's end has come. If a read shows a settling container
-// running, the container is alive again; otherwise the stage only advances.
+// running, or a status shows that one was started again after its end, the container is alive
+// again; otherwise the stage only advances.
 type stage uint8
 
 const (
