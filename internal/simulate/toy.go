@@ -184,7 +184,7 @@ func (r *toy) add(it *toyItem, phase pleg.Phase, how telling) error {
 	return nil
 }
 
-// set moves an ID to a phase: forward only, except for a recovering sandbox.
+// set moves an ID to a phase: forward only, except for a recovering ID.
 func (r *toy) set(id string, phase pleg.Phase, how telling) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +192,7 @@ func (r *toy) set(id string, phase pleg.Phase, how telling) error {
 	if it == nil || it.phase == pleg.PhaseRemoved {
 		return errNoSuch
 	}
-	recovers := it.kind == pleg.Sandbox && it.phase == pleg.PhaseExited && phase == pleg.PhaseRunning
+	recovers := it.phase == pleg.PhaseExited && phase == pleg.PhaseRunning && (it.kind == pleg.Sandbox || how.again)
 	if (phase <= it.phase || phase < it.far) && !recovers {
 		return errWrongWay
 	}

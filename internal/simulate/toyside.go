@@ -206,6 +206,7 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 		r.upset(
 			time.Now().Add(w.settings.grace + 50*time.Millisecond),
 		) // an event of its end may just have been sent
+		how.again = true
 		return r.set(id, pleg.PhaseRunning, how)
 	case "exit", "unready":
 		defer t.settle(w, id, how)

@@ -29,6 +29,7 @@ type telling struct {
 	torn     bool          // its payload shows the others' content from before their last change
 	settles  time.Duration // the content changes so long after the phase
 	gone     bool          // the payload does not show the ID
+	again    bool          // a container recovers, as a sandbox may
 }
 
 // delivery is a claim on its way.
