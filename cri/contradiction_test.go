@@ -13,9 +13,10 @@ import (
 
 // TestAContradictionThatLastsIsNotReadWithoutEnd: the lists of a runtime show an item in another
 // phase than its status, for good. The kubelet's generic PLEG reads a pod that lists show unchanged
-// no more; nor are phases read every second for ever that no read will make agree. Below cri-dockerd,
-// which has no events, a container that docker calls dead is UNKNOWN in lists and EXITED in its status
-// (kubernetes 69060), and a sandbox with a single address is ready in lists alone (cri-dockerd 168).
+// no more; nor are phases read every second for ever that no read will make agree. Below
+// cri-dockerd, which has no events, a container that docker calls dead is UNKNOWN in lists and
+// EXITED in its status (kubernetes 69060), and a sandbox with a single address is ready in lists
+// alone (cri-dockerd 168).
 func TestAContradictionThatLastsIsNotReadWithoutEnd(t *testing.T) {
 	unknown := runtimeapi.ContainerState_CONTAINER_UNKNOWN
 	for _, silent := range []bool{true, false} {

@@ -119,8 +119,8 @@ func (n *reported) container(uid string, listed, shown runtimeapi.ContainerState
 	n.containers["c-"+uid] = wholeContainer("c-"+uid, uid, shown)
 }
 
-// TestOddNodes: what the runtimes of public reports show stays in the cache as it is shown, Watch tells
-// of it once, and a runtime that shows the same is not asked for it without end.
+// TestOddNodes: what the runtimes of public reports show stays in the cache as it is shown, Watch
+// tells of it once, and a runtime that shows the same is not asked for it without end.
 func TestOddNodes(t *testing.T) {
 	again := func(n *reported, state runtimeapi.ContainerState) {
 		n.set(func() {
