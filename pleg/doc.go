@@ -115,7 +115,7 @@
 //
 // [New] names every unworkable field. A failed list is retried after the base period;
 // [Generator.Health] reports when failures have lasted too long, and why. A pod whose status
-// cannot be read keeps its last status in the cache, beside the error, and is tried again with
-// growing delay, and after each list of everything. The end of the stream is not an error but a
-// state.
+// cannot be read keeps its last status in the cache, beside the error, and is tried again each
+// second, with growing delay if the read hangs, and after each list of everything. The end of the
+// stream is not an error but a state.
 package pleg
