@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// TestWhatCannotBeReadIsTriedEachSecond: a status that fails at once, for good, is read each second,
-// as polling would, and no more often: of a container without a creation time after a restart
-// (containerd 3873, CRI-O 6023), and of one that lists show and that docker does not find
+// TestWhatCannotBeReadIsTriedEachSecond: a status that fails at once, for good, is read each
+// second, as polling would, and no more often: of a container without a creation time after a
+// restart (containerd 3873, CRI-O 6023), and of one that lists show and that docker does not find
 // (kubernetes 75065, moby 44300).
 func TestWhatCannotBeReadIsTriedEachSecond(t *testing.T) {
 	for name, spoil := range map[string]func(n *reported){
