@@ -173,7 +173,7 @@ func (a *agent) run(ctx context.Context) error {
 	generator.Go(func() { generated = a.generator.Run(working) })
 	follower.Go(func() { a.runtime.Follow(working) })
 	if a.printer != nil {
-		defer context.AfterFunc(a.printer.usable, leave)()
+		defer context.AfterFunc(a.printer.out.Usable(), leave)()
 	}
 	err := a.reporter.Run(working)
 	leave()
@@ -182,7 +182,7 @@ func (a *agent) run(ctx context.Context) error {
 	kept := a.flush(recording)
 	stop()
 	if a.printer != nil {
-		a.printer.leave()
+		a.printer.out.End(nil)
 	}
 	recorder.Wait()
 	return errors.Join(err, generated, a.reporter.Save(kept), a.client.Close())
@@ -194,13 +194,13 @@ func (a *agent) flush(ctx context.Context) (unsent int64) {
 	ctx, cancel := context.WithTimeout(ctx, flushFor)
 	defer cancel()
 	if a.printer != nil {
-		defer context.AfterFunc(a.printer.usable, cancel)()
+		defer context.AfterFunc(a.printer.out.Usable(), cancel)()
 	}
 	var left *events.UnsentError
 	if !errors.As(a.broadcaster.ShutdownWithContext(ctx), &left) {
 		return 0
 	}
-	if a.printer == nil || a.printer.usable.Err() == nil { // else its error says more
+	if a.printer == nil || a.printer.out.Usable().Err() == nil { // else its error says more
 		klog.FromContext(ctx).Error(left, "Events are kept for the next start, if there is a file for them (--state)")
 	}
 	return left.Occurrences

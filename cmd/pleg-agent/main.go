@@ -19,6 +19,6 @@ import (
 var commit string
 
 func main() {
-	root := newRoot(os.Stdout, os.Stderr)
+	root := newRoot(cli.NewOutlet(os.Stdout), cli.NewOutlet(os.Stderr))
 	os.Exit(cli.Execute(root, os.Args[1:], nil))
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
@@ -25,22 +25,17 @@ import (
 // use.
 type printer struct {
 	json bool
-	// usable ends, with the cause, at the first failed write, or with leave: nothing is printed then.
-	usable context.Context
-	end    context.CancelCauseFunc
+	// out ends at the first failed write, or when it is left: nothing is printed then.
+	out *cli.Outlet
 
 	// turn has room for one: who has sent to it owns the fields below. A sync.Mutex would do, but a
 	// bubble's time stands still while goroutines wait for one, and a write may block.
 	turn   chan struct{}
-	out    io.Writer
 	events map[string]*stored // by namespace and name, for an hour after their last write, as at a server
 	writes int
 	told   int   // number of Events so far
 	failed error // of the output
 }
-
-// errUnread is the cause of an output that is left while a write is under way.
-var errUnread = errors.New("nobody reads the output: the last Events are not printed")
 
 type stored struct {
 	event eventsv1.Event
@@ -51,13 +46,14 @@ type stored struct {
 const keptFor = time.Hour
 
 func newPrinter(out io.Writer, asJSON bool) *printer {
-	usable, end := context.WithCancelCause(context.Background())
+	outlet, ok := out.(*cli.Outlet)
+	if !ok {
+		outlet = cli.NewOutlet(out)
+	}
 	return &printer{
 		json:   asJSON,
-		usable: usable,
-		end:    end,
+		out:    outlet,
 		turn:   make(chan struct{}, 1),
-		out:    out,
 		events: make(map[string]*stored),
 	}
 }
@@ -67,9 +63,6 @@ func (p *printer) own() (done func()) {
 	p.turn <- struct{}{}
 	return func() { <-p.turn }
 }
-
-// leave ends the output: a write that is still under way heeds no context.
-func (p *printer) leave() { p.end(errUnread) }
 
 // Create prints a new event.
 func (p *printer) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
@@ -119,8 +112,7 @@ func (p *printer) find(key string) *stored {
 }
 
 // store prints an event, keeps a copy, and returns it. An event that is not printed is not kept,
-// and so stays unsent. The caller owns
-// the fields.
+// and so stays unsent. The caller owns the fields.
 func (p *printer) store(key string, e *eventsv1.Event) (*eventsv1.Event, error) {
 	now := time.Now()
 	before := p.events[key]
@@ -202,25 +194,12 @@ func (p *printer) print(now time.Time, e *eventsv1.Event) error {
 	return p.write(text.Bytes())
 }
 
-// write writes a line, and ends the output if it fails. A write that blocks is waited for until
-// leave; its goroutine then stays behind. The caller owns the fields.
+// write writes a line, and ends the output if it fails. The caller owns the fields.
 func (p *printer) write(text []byte) error {
-	if p.usable.Err() != nil {
-		return context.Cause(p.usable)
-	}
-	written := make(chan error, 1)
-	go func() {
-		_, err := p.out.Write(text)
-		written <- err
-	}()
-	select {
-	case p.failed = <-written:
-	case <-p.usable.Done():
-		p.failed = context.Cause(p.usable)
-	}
-	if p.failed != nil {
-		p.failed = fmt.Errorf("print the Events: %w", p.failed)
-		p.end(p.failed)
+	_, err := p.out.Write(text)
+	if err != nil && p.failed == nil {
+		p.failed = fmt.Errorf("print the Events: %w", err)
+		p.out.End(p.failed)
 	}
 	return p.failed
 }

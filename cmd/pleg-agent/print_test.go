@@ -29,7 +29,7 @@ const asProgram = "PLEG_AGENT_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		os.Exit(cli.Execute(newRoot(os.Stdout, os.Stderr), os.Args[1:], nil))
+		os.Exit(cli.Execute(newRoot(cli.NewOutlet(os.Stdout), cli.NewOutlet(os.Stderr)), os.Args[1:], nil))
 	}
 	os.Exit(m.Run())
 }
@@ -80,7 +80,7 @@ func TestAgentLeavesAnOutputThatNobodyReads(t *testing.T) {
 		root.SetArgs([]string{"--fake", "--node", "n", "--duration", "1m"})
 		began := time.Now()
 		err := root.ExecuteContext(t.Context())
-		if took := time.Since(began); took > time.Minute+flushFor+time.Second || !errors.Is(err, errUnread) {
+		if took := time.Since(began); took > time.Minute+flushFor+time.Second || !errors.Is(err, cli.ErrUnread) {
 			t.Errorf("after %v: %v", took, err)
 		}
 		close(read)

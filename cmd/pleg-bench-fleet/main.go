@@ -24,7 +24,12 @@ import (
 // commit is set by a release.
 var commit string
 
-func main() { os.Exit(cli.Execute(newRoot(), os.Args[1:], nil)) }
+func main() {
+	root := newRoot()
+	root.SetOut(cli.NewOutlet(os.Stdout))
+	root.SetErr(cli.NewOutlet(os.Stderr))
+	os.Exit(cli.Execute(root, os.Args[1:], nil))
+}
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

@@ -22,8 +22,16 @@ import (
 )
 
 func main() {
-	root := newRoot(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
-	os.Exit(cli.Execute(root, os.Args[1:], hint))
+	os.Exit(cli.Execute(newRoot(ofProcess()), os.Args[1:], hint))
+}
+
+// ofProcess returns the streams of the process.
+func ofProcess() streams {
+	return streams{
+		in:  os.Stdin,
+		out: cli.NewOutlet(os.Stdout),
+		err: cli.NewOutlet(os.Stderr),
+	}
 }
 
 // hint names the server behind a socket of no container runtime, by the text of an error: errors of

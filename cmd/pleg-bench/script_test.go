@@ -50,8 +50,9 @@ func TestMain(m *testing.M) {
 // onWellMachine is main on a machine that is well: the scripts judge the runtime, and neither a
 // full disk nor the load of the machine on which they are played.
 func onWellMachine() {
-	root := newRoot(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, adjust: wellMachine})
-	os.Exit(cli.Execute(root, os.Args[1:], hint))
+	s := ofProcess()
+	s.adjust = wellMachine
+	os.Exit(cli.Execute(newRoot(s), os.Args[1:], hint))
 }
 
 // wellMachine leaves out the facts by which doctor calls a machine ill. On a crowded one each

@@ -103,6 +103,11 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	endAtSignals(cancel)
+	for _, w := range []io.Writer{root.OutOrStdout(), root.ErrOrStderr()} {
+		if outlet, ok := w.(*Outlet); ok {
+			outlet.asked = ctx.Done()
+		}
+	}
 	root.SetArgs(args)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
@@ -118,13 +123,14 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 	case err == nil:
 		return ExitOK
 	case errors.Is(cause, errInterrupted):
-		if !printed && !errors.Is(err, errInterrupted) {
-			say(err)
+		rest := besides(err, func(part error) bool { return isFinding(part) || errors.Is(part, errInterrupted) })
+		if rest != nil && !(unwritten(rest) && errors.Is(rest, syscall.EPIPE)) {
+			say(rest)
 		}
 		say(cause)
 		return ExitInterrupted
 	case printed:
-		if rest := besides(err); rest != nil && !errors.Is(rest, syscall.EPIPE) {
+		if rest := besides(err, isFinding); rest != nil && !errors.Is(rest, syscall.EPIPE) {
 			say(rest)
 		}
 		return status(err)
@@ -158,18 +164,18 @@ func status(err error) int {
 	return ExitUsage
 }
 
-// besides is a failure beside a finding.
-func besides(err error) error {
+// besides returns what failed beside what is known.
+func besides(err error, known func(error) bool) error {
+	if !known(err) {
+		return err
+	}
 	all, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return nil
 	}
 	var rest []error
 	for _, part := range all.Unwrap() {
-		if isFinding(part) {
-			part = besides(part)
-		}
-		rest = append(rest, part)
+		rest = append(rest, besides(part, known))
 	}
 	return errors.Join(rest...)
 }
@@ -311,6 +317,9 @@ const fewestColumns = 20
 
 // terminal returns the width of the terminal behind a writer, 0 if there is none.
 func terminal(w io.Writer) int {
+	if outlet, ok := w.(*Outlet); ok {
+		w = outlet.w
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0

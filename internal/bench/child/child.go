@@ -40,7 +40,8 @@ type Child struct {
 	stdout io.Closer
 }
 
-// Start starts this program with other arguments. Its standard error goes to stderr.
+// Start starts this program with other arguments. Its standard error goes to stderr, or to the file
+// behind it.
 func Start(name string, args []string, stderr io.Writer) (*Child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -48,6 +49,9 @@ func Start(name string, args []string, stderr io.Writer) (*Child, error) {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Stderr = stderr
+	if outlet, ok := stderr.(interface{ File() *os.File }); ok && outlet.File() != nil {
+		cmd.Stderr = outlet.File() // no copy by this process, which Wait would wait for
+	}
 	return Run(name, cmd)
 }
 
