@@ -113,6 +113,9 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 	root.InitDefaultCompletionCmd(args...)
 	refuse(root)
 	cmd, err := root.ExecuteContextC(ctx)
+	if outlet, ok := root.OutOrStdout().(*Outlet); ok && err == nil {
+		err = outlet.failure() // which the command has not noticed
+	}
 	say := func(err error) {
 		for _, line := range printable.Lines(err) {
 			fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.CommandPath(), line)

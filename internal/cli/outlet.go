@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,8 @@ type Outlet struct {
 	turn chan struct{}
 	// asked is closed when the program is asked to end; nil for never. Execute sets it.
 	asked <-chan struct{}
+	// failed is why a write failed first, for Execute: not every command asks.
+	failed atomic.Pointer[error]
 	// usable ends with End.
 	usable context.Context
 	end    context.CancelCauseFunc
@@ -66,9 +69,23 @@ func (o *Outlet) End(cause error) {
 	o.end(cause)
 }
 
+// failure returns why a write failed, nil if none did.
+func (o *Outlet) failure() error {
+	err := o.failed.Load()
+	if err == nil {
+		return nil
+	}
+	return *err
+}
+
 // Write writes, and waits for the reader. Once the program is asked to end it waits for unreadFor
 // and ends the output then. The goroutine of a write that is left stays behind.
 func (o *Outlet) Write(b []byte) (n int, err error) {
+	defer func() {
+		if err != nil {
+			o.failed.CompareAndSwap(nil, &err)
+		}
+	}()
 	select {
 	case o.turn <- struct{}{}:
 		defer func() { <-o.turn }()
