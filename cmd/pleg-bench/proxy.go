@@ -171,7 +171,7 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 		Tally:        disturber.Tally(),
 	}
 	err = report.write(s.out, o.output)
-	passThrough(s.err, proxy, o.endpoint)
+	passThrough(ctx, s.err, proxy, o.endpoint)
 	return errors.Join(err, context.Cause(ctx))
 }
 
@@ -191,10 +191,15 @@ func disturbFor(ctx context.Context, d *disturb.Disturber, long time.Duration) (
 // remindEvery is how often a proxy that only passes calls through says so.
 const remindEvery = time.Minute
 
-// passThrough returns when no client is connected. Nobody loses the runtime by the proxy's end.
-func passThrough(w io.Writer, proxy *criproxy.Proxy, endpoint string) {
+// passThrough returns when no client is connected, or when ctx ends meanwhile. Nobody loses the
+// runtime by the proxy's end who has not asked for it.
+func passThrough(ctx context.Context, w io.Writer, proxy *criproxy.Proxy, endpoint string) {
+	if ctx.Err() != nil { // that ended the rules, and the next Ctrl-C ends the process
+		ctx = context.WithoutCancel(ctx)
+	}
 	const lookEvery = 200 * time.Millisecond
-	for next := time.Now(); proxy.Clients() > 0; time.Sleep(lookEvery) {
+	next := time.Now()
+	for ; proxy.Clients() > 0 && ctx.Err() == nil; _ = bench.Sleep(ctx, lookEvery) {
 		if time.Now().Before(next) {
 			continue
 		}
