@@ -90,6 +90,10 @@ namespaces: in a pod with hostPID.`,
 				Adjust:     s.adjust,
 				Metrics:    doctor.ListRates(addresses...),
 			})
+			cause := context.Cause(cmd.Context())
+			if cause != nil && found.Worth != doctor.Sick { // no word on what was not looked at
+				return cause
+			}
 			if check {
 				_, err = fmt.Fprintln(s.out, found.Line(checkColumns))
 				if err != nil && found.Worth == doctor.Well { // which nobody can read
