@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -46,10 +47,10 @@ Options in which A and B differ are named.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			var sides []*measured
 			for _, path := range args {
-				m, err := measure(path)
+				m, err := measureUntil(cmd.Context(), path)
 				if err != nil {
 					return err
 				}
@@ -75,10 +76,33 @@ type measured struct {
 	options map[string]map[string]bool
 }
 
+// measureUntil is measure until ctx ends: what it reads may be a pipe that nobody writes. The
+// goroutine of a read that is left stays behind.
+func measureUntil(ctx context.Context, path string) (*measured, error) {
+	var m *measured
+	var err error
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		m, err = measure(path)
+	}()
+	select {
+	case <-read:
+		return m, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // measure reads a file in the format of Go's benchmarks, or all that are kept below a folder.
 func measure(path string) (*measured, error) {
 	var paths []string
-	err := filepath.WalkDir(path, func(p string, entry fs.DirEntry, err error) error {
+	top := path
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		top += string(filepath.Separator) // a link to a folder is one
+	}
+	err = filepath.WalkDir(top, func(p string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && (p == path || entry.Name() == report.BenchmarksFile) {
 			paths = append(paths, p)
 		}

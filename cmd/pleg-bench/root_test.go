@@ -4,11 +4,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
@@ -34,6 +38,29 @@ func TestFindEndpoint(t *testing.T) {
 		if usage := cli.IsUsage(err); got != test.want || usage != (test.want == "") {
 			t.Errorf("%+v: %q, %v", test, got, err)
 		}
+	}
+}
+
+// TestCompareEndsWhileItReads: a pipe that nobody writes holds up no end.
+func TestCompareEndsWhileItReads(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	testkit.Check(t, syscall.Mkfifo(pipe, 0o600))
+	root := newRoot(quiet())
+	root.SetArgs([]string{"compare", pipe})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	unwritten := testkit.Must(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // once it is opened to be read
+	defer unwritten.Close()
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(endsWithin):
+		t.Error("it goes on")
 	}
 }
 
