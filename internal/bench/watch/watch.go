@@ -325,6 +325,7 @@ func (p *printer) start(ctx context.Context) error {
 		}
 	}
 	p.connected = 0
+	p.lookedAt = time.Now()
 	return nil
 }
 
