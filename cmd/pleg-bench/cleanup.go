@@ -29,6 +29,9 @@ The next run does the same before it begins.`,
 			if o.Endpoint, err = findEndpoint(o.Endpoint); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("run") && o.RunID == "" {
+				return cli.Usagef("--run is empty: name a run, or leave the flag out for all whose process has ended")
+			}
 			if o.All && o.RunID != "" {
 				return cli.Usagef("--all and --run exclude each other")
 			}

@@ -74,6 +74,9 @@ RKE2, k0s, MicroK8s.`,
 			if o.DoctorEvery != 0 && o.DoctorEvery < doctor.RoundAtLeast {
 				return cli.Usagef("--doctor-every %v: use at least %v, or 0 for never", o.DoctorEvery, doctor.RoundAtLeast)
 			}
+			if err := worker.CheckMetricsAddr(o.MetricsAddr); err != nil {
+				return cli.Usage(err)
+			}
 			without := report.Without{}
 			if o.Mode != worker.Evented {
 				without.Add("--mode generic opens no stream", watch.OfStream...)

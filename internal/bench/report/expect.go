@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -118,7 +119,7 @@ func failures(bounds []Expectation, found bench.Finding) []string {
 // others.
 func quantity(s string) (v float64, show func(float64) string, err error) {
 	s = strings.TrimSpace(s)
-	if f, err := strconv.ParseFloat(s, 64); err == nil {
+	if f, err := strconv.ParseFloat(s, 64); err == nil && !math.IsNaN(f) { // which keeps no bound
 		return f, func(v float64) string { return fmt.Sprintf("%.4g", v) }, nil
 	}
 	if d, err := time.ParseDuration(s); err == nil {
@@ -126,7 +127,7 @@ func quantity(s string) (v float64, show func(float64) string, err error) {
 	}
 	for unit, factor := range map[string]float64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
 		if n, ok := strings.CutSuffix(s, unit); ok {
-			if f, err := strconv.ParseFloat(strings.TrimSpace(n), 64); err == nil {
+			if f, err := strconv.ParseFloat(strings.TrimSpace(n), 64); err == nil && !math.IsNaN(f) {
 				return f * factor, func(v float64) string { return bench.Bytes(uint64(max(v, 0))) }, nil
 			}
 		}

@@ -190,7 +190,7 @@ func TestExpectations(t *testing.T) {
 			t.Errorf("%s is kept by a stress test without events (%v)", text, err)
 		}
 	}
-	for _, bad := range []string{"", "latency", "latency<", "<5", "latency<5ms", "cost.rpcs=0", "latency.p98<5ms", "nothing.p99<5ms", "latency.p99<5 parsecs", "latency.p99!5", "pleg.state<5", "runtime.name>=x"} {
+	for _, bad := range []string{"", "latency", "latency<", "<5", "latency<5ms", "cost.rpcs=0", "latency.p98<5ms", "nothing.p99<5ms", "latency.p99<5 parsecs", "latency.p99!5", "pleg.state<5", "runtime.name>=x", "latency.p99<NaN", "latency.p99<NaNMiB"} {
 		if _, err := ParseExpectations([]string{bad}, BlankRun(), nil); err == nil || !strings.Contains(err.Error(), "--expect") {
 			t.Errorf("%q is taken for a bound: %v", bad, err)
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -107,8 +106,12 @@ func (o Options) Validate() error {
 	if base := cmp.Or(o.RelistBase, time.Second); o.RelistMax > 0 && o.RelistMax < base {
 		bad("--relist-max %v: it must not be shorter than --relist-base, %v", o.RelistMax, base)
 	}
-	if _, _, err := net.SplitHostPort(o.MetricsAddr); o.MetricsAddr != "" && err != nil {
-		bad("--metrics-addr %s: use HOST:PORT, such as 127.0.0.1:9464", o.MetricsAddr)
+	if err := worker.CheckMetricsAddr(o.MetricsAddr); err != nil {
+		errs = append(errs, err)
+	}
+	const shortLife = time.Minute // of jobs that may outlive the load
+	if o.JobLife > max(o.Duration, shortLife) {
+		bad("--job-life %v: the run would wait for these containers: use at most %v", o.JobLife, max(o.Duration, shortLife))
 	}
 	if o.RestartAt > 0 && o.RestartAt >= o.Duration {
 		bad("--restart-runtime-at %v: the load ends at %v", o.RestartAt, o.Duration)

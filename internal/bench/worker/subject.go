@@ -144,6 +144,15 @@ func (s *subject) run(ctx context.Context) error {
 	return s.generator.Run(ctx)
 }
 
+// CheckMetricsAddr returns an error for a value of --metrics-addr that is no address; empty is none.
+func CheckMetricsAddr(addr string) error {
+	_, _, err := net.SplitHostPort(addr)
+	if addr != "" && err != nil {
+		return fmt.Errorf("--metrics-addr %s: use HOST:PORT, such as 127.0.0.1:9464", addr)
+	}
+	return nil
+}
+
 // ServeMetrics serves metrics on /metrics and, on /healthz, whether health is nil, until ctx ends.
 // It closes the listener.
 func ServeMetrics(
