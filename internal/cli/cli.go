@@ -34,6 +34,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -196,8 +197,12 @@ func unwritten(err error) bool {
 	return unwritten(errors.Unwrap(err))
 }
 
+// sameWish is for how long after a signal another one is taken for the same wish: timeout(1), for
+// one, sends SIGTERM to its command and then to the group that the command is in.
+const sameWish = 500 * time.Millisecond
+
 // endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM
-// kills. A second hangup does not, because shells repeat the terminal's; nor does output without a
+// after sameWish kills. A second hangup does not, because shells repeat the terminal's; nor does output without a
 // reader. Pods have to be removed first.
 //
 // Until the program's end, further hangups go to the channel without a reader. signal.Ignore
@@ -214,6 +219,7 @@ func endAtSignals(cancel context.CancelCauseFunc) {
 	go func() { // ends with the program
 		s := <-signals
 		cancel(fmt.Errorf("%w (%v)", errInterrupted, s))
+		time.Sleep(sameWish) // signals of then fill the channel
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM)
 	}()
 }

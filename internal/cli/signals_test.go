@@ -39,12 +39,34 @@ func tidyAfterSignal() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fmt.Println("ready")
 			<-cmd.Context().Done()
+			fmt.Println("asked")
 			<-time.After(20 * time.Millisecond)
 			return context.Cause(cmd.Context())
 		},
 	}
 	Prepare(root, "")
 	return root
+}
+
+// TestASignalSentTwice: timeout(1) sends SIGTERM to its command and then to the group, as others that
+// pass signals on do. That is one wish to end, after which there is time to tidy.
+func TestASignalSentTwice(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		program := exec.Command(os.Args[0])
+		program.Env = append(os.Environ(), underHangups+"=1")
+		said := testkit.Must(program.StdoutPipe())(t)
+		testkit.Check(t, program.Start())
+		for range 2 {
+			if _, err := fmt.Fscanln(said, new(string)); err != nil {
+				t.Errorf("it says nothing: %v", err)
+			}
+			testkit.Check(t, program.Process.Signal(s))
+		}
+		err := program.Wait()
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != ExitInterrupted {
+			t.Errorf("%v: %v, want exit status %d", s, err, ExitInterrupted)
+		}
+	}
 }
 
 // TestHangups sends hangups without a pause, as no shell does: at whichever moment one comes, the
