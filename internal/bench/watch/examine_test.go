@@ -22,6 +22,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/doctor"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 )
@@ -142,6 +143,22 @@ func TestExaminedIsToldOnce(t *testing.T) {
 	}
 	if want := "[well sick sick unknown well]"; fmt.Sprint(got) != want {
 		t.Errorf("told %v, want %s", got, want)
+	}
+}
+
+// TestConnectedFromTheStart: what was before the watch's start is no time of its connection.
+func TestConnectedFromTheStart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	p := &printer{
+		options:   Options{Meter: new(standstill.Meter)},
+		lookedAt:  began.Add(-time.Second),
+		connected: time.Hour,
+	}
+	testkit.Check(t, p.start(ctx))
+	if p.connected != 0 || p.lookedAt.Before(began) {
+		t.Errorf("connected for %v, looked at %v before the start", p.connected, began.Sub(p.lookedAt))
 	}
 }
 
