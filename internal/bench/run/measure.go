@@ -43,6 +43,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	r.enter(phaseLoad)
 	r.mu.Lock()
 	r.loadBegan = time.Now()
+	r.setUp = before.Changes
 	r.mu.Unlock()
 
 	var restarting sync.WaitGroup

@@ -91,6 +91,8 @@ type runner struct {
 	changes   []bench.Change // on a real runtime, as the load learned of them
 	phase     string
 	loadBegan time.Time
+	// setUp is the number of changes before.
+	setUp int
 }
 
 // Status is where a run is, for people.
@@ -368,6 +370,7 @@ func (r *runner) tellStatus(context.Context) {
 	r.mu.Lock()
 	status := Status{Phase: r.phase, Changes: stats.Changes, Behind: stats.Behind}
 	if !r.loadBegan.IsZero() && r.phase == phaseLoad {
+		status.Changes -= r.setUp
 		status.Elapsed = time.Since(r.loadBegan)
 		status.Total = r.options.Duration
 	}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -322,6 +323,26 @@ func TestRunVerdicts(t *testing.T) {
 				t.Errorf("%s; the stream is %s", said, r.PLEG.State)
 			}
 		})
+	}
+}
+
+// TestProgressCountsTheLoad: the changes of the set-up are none of the load's.
+func TestProgressCountsTheLoad(t *testing.T) {
+	t.Parallel()
+	o, _ := trial{}.options(t)
+	o.Pods = 20
+	o.Rate = 10
+	o.Duration = time.Second
+	var most, told atomic.Int64
+	o.OnStatus = func(s Status) {
+		if s.Total > 0 {
+			told.Add(1)
+			most.Store(max(most.Load(), int64(s.Changes)))
+		}
+	}
+	r := testkit.Must(Run(t.Context(), o))(t)
+	if told.Load() == 0 || most.Load() > int64(r.Load.Changes) {
+		t.Errorf("told %d times of up to %d changes, the load made %d", told.Load(), most.Load(), r.Load.Changes)
 	}
 }
 
