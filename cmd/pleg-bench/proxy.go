@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -218,6 +219,9 @@ func freePath(path string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("--socket: %w", err)
+	}
+	if info.IsDir() {
+		return fmt.Errorf("--socket: %s is a folder: name a path in it, such as %s", path, filepath.Join(path, "proxy.sock"))
 	}
 	if info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("--socket: %s is in the way and not a socket: remove it, or choose another path", path)

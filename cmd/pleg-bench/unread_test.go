@@ -58,8 +58,8 @@ func fill(t *testing.T, pipe *os.File) {
 	}
 }
 
-// TestASignalEndsAnUnreadOutput: a program whose output is a full pipe that nobody reads ends at the
-// first signal all the same, and names the output if it can.
+// TestASignalEndsAnUnreadOutput: a program whose output is a full pipe that nobody reads ends at
+// the first signal all the same, and names the output if it can.
 func TestASignalEndsAnUnreadOutput(t *testing.T) {
 	for name, c := range map[string]struct {
 		args  string

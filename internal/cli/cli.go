@@ -202,8 +202,8 @@ func unwritten(err error) bool {
 const sameWish = 500 * time.Millisecond
 
 // endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM
-// after sameWish kills. A second hangup does not, because shells repeat the terminal's; nor does output without a
-// reader. Pods have to be removed first.
+// after sameWish kills. A second hangup does not, because shells repeat the terminal's; nor does
+// output without a reader. Pods have to be removed first.
 //
 // Until the program's end, further hangups go to the channel without a reader. signal.Ignore
 // instead would let a hangup in the moment of the change kill the program (1 in 60 of the hangups

@@ -21,8 +21,8 @@ var ErrUnread = errors.New("nobody reads the output: its last lines are lost; " 
 // unreadFor is how long a write may take once the program is asked to end.
 const unreadFor = 5 * time.Second
 
-// Outlet is an output whose writes hold up no end: a full pipe that nobody reads takes no write, and
-// a write heeds no signal. Safe for concurrent use.
+// Outlet is an output whose writes hold up no end: a full pipe that nobody reads takes no write,
+// and a write heeds no signal. Safe for concurrent use.
 type Outlet struct {
 	w io.Writer
 	// turn has room for one, who writes. A sync.Mutex would do, but a bubble's time stands still while

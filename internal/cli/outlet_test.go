@@ -38,8 +38,8 @@ func TestOutletWaits(t *testing.T) {
 	})
 }
 
-// TestOutletIsLeft: a write that nobody takes ends after the program was asked to end, with all that
-// wait for it; later ones are not tried.
+// TestOutletIsLeft: a write that nobody takes ends after the program was asked to end, with all
+// that wait for it; later ones are not tried.
 func TestOutletIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := &paused{read: make(chan struct{})}

@@ -48,8 +48,8 @@ func tidyAfterSignal() *cobra.Command {
 	return root
 }
 
-// TestASignalSentTwice: timeout(1) sends SIGTERM to its command and then to the group, as others that
-// pass signals on do. That is one wish to end, after which there is time to tidy.
+// TestASignalSentTwice: timeout(1) sends SIGTERM to its command and then to the group, as others
+// that pass signals on do. That is one wish to end, after which there is time to tidy.
 func TestASignalSentTwice(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		program := exec.Command(os.Args[0])

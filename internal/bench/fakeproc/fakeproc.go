@@ -27,6 +27,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
@@ -72,6 +73,9 @@ func Serve(ctx context.Context, config Config) error {
 // listen listens on a unix socket, after removing a socket without a listener.
 func listen(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
+		if info.IsDir() {
+			return nil, fmt.Errorf("fake: %s is a folder: name a path in it with --socket, such as %s", path, filepath.Join(path, "cri.sock"))
+		}
 		if info.Mode().Type() != fs.ModeSocket {
 			return nil, fmt.Errorf(
 				"fake: %s is in the way and not a socket: remove it, or choose another path with --socket",

@@ -144,7 +144,7 @@ func (s *subject) run(ctx context.Context) error {
 	return s.generator.Run(ctx)
 }
 
-// CheckMetricsAddr returns an error for a value of --metrics-addr that is no address; empty is none.
+// CheckMetricsAddr returns an error for a value of --metrics-addr that is no address, nor empty.
 func CheckMetricsAddr(addr string) error {
 	_, _, err := net.SplitHostPort(addr)
 	if addr != "" && err != nil {
