@@ -89,19 +89,30 @@ func (k lists[F, E]) forward(ctx context.Context, f F, reason string) ([]E, erro
 }
 
 // fromMemory answers a list from memory, after the lists that the ledger wants first, or returns
-// the reason why not.
+// the reason why not. The lists together take no longer than resolveTimeout.
 func (k lists[F, E]) fromMemory(ctx context.Context, f F) (list []E, because ledger.Reason) {
-	var v ledger.Verdict
+	list, v := k.ask(f)
+	if len(v.Resolve) == 0 {
+		return list, v.Reason
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
 	for range 2 { // an event may come during the reads in resolve
-		k.service.withTrust(func(l *ledger.Ledger, now time.Time) { list, v = k.serve(l, f, now) })
-		if v.Reason == "" || len(v.Resolve) == 0 {
-			return list, v.Reason
-		}
 		if !k.resolve(ctx, v.Resolve) {
 			break
 		}
+		list, v = k.ask(f)
+		if len(v.Resolve) == 0 {
+			return list, v.Reason
+		}
 	}
 	return nil, v.Reason
+}
+
+// ask asks the ledger for a list.
+func (k lists[F, E]) ask(f F) (list []E, v ledger.Verdict) {
+	k.service.withTrust(func(l *ledger.Ledger, now time.Time) { list, v = k.serve(l, f, now) })
+	return list, v
 }
 
 // resolve makes the lists that the ledger wants, and reports false if the lists take too long,
@@ -112,8 +123,6 @@ func (k lists[F, E]) resolve(ctx context.Context, queries []ledger.Query) bool {
 		return false
 	}
 	defer k.service.resolving.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
-	defer cancel()
 	for _, q := range queries {
 		if _, err := k.forward(ctx, k.only(q), reasonResolve); err != nil {
 			return false

@@ -213,6 +213,58 @@ func TestNobodyWaitsForTheReadsOfAnother(t *testing.T) {
 	})
 }
 
+// TestAnEventDuringTheReads: what an event puts in doubt while other IDs are read is read too, and
+// then the list comes from memory.
+func TestAnEventDuringTheReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.send("r", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		synctest.Wait()
+		reads := 0
+		k.toy.onList = func(context.Context) error {
+			reads++
+			if reads == 1 {
+				k.toy.send("c", runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+				synctest.Wait()
+			}
+			return nil
+		}
+		k.want(2, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+		if n := k.counted[MetricListsForwarded+string(ledger.InDoubt)]; n != 0 {
+			t.Errorf("%d lists of everything after the reads, want none", n)
+		}
+	})
+}
+
+// TestReadsTogetherAreBounded: a list waits for the reads of IDs in doubt as long as resolveTimeout
+// says, however often an event adds one.
+func TestReadsTogetherAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		defer k.close()
+		k.toy.send("r", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		synctest.Wait()
+		k.toy.onList = func(ctx context.Context) error {
+			if _, bounded := ctx.Deadline(); !bounded {
+				return nil // the list of everything
+			}
+			k.toy.send("c", runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+			select {
+			case <-time.After(resolveTimeout * 6 / 10):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		began := time.Now()
+		k.want(3, "r", runtimeapi.ContainerState_CONTAINER_RUNNING)
+		if took := time.Since(began); took != resolveTimeout {
+			t.Errorf("the list waited for %v, want %v", took, resolveTimeout)
+		}
+	})
+}
+
 // TestAnEventCausesOneRead checks that doubt is read once, and then known.
 func TestAnEventCausesOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
