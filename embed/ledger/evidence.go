@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -46,8 +47,10 @@ func (l *Ledger) Containers(
 	}
 }
 
-// SandboxStatus takes the answer to a PodSandboxStatus, which has everything that a list shows.
+// SandboxStatus takes the answer to a PodSandboxStatus, which has everything that a list shows. The
+// request may name a sandbox by the begin of its ID: the answer has all of the ID.
 func (l *Ledger) SandboxStatus(r Read, id string, st *runtimeapi.PodSandboxStatus) {
+	id = cmp.Or(st.GetId(), id)
 	if l.sandboxes.items[id] == nil {
 		l.sandboxes.show(r, id, sandboxOf(id, st))
 		return
@@ -57,8 +60,9 @@ func (l *Ledger) SandboxStatus(r Read, id string, st *runtimeapi.PodSandboxStatu
 
 // ContainerStatus takes the answer to a ContainerStatus: the state, the log's path, which is known
 // from the container's creation on and never changes, and of a container made by an own call, whose
-// sandbox is known, everything that a list shows.
+// sandbox is known, everything that a list shows. The ID is taken as by SandboxStatus.
 func (l *Ledger) ContainerStatus(r Read, id string, st *runtimeapi.ContainerStatus) {
+	id = cmp.Or(st.GetId(), id)
 	sandbox := l.containers.doubts[id].sandbox
 	switch {
 	case l.containers.items[id] != nil:

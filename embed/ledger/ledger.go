@@ -101,7 +101,7 @@ type Ledger struct {
 	seq        Seq
 	sandboxes  *table[*runtimeapi.PodSandbox]
 	containers *table[*runtimeapi.Container]
-	logPaths   map[string]string // of known containers
+	logPaths   map[string]string // of known containers, and of some that have gone
 
 	trusted   bool
 	connected Seq           // when trusted became true
@@ -213,7 +213,9 @@ func (l *Ledger) SandboxOf(id string) string {
 }
 
 // LogPath returns the log path of a known container, if known from a status.
-func (l *Ledger) LogPath(id string) (string, bool) {
-	path, ok := l.logPaths[id]
+func (l *Ledger) LogPath(id string) (path string, ok bool) {
+	if l.containers.items[id] != nil { // a path may be left over: see dropPaths
+		path, ok = l.logPaths[id]
+	}
 	return path, ok
 }

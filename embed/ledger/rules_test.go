@@ -446,6 +446,39 @@ func TestLogPaths(t *testing.T) {
 	}
 }
 
+// TestLogPathOfWhatIsGone: a list that does not show a container takes the log path along, whatever
+// else the ledger knows.
+func TestLogPathOfWhatIsGone(t *testing.T) {
+	h := newHand(t, ct("r", Running))
+	h.status("r", Running)
+	h.full(ct("new", Created))
+	h.wantList("[new1]")
+	if path, ok := h.LogPath("r"); ok {
+		t.Errorf("the path %q of a container that no list shows any more", path)
+	}
+}
+
+// TestStatusesByAPartOfTheID: a runtime takes the begin of an ID for the ID, and its answer has all
+// of it.
+func TestStatusesByAPartOfTheID(t *testing.T) {
+	h := newHand(t, ct("r123", Running))
+	whole := &runtimeapi.PodSandbox{Id: "s123", Labels: map[string]string{PodUIDLabel: "pod"}}
+	h.Sandboxes(h.Begin(h.now), nil, []*runtimeapi.PodSandbox{whole}, h.now)
+	h.SandboxStatus(h.Begin(h.now), "s12", &runtimeapi.PodSandboxStatus{Id: "s123"})
+	if list, v := h.ServeSandboxes(nil, h.now); len(list) != 1 || list[0].Id != "s123" {
+		t.Errorf("sandboxes %v, %v, want s123 alone", list, v)
+	}
+	h.ContainerStatus(h.Begin(h.now), "r12", &runtimeapi.ContainerStatus{
+		Id:      "r123",
+		State:   containerState(Exited),
+		LogPath: "/log",
+	})
+	h.wantList("[r1233]")
+	if path, ok := h.LogPath("r123"); !ok || path != "/log" {
+		t.Errorf("the path of r123 is %q, %v", path, ok)
+	}
+}
+
 // TestWhatMayComeIsBounded: of more pods than there is room for no pod is told from another, until
 // full lists have come late enough.
 func TestWhatMayComeIsBounded(t *testing.T) {
