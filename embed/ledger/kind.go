@@ -78,7 +78,15 @@ var containerKind = kind[*runtimeapi.Container]{
 func sameImage(a, b *runtimeapi.ImageSpec) bool {
 	return a.GetImage() == b.GetImage() && a.GetRuntimeHandler() == b.GetRuntimeHandler() &&
 		a.GetUserSpecifiedImage() == b.GetUserSpecifiedImage() &&
-		maps.Equal(a.GetAnnotations(), b.GetAnnotations())
+		maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && imageRef(a) == imageRef(b)
+}
+
+// imageRef returns the field of that name, which the oldest CRI served here lacks.
+func imageRef(spec any) string {
+	if s, has := spec.(interface{ GetImageRef() string }); has {
+		return s.GetImageRef()
+	}
+	return ""
 }
 
 // containerState returns the CRI state of a container in a phase.
