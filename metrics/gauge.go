@@ -38,6 +38,15 @@ func (d definition) series(yielded map[string]float64, yield func(labelValue str
 	}
 }
 
+// values returns the values of its labels from the part of a yielded name that holds them. Names may
+// hold what a runtime says: where a value is missing it is empty, and bytes that are no UTF-8 are
+// replaced, as a wrong number of values and such bytes end the process of the scrape.
+func (d definition) values(yielded string) []string {
+	values := make([]string, len(d.labels()))
+	copy(values, strings.SplitN(strings.ToValidUTF8(yielded, "\uFFFD"), "/", len(values)))
+	return values
+}
+
 // gauges are computed at a scrape, in the order of docs/metrics.md.
 var gauges = []definition{
 	{
@@ -224,8 +233,7 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 				ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v)
 				return
 			}
-			values := strings.SplitN(labelValue, "/", len(g.labels()))
-			ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v, values...)
+			ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v, g.values(labelValue)...)
 		})
 	}
 }

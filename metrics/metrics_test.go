@@ -187,6 +187,24 @@ func TestGauges(t *testing.T) {
 	}
 }
 
+// TestNamesFromOutside: what a source yields may hold what the runtime says, of any length and with
+// any bytes. A scrape serves such values, and the process lives.
+func TestNamesFromOutside(t *testing.T) {
+	for yielded, want := range map[string]string{
+		"runtime/containerd/v2.1": "{containerd,v2.1}",
+		"runtime/cri-o/v1/dirty":  "{cri-o,v1/dirty}",
+		"runtime/cut short":       "{cut short,}",
+		"runtime/":                "{,}",
+		"runtime/a\xff/b\xfe":     "{a\uFFFD,b\uFFFD}",
+	} {
+		m, reg := newMetrics(t, metrics.Options{})
+		m.SetGauges(func(yield func(string, float64)) { yield(yielded, 1) })
+		if got := gather(t, reg); got["evented_pleg_runtime_info"+want] != 1 {
+			t.Errorf("%q: %v, want %s", yielded, got, want)
+		}
+	}
+}
+
 func TestConcurrentUse(t *testing.T) {
 	m, reg := newMetrics(t, metrics.Options{})
 	var wg sync.WaitGroup
