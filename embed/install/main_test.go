@@ -236,6 +236,33 @@ func TestRefusesWithoutChangingTheTree(t *testing.T) {
 	}
 }
 
+// TestWhatGitIsToldElsewhere: how git is set up on a machine changes nothing of what is installed.
+func TestWhatGitIsToldElsewhere(t *testing.T) {
+	tree := newTree(t, methods137)
+	before := contents(t, tree)
+	check(t, install(t.Context(), tree, true))
+	want := contents(t, tree)
+	home := t.TempDir()
+	settings := "[core]\n\tautocrlf = true\n[apply]\n\twhitespace = error-all\n\tignorewhitespace = change\n"
+	check(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(settings), 0o644))
+	check(t, os.MkdirAll(filepath.Join(home, "git"), 0o755))
+	check(t, os.WriteFile(filepath.Join(home, "git/attributes"), []byte("* text eol=crlf\n"), 0o644))
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", home)
+	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(home, ".gitconfig"))
+	t.Setenv("GIT_CONFIG_COUNT", "1")
+	t.Setenv("GIT_CONFIG_KEY_0", "core.eol")
+	t.Setenv("GIT_CONFIG_VALUE_0", "crlf")
+	check(t, install(t.Context(), tree, true))
+	if diff := cmp.Diff(want, contents(t, tree)); diff != "" {
+		t.Errorf("another upgrade: %.2000s", diff)
+	}
+	check(t, uninstall(t.Context(), tree))
+	if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
+		t.Errorf("left behind: %.2000s", diff)
+	}
+}
+
 // TestAFailedUpgradeLeavesTheOldOne upgrades a tree whose patched lines have changed since, and a
 // tree that the new patch no longer fits: both keep what they have.
 func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {

@@ -232,6 +232,18 @@ func uninstall(ctx context.Context, tree string) error {
 	return s.commit()
 }
 
+// alone keeps git from what is set up elsewhere. In a repository around the tree, paths would be
+// that repository's. Settings and attributes of the machine or its user, which are also looked for
+// in two folders, may convert the ends of lines and refuse or tolerate spaces.
+var alone = []string{
+	"GIT_DIR=/dev/null",
+	"GIT_CONFIG_GLOBAL=/dev/null",
+	"GIT_CONFIG_NOSYSTEM=1",
+	"GIT_CONFIG_COUNT=0",
+	"GIT_CONFIG_PARAMETERS=",
+	"GIT_ATTR_NOSYSTEM=1",
+}
+
 // gitApply applies a patch without tolerance for other lines, which GNU patch has.
 func gitApply(ctx context.Context, dir string, patch []byte, flags ...string) error {
 	abs, err := filepath.Abs(dir)
@@ -241,10 +253,8 @@ func gitApply(ctx context.Context, dir string, patch []byte, flags ...string) er
 	cmd := exec.CommandContext(ctx, "git", append([]string{"apply", "-p1"}, append(flags, "-")...)...)
 	cmd.Dir = abs
 	cmd.Stdin = bytes.NewReader(patch)
-	cmd.Env = append(
-		os.Environ(),
-		"GIT_DIR=/dev/null",
-	) // else the paths are taken for those of a repository around the tree
+	cmd.Env = append(os.Environ(), alone...)
+	cmd.Env = append(cmd.Env, "HOME="+abs, "XDG_CONFIG_HOME="+abs)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("git apply: %w\n%s", err, strings.TrimSpace(string(out)))
 	}
