@@ -341,6 +341,24 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// TestSeriesBesideOtherPatches: a series is applied by the names of its folder. Another version may
+// have written other names there, and the same names are written anew.
+func TestSeriesBesideOtherPatches(t *testing.T) {
+	tree, out := newTree(t, methods137), t.TempDir()
+	check(t, writeSeries(t.Context(), tree, out, &bytes.Buffer{}))
+	check(t, writeSeries(t.Context(), tree, out, &bytes.Buffer{}))
+	check(t, os.WriteFile(filepath.Join(out, "0010-metrics.patch"), []byte("of another version"), 0o644))
+	first := filepath.Join(out, "0001-cache.patch")
+	check(t, os.WriteFile(first, nil, 0o644))
+	err := writeSeries(t.Context(), tree, out, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "0010-metrics.patch") {
+		t.Errorf("%v, want an error with the name of the other patch", err)
+	}
+	if text, err := os.ReadFile(first); err != nil || len(text) > 0 {
+		t.Errorf("a patch was written: %d bytes, %v", len(text), err)
+	}
+}
+
 // TestTheGeneratorAlone checks that nothing of lists from memory comes along, and that they can be
 // added and taken away.
 func TestTheGeneratorAlone(t *testing.T) {

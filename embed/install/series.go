@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -105,10 +106,40 @@ var commits = []struct {
 
 const kubeletFile = "pkg/kubelet/kubelet.go"
 
+// patchName returns the name of the file of a commit.
+func patchName(commit int) string {
+	return fmt.Sprintf("%04d-%s.patch", commit+1, commits[commit].part)
+}
+
+// onlyOurs returns an error if a folder has patches that are not of the series: they would be
+// applied with the series, by the names of the folder.
+func onlyOurs(out string) error {
+	found, err := os.ReadDir(out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, file := range found {
+		ours := path.Ext(file.Name()) != ".patch"
+		for i := range commits {
+			ours = ours || patchName(i) == file.Name()
+		}
+		if !ours {
+			return fmt.Errorf(
+				"%s is not of this series, and would be applied with it: remove it first",
+				filepath.Join(out, file.Name()),
+			)
+		}
+	}
+	return nil
+}
+
 // writeSeries writes the change of a pristine tree as patches for git am.
 func writeSeries(ctx context.Context, tree, out string, report io.Writer) error {
 	if exists(filepath.Join(tree, into)) {
 		return fmt.Errorf("%s is there: a series starts from a tree without it", filepath.Join(tree, into))
+	}
+	if err := onlyOurs(out); err != nil {
+		return err
 	}
 	files, s, err := prepare(tree)
 	if err != nil {
@@ -142,7 +173,7 @@ func writeSeries(ctx context.Context, tree, out string, report io.Writer) error 
 			changed, inTests = addChanges(&body, files[c.patch].text, c.only)
 			tests += inTests
 		}
-		name := fmt.Sprintf("%04d-%s.patch", i+1, c.part)
+		name := patchName(i)
 		text := fmt.Sprintf(
 			"From %040d Mon Sep 17 00:00:00 2001\nFrom: The Evented PLEG Authors <evented-pleg@users.noreply.github.com>\n"+
 				"Date: Thu, 1 Jan 2026 00:00:00 +0000\nSubject: [PATCH %d/%d] %s\n\n%s\n---\n%s-- \n%s\n",
