@@ -21,20 +21,20 @@ type Calling func(pleg.OwnCall) (returned func(err error, now ...pleg.Item))
 
 // change is a call that changes the runtime.
 type change struct {
-	// now is what the call makes or names, as it is after a call that does not fail. It has no ID
-	// if the call makes it, and no phase if the call changes none. Kind and phase tell the calls
-	// apart.
+	// now is the item made or named by the call, as after a call without error. The ID is empty if
+	// the call makes the item, and the phase is unknown if the call changes none. Kind and phase tell
+	// the calls apart.
 	now     pleg.Item
-	pod     pleg.PodRef // of what is made
-	sandbox string      // of a container that is made
+	pod     pleg.PodRef // of an item to be made
+	sandbox string      // of a container to be made
 }
 
 // Calls is a kubelet's CRI client that tells a generator of the kubelet's calls that change the
-// runtime. It answers nothing itself. A Calls is safe for concurrent use and starts nothing.
+// runtime, and answers nothing itself. A Calls is safe for concurrent use and starts nothing.
 type Calls struct {
 	internalapi.RuntimeService
 
-	// inner hears of a call after the generator, and of the answer before it.
+	// inner hears of a call after the generator, and of the answer before the generator.
 	inner func(change) (answered func(made string, err error))
 
 	mu      sync.Mutex // owns the fields below; never held during a call
@@ -78,8 +78,8 @@ func (c *Calls) announce(call change) (returned func(err error, now ...pleg.Item
 // errNoAnswer is the reported error of a call that ended in a panic.
 var errNoAnswer = errors.New("embed: the call has not been answered")
 
-// do makes a call, and tells of it before and after. send makes the call and returns the ID of
-// what it has made.
+// do makes a call, and tells of the call before and after. send makes the call and returns the ID of
+// the item made.
 func (c *Calls) do(call change, send func() (made string, err error)) (made string, err error) {
 	returned := c.announce(call)
 	answered := c.inner(call)
@@ -110,9 +110,9 @@ func (c *Calls) doByID(now pleg.Item, send func() error) error {
 
 // note remembers the sandbox of an ID made by an answered call, or forgets an ID that was removed.
 // An ID is never used again, so nothing remembered is ever wrong: an ID goes to give up its memory,
-// and not before the answer. Reads beside a removal, which its event may cause, and those after one
-// that failed ask for the ID, where an unknown one would have its pod listed. A removal that failed
-// and works nevertheless leaves the ID behind, up to one of its sandbox or to maxMade.
+// and not before the answer. Reads beside a removal, which its event may cause, and those after a
+// failed removal ask for the ID, where an unknown ID would have its pod listed. A removal that
+// failed and works nevertheless leaves the ID behind, up to a removal of its sandbox or to maxMade.
 func (c *Calls) note(call change, made string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +130,7 @@ type madeItems struct {
 	all map[string]map[string]struct{} // items by sandbox; never empty
 }
 
-// maxMade bounds the items of madeItems. What is forgotten costs a list of a pod.
+// maxMade bounds the items of madeItems. A forgotten item costs a list of its pod.
 const maxMade = 10_000
 
 // keep remembers the sandbox of an item.

@@ -15,12 +15,12 @@ import (
 const StartsTogether = time.Millisecond
 
 // Together returns an event of watch and, if it is a start, those that follow at once, without the
-// starts that another event of their pod follows. It waits for StartsTogether with a start, and not
-// with another event.
+// starts that another event of their pod follows. Together waits for StartsTogether with a start,
+// and not with another event.
 //
-// A kubelet syncs a pod for each event but a removal. A start that another event
-// of the pod follows has it sync once more without news, and wait for a read of its own: a read
-// that shows a new sandbox and its container brings two starts.
+// A kubelet syncs a pod for each event but a removal. A start that another event of the pod follows
+// has the kubelet sync once more without news, and wait for a read of its own: a read that shows a
+// new sandbox and its container brings two starts.
 func Together(ctx context.Context, watch <-chan pleg.Event, e pleg.Event) (events []pleg.Event) {
 	if e.Type == pleg.ContainerStarted {
 		select {

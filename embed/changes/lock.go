@@ -9,7 +9,7 @@ import (
 )
 
 // Mutex is a sync.Mutex that counts how often it was locked. A holder that changes nothing a loop
-// looks at locks it with LockUncounted. The zero value is an unlocked mutex.
+// looks at locks the mutex with LockUncounted. The zero value is an unlocked mutex.
 type Mutex struct {
 	mu sync.Mutex
 	n  atomic.Uint64
@@ -22,8 +22,8 @@ func (m *Mutex) Lock() {
 	m.n.Add(1)
 }
 
-// LockUncounted locks the mutex for a holder that changes nothing a loop looks at, or tells of it
-// by Changed.
+// LockUncounted locks the mutex for a holder that changes nothing a loop looks at, or tells of the
+// change by Changed.
 func (m *Mutex) LockUncounted() { m.mu.Lock() }
 
 // Changed counts a change by a holder that has locked with LockUncounted, before Unlock.
@@ -32,7 +32,7 @@ func (m *Mutex) Changed() { m.n.Add(1) }
 // Unlock unlocks the mutex.
 func (m *Mutex) Unlock() { m.mu.Unlock() }
 
-// Changes returns the number of changes. It never waits.
+// Changes returns the number of changes, and never waits.
 func (m *Mutex) Changes() uint64 { return m.n.Load() }
 
 // RWMutex is a sync.RWMutex that counts how often it was locked for writing. The zero value is an
@@ -60,5 +60,5 @@ func (m *RWMutex) RLock() { m.mu.RLock() }
 // RUnlock undoes RLock.
 func (m *RWMutex) RUnlock() { m.mu.RUnlock() }
 
-// Changes returns the number of changes. It never waits.
+// Changes returns the number of changes, and never waits.
 func (m *RWMutex) Changes() uint64 { return m.n.Load() }

@@ -5,8 +5,8 @@ package changes
 
 import "maps"
 
-// Map counts the changes of a map that is made anew again and again, for one goroutine. It is for
-// changes that nobody need count, such as a worker that syncs its pod once more.
+// Map counts the changes of a map that is made anew again and again, for a single goroutine. A map
+// that equals the last, as when a worker has synced its pod once more, counts nothing.
 type Map[K, V comparable] struct {
 	last map[K]V
 	n    uint64

@@ -9,14 +9,14 @@ import (
 )
 
 // Longest is the longest time for which a loop is left out: a change that nobody counted is found
-// then. It is a twelfth of the time that a pod worker waits for volumes in vain before its sync
+// then. Longest is a twelfth of the time that a pod worker waits for volumes in vain before its sync
 // fails, and a ninth of the longest lag of a list from memory.
 const Longest = 10 * time.Second
 
 // Counted is anything that counts its changes.
 type Counted interface {
-	// Changes returns a number that differs from all earlier ones after a change. What the number
-	// was before a look is the state of the look or an older one.
+	// Changes returns a number that differs from all earlier numbers after a change. The number from
+	// before a look is of the state looked at, or of an older state.
 	Changes() uint64
 }
 
@@ -41,11 +41,11 @@ type Rounds struct {
 	sources []Source
 
 	began   time.Time // of the last round
-	before  []uint64  // the revisions before it
+	before  []uint64  // the revisions before the last round
 	now     []uint64  // room for the revisions of Due
-	known   bool      // all revisions before it were known
-	left    bool      // it has left something
-	settled bool      // it has ended, all known, nothing left
+	known   bool      // all revisions before the last round were known
+	left    bool      // the last round has left something
+	settled bool      // the last round has ended, all known, nothing left
 }
 
 // NewRounds returns Rounds for a loop that looks at the sources and is left out for that long at
@@ -81,7 +81,7 @@ func (r *Rounds) Due(at time.Time) bool {
 	return true
 }
 
-// Left tells that the round has seen something that the next one may have to do although no source
+// Left tells that the round has seen something that the next round may have to do although no source
 // moves: something is to be tried again, or may end by itself.
 func (r *Rounds) Left() {
 	if r != nil {
@@ -89,7 +89,7 @@ func (r *Rounds) Left() {
 	}
 }
 
-// Done ends the round. A round without Done, one that failed, is followed by another.
+// Done ends the round. A round without Done, which has failed, is followed by another.
 func (r *Rounds) Done() {
 	if r != nil {
 		r.settled = r.known && !r.left

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command install puts the evented PLEG into a source tree of Kubernetes, as packages of the tree,
-// and patches the kubelet. It carries the sources.
+// and patches the kubelet. The command carries the sources.
 //
 //	install -kubernetes DIR             installs, or upgrades
 //	install -kubernetes DIR -remove     the tree is again as it was

@@ -128,8 +128,8 @@ func parameters(f *ast.FuncType) string {
 	return strings.Join(types, ", ")
 }
 
-// boilerplate returns the licence header that a tree wants in each of its Go files. A tree without
-// one wants none.
+// boilerplate returns the licence header that a tree wants in each of its Go files. A tree without a
+// header wants none.
 func boilerplate(tree string) []byte {
 	text, _ := os.ReadFile(filepath.Join(tree, "hack/boilerplate/boilerplate.go.txt"))
 	return text
@@ -196,7 +196,7 @@ package evented
 const Version = %q
 `
 
-// version returns the version of this program, and of the core if it has another.
+// version returns the version of this program, and of the core if the core has another.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -217,7 +217,7 @@ func version() string {
 	return own
 }
 
-// matches reports whether one of some patterns matches a name.
+// matches reports whether any of some patterns matches a name.
 func matches(patterns, name string) bool {
 	return slices.ContainsFunc(
 		strings.Fields(patterns),

@@ -71,7 +71,7 @@ func changedBy(line []byte) (file string, ok bool) {
 	return string(bytes.TrimSpace(name)), ok
 }
 
-// apply applies a patch to the stage, or takes it back.
+// apply applies a patch to the stage, or takes the patch back.
 func (s *stage) apply(ctx context.Context, patch []byte, flags ...string) error {
 	for _, file := range patched(patch) {
 		if _, ok := s.was[file]; ok {

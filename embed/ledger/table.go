@@ -55,7 +55,7 @@ type item[E any] struct {
 	// the phase. A read begun earlier may show an older phase.
 	since Seq
 	// ready is when the ledger learned that a sandbox had become ready, or that an own call had ended
-	// it; zero before. What was seen earlier as not ready may have been in the making.
+	// the sandbox; zero before. What was seen earlier as not ready may have been in the making.
 	ready Seq
 }
 
@@ -243,7 +243,7 @@ func (t *table[E]) state(r Read, id string, phase Phase) {
 }
 
 // showUnready takes a sandbox shown as not ready by a read that began before the answer to the call
-// that has made the sandbox: it may not have been ready yet. A sandbox known as ready before the
+// that has made the sandbox, which may not have been ready yet. A sandbox known as ready before the
 // read began may have ended since, and another read tells.
 func (t *table[E]) showUnready(r Read, id string) {
 	x := t.items[id]
@@ -283,8 +283,8 @@ func (t *table[E]) learn(r Read, id string, x *item[E], phase Phase) {
 	t.answer(id, r, phase)
 }
 
-// crosses reports whether a read of a sandbox shows the one of ready and not ready and another the
-// other, and nothing tells which came first: a sandbox is not ready before it is ready, and after.
+// crosses reports whether a read of a sandbox and the ledger differ in ready and not ready, and
+// nothing tells which came first: a sandbox is not ready before the time of being ready, and after.
 func (t *table[E]) crosses(r Read, x *item[E], phase Phase) bool {
 	return phase < x.phase && t.neverReady(x) || t.first == Running && phase > x.phase && r.began <= x.ready
 }
