@@ -78,8 +78,8 @@ func (c *Calls) announce(call change) (returned func(err error, now ...pleg.Item
 // errNoAnswer is the reported error of a call that ended in a panic.
 var errNoAnswer = errors.New("embed: the call has not been answered")
 
-// do makes a call, and tells of the call before and after. send makes the call and returns the ID of
-// the item made.
+// do makes a call, and tells of the call before and after. send makes the call and returns the ID
+// of the item made.
 func (c *Calls) do(call change, send func() (made string, err error)) (made string, err error) {
 	returned := c.announce(call)
 	answered := c.inner(call)

@@ -9,8 +9,8 @@ import (
 )
 
 // Longest is the longest time for which a loop is left out: a change that nobody counted is found
-// then. Longest is a twelfth of the time that a pod worker waits for volumes in vain before its sync
-// fails, and a ninth of the longest lag of a list from memory.
+// then. Longest is a twelfth of the time that a pod worker waits for volumes in vain before its
+// sync fails, and a ninth of the longest lag of a list from memory.
 const Longest = 10 * time.Second
 
 // Counted is anything that counts its changes.
@@ -81,8 +81,8 @@ func (r *Rounds) Due(at time.Time) bool {
 	return true
 }
 
-// Left tells that the round has seen something that the next round may have to do although no source
-// moves: something is to be tried again, or may end by itself.
+// Left tells that the round has seen something that the next round may have to do although no
+// source moves: something is to be tried again, or may end by itself.
 func (r *Rounds) Left() {
 	if r != nil {
 		r.left = true

@@ -128,8 +128,8 @@ func parameters(f *ast.FuncType) string {
 	return strings.Join(types, ", ")
 }
 
-// boilerplate returns the licence header that a tree wants in each of its Go files. A tree without a
-// header wants none.
+// boilerplate returns the licence header that a tree wants in each of its Go files. A tree without
+// a header wants none.
 func boilerplate(tree string) []byte {
 	text, _ := os.ReadFile(filepath.Join(tree, "hack/boilerplate/boilerplate.go.txt"))
 	return text
