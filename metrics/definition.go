@@ -196,8 +196,8 @@ var pushed = []definition{
 		name:     "evented_pleg_unheard_changes_total",
 		kind:     counter,
 		source:   "unheard_changes",
-		help:     "Number of starts and exits found by a read while the event stream was down.",
-		guidance: "Harmless: polling finds them.",
+		help:     "Number of starts and exits found by a read, while events were not heard.",
+		guidance: "Harmless: polling finds them. The stream was down, or events were discarded.",
 	},
 	{
 		name:     "evented_pleg_missed_creations_total",

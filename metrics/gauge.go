@@ -80,7 +80,7 @@ var gauges = []definition{
 		name:     "evented_pleg_healthy",
 		kind:     gauge,
 		source:   "healthy",
-		help:     "1 while the generator is healthy, 0 while no full list has ended for too long.",
+		help:     "1 while the generator is healthy, 0 while it does not run or lists end too late.",
 		guidance: "1. At 0 a kubelet turns its node NotReady.",
 	},
 	{
