@@ -58,10 +58,10 @@ func NewService(client internalapi.RuntimeService) *Service {
 	return s
 }
 
-// ServeLists starts serving lists from memory. trusted reports whether the generator
-// hears of changes: its stream is connected, and a full list has come since. maxAge is how long a
-// full list suffices without another, and the age limit of all answers from memory. add takes the
-// service's counters.
+// ServeLists starts serving lists from memory. trusted reports whether the generator hears of
+// changes: its stream is connected. The full lists begun since are for the service to wait for.
+// maxAge is how long a full list suffices without another, and the age limit of all answers from
+// memory. add takes the service's counters.
 func (s *Service) ServeLists(trusted func() bool, maxAge time.Duration, add func(name string, n int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,8 @@ func (s *Service) Standing() (revision uint64, served bool) {
 	return revision, served
 }
 
-// ListPodSandbox lists sandboxes, from memory if the ledger allows.
+// ListPodSandbox lists sandboxes, from memory if the ledger allows. The slice is the caller's own;
+// the elements are shared and must not be changed.
 func (s *Service) ListPodSandbox(
 	ctx context.Context,
 	f *runtimeapi.PodSandboxFilter,
@@ -147,7 +148,7 @@ func (s *Service) ListPodSandbox(
 	return s.sandboxes().list(ctx, f, f == nil, f.GetState() != nil)
 }
 
-// ListContainers lists containers, from memory if the ledger allows.
+// ListContainers lists containers, as ListPodSandbox lists sandboxes.
 func (s *Service) ListContainers(
 	ctx context.Context,
 	f *runtimeapi.ContainerFilter,
