@@ -55,7 +55,7 @@ func (l *Ledger) SandboxStatus(r Read, id string, st *runtimeapi.PodSandboxStatu
 		l.sandboxes.show(r, id, sandboxOf(id, st))
 		return
 	}
-	l.sandboxes.state(r, id, criphase.OfSandbox(st.GetState()))
+	l.sandboxes.state(r, id, sandboxPhase(st.GetState()))
 }
 
 // ContainerStatus takes the answer to a ContainerStatus: the state, the log's path, which is known

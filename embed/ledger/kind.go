@@ -34,7 +34,7 @@ var sandboxKind = kind[*runtimeapi.PodSandbox]{
 	id:      (*runtimeapi.PodSandbox).GetId,
 	labels:  (*runtimeapi.PodSandbox).GetLabels,
 	sandbox: (*runtimeapi.PodSandbox).GetId,
-	phase:   func(s *runtimeapi.PodSandbox) Phase { return criphase.OfSandbox(s.GetState()) },
+	phase:   func(s *runtimeapi.PodSandbox) Phase { return sandboxPhase(s.GetState()) },
 	with: func(s *runtimeapi.PodSandbox, p Phase) *runtimeapi.PodSandbox {
 		copied := shallow(s)
 		copied.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
@@ -87,6 +87,16 @@ func imageRef(spec any) string {
 		return s.GetImageRef()
 	}
 	return ""
+}
+
+// sandboxPhase returns the phase of a sandbox in a state. A state of a later CRI is unknown: the
+// lists that show it, or that filter by it, are the runtime's.
+func sandboxPhase(s runtimeapi.PodSandboxState) Phase {
+	switch s {
+	case runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY:
+		return criphase.OfSandbox(s)
+	}
+	return Unknown
 }
 
 // containerState returns the CRI state of a container in a phase.
@@ -158,7 +168,7 @@ type filter struct {
 func sandboxFilter(f *runtimeapi.PodSandboxFilter) filter {
 	return filter{
 		id: f.GetId(), labels: f.GetLabelSelector(),
-		hasState: f.GetState() != nil, state: criphase.OfSandbox(f.GetState().GetState()),
+		hasState: f.GetState() != nil, state: sandboxPhase(f.GetState().GetState()),
 	}
 }
 

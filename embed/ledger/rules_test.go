@@ -576,6 +576,34 @@ func TestSandboxThatWasNeverReady(t *testing.T) {
 	}
 }
 
+// TestASandboxStateOfALaterCRI: as of a container, the runtime's lists tell of it, and lists by that
+// state are the runtime's.
+func TestASandboxStateOfALaterCRI(t *testing.T) {
+	const later, notReady = runtimeapi.PodSandboxState(42), runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	h := newHand(t)
+	byState := &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: later}}
+	if list, v := h.ServeSandboxes(byState, h.now); v.Reason != UnknownState {
+		t.Errorf("by a state of a later CRI: %v, %v, want %s", list, v, UnknownState)
+	}
+	show := func(state runtimeapi.PodSandboxState) {
+		s := ready()
+		s.State = state
+		h.Sandboxes(h.Begin(h.now), nil, []*runtimeapi.PodSandbox{s}, h.now)
+	}
+	show(later)
+	if list, v := h.ServeSandboxes(nil, h.now); v.Reason != UnknownState {
+		t.Errorf("a sandbox in a state of a later CRI: %v, %v, want %s", list, v, UnknownState)
+	}
+	show(notReady)
+	if list, v := h.ServeSandboxes(nil, h.now); len(list) != 1 || list[0].State != notReady {
+		t.Errorf("the sandbox in a known state: %v, %v, want %v", list, v, notReady)
+	}
+	h.SandboxStatus(h.Begin(h.now), "s", &runtimeapi.PodSandboxStatus{Id: "s", State: later})
+	if list, v := h.ServeSandboxes(nil, h.now); v.Reason != UnknownState {
+		t.Errorf("a status in a state of a later CRI: %v, %v, want %s", list, v, UnknownState)
+	}
+}
+
 // TestLateStartByID: a start that was not answered sends the lists of that container to the
 // runtime, by its ID as by its pod, and those of no other.
 func TestLateStartByID(t *testing.T) {
