@@ -236,6 +236,41 @@ func TestRefusesWithoutChangingTheTree(t *testing.T) {
 	}
 }
 
+// TestACommitThatFailsHalfway: a file that cannot be written is found when others have been, and all
+// that was written is as before.
+func TestACommitThatFailsHalfway(t *testing.T) {
+	for _, installed := range []bool{false, true} {
+		tree := newTree(t, methods137)
+		if installed {
+			check(t, install(t.Context(), tree, true))
+		}
+		files, s, err := prepare(tree)
+		check(t, err)
+		if installed {
+			check(t, s.takeBack(t.Context()))
+		}
+		check(t, s.applyAll(t.Context(), files))
+		check(t, s.write("new.go", []byte("package evented")))
+		last := filepath.Join(tree, "test/compatibility_lifecycle/reference/versioned_feature_list.yaml")
+		check(t, os.Remove(last))
+		check(t, os.Mkdir(last, 0o755))
+		before := contents(t, tree)
+		if err := s.commit(); err == nil {
+			t.Error("a folder was written")
+		}
+		s.close()
+		after := contents(t, tree)
+		for name := range before {
+			if strings.Contains(name, "/.evented-") {
+				delete(before, name)
+			}
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("installed before: %v, and changed: %.2000s", installed, diff)
+		}
+	}
+}
+
 // TestWhatGitIsToldElsewhere: how git is set up on a machine changes nothing of what is installed.
 func TestWhatGitIsToldElsewhere(t *testing.T) {
 	tree := newTree(t, methods137)
