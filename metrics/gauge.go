@@ -38,9 +38,9 @@ func (d definition) series(yielded map[string]float64, yield func(labelValue str
 	}
 }
 
-// values returns the values of its labels from the part of a yielded name that holds them. Names may
-// hold what a runtime says: where a value is missing it is empty, and bytes that are no UTF-8 are
-// replaced, as a wrong number of values and such bytes end the process of the scrape.
+// values returns the values of its labels from the part of a yielded name that holds them. Names
+// may hold what a runtime says: a missing value is empty, and bytes that are no UTF-8 are replaced,
+// as a wrong number of values and such bytes end the process of the scrape.
 func (d definition) values(yielded string) []string {
 	values := make([]string, len(d.labels()))
 	copy(values, strings.SplitN(strings.ToValidUTF8(yielded, "\uFFFD"), "/", len(values)))

@@ -236,8 +236,8 @@ func TestRefusesWithoutChangingTheTree(t *testing.T) {
 	}
 }
 
-// TestACommitThatFailsHalfway: a file that cannot be written is found when others have been, and all
-// that was written is as before.
+// TestACommitThatFailsHalfway: a file that cannot be written is found when others have been, and
+// all that was written is as before.
 func TestACommitThatFailsHalfway(t *testing.T) {
 	for _, installed := range []bool{false, true} {
 		tree := newTree(t, methods137)

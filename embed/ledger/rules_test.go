@@ -576,8 +576,8 @@ func TestSandboxThatWasNeverReady(t *testing.T) {
 	}
 }
 
-// TestASandboxStateOfALaterCRI: as of a container, the runtime's lists tell of it, and lists by that
-// state are the runtime's.
+// TestASandboxStateOfALaterCRI: as with a container, lists that show such a sandbox, and lists by
+// that state, are the runtime's.
 func TestASandboxStateOfALaterCRI(t *testing.T) {
 	const later, notReady = runtimeapi.PodSandboxState(42), runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	h := newHand(t)
