@@ -280,7 +280,7 @@ const (
 	MetricRereads = "rereads"
 	// MetricMissedCreations and MetricMissedRemovals count creations and removals that only a
 	// read reported although the stream was up. Runtimes differ in the events that they send for
-	// them, so they cost no trust.
+	// them: they cost trust where the runtime has announced others.
 	MetricMissedCreations = "missed_creations"
 	MetricMissedRemovals  = "missed_removals"
 	// MetricOverruledClaims counts claims refuted by a read.
