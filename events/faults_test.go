@@ -377,6 +377,8 @@ func TestSoonAfterARecovery(t *testing.T) {
 	for _, away := range []time.Duration{10 * time.Second, 10 * time.Minute, 10 * time.Hour} {
 		bubble(t, nil, func(t *testing.T, r *rig) {
 			r.server.SetFault(during(away, errAway))
+			r.pod("p0", 1)
+			synctest.Wait() // else up to four calls begin before one of them has failed
 			r.pods(20, 1)
 			pass(away)
 			_, failed := r.server.Count()
