@@ -174,7 +174,7 @@ func (c *core) combined(e *emission, now time.Time) *series {
 func (c *core) begin(e *emission, built *series, now time.Time) {
 	r := c.rosters[e.key.source]
 	s := built
-	g, revived := c.table.gone.get(s.id)
+	g, revived := c.evicted(s, now)
 	_, restarts := r.left[s.id.hint()]
 	continues := revived || restarts
 	bucket := e.key.bucket(s.pair)
@@ -182,7 +182,7 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 	if key != e.key && !continues {
 		s = newSeries(&key, hash(key), r.src, &built.content)
 		s.content.note = cut(combinedNote+e.note, maxNote)
-		g, revived = c.table.gone.get(s.id)
+		g, revived = c.evicted(s, now)
 	}
 	prev := c.table.byKey[s.hash] // its time is over, or its key has the same hash by chance
 	if why := c.roomFor(s, prev, now); why != "" {
@@ -203,8 +203,6 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 	}
 	if revived {
 		c.table.gone.forget(s.id)
-	}
-	if revived && now.Sub(g.st.last) < c.opts.FinishAfter {
 		s.begins(g.st.revived(now), g.name)
 	} else {
 		s.begins(begin(now), c.newName(s, now))
@@ -213,6 +211,12 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 	c.enter(s)
 	c.settle(s, now)
 	c.evict(now)
+}
+
+// evicted returns the evicted series that a new one continues, if there is one.
+func (c *core) evicted(s *series, now time.Time) (g gone, ok bool) {
+	g, ok = c.table.gone.get(s.id)
+	return g, ok && now.Sub(g.st.last) < c.opts.FinishAfter
 }
 
 // roomFor makes room for a new series, or returns the reason to drop its event. Where all room is

@@ -100,6 +100,27 @@ func TestRateLimitPerObjectAndReason(t *testing.T) {
 	})
 }
 
+// TestTokensOfEvictedSeries: an evicted series that is over begins anew like others: with a token, or
+// combined.
+func TestTokensOfEvictedSeries(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxSeries, o.Burst = 10, 3 }, func(t *testing.T, r *rig) {
+		noisy := func() {
+			for i := range 3 {
+				ref := podRef("a")
+				ref.FieldPath = fmt.Sprintf("spec.containers{c%d}", i)
+				r.rec.Eventf(ref, nil, corev1.EventTypeNormal, "Noisy", "A", "")
+				pass(time.Second)
+			}
+		}
+		noisy()
+		r.pods(10, 1) // push them out
+		pass(7 * time.Minute)
+		noisy() // with one token
+		r.wantAbout("a", "single, single, single, single, Ongoing ×2")
+		r.wantBooks(0, 0)
+	})
+}
+
 func TestObjectCap(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		for i := range 150 {
