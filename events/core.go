@@ -507,9 +507,15 @@ func (c *core) suspend(now time.Time) {
 func (c *core) abandon() (series int, occurrences int64) {
 	c.becomeOver()
 	series = c.queue.waiting + len(c.queue.flights)
+	for _, r := range c.rosters {
+		if r.busy {
+			series--
+		}
+	}
 	occurrences = c.count.Unsent
 	c.count.drop(DropShutdown, occurrences)
 	c.count.Unsent = 0
 	c.table = newTable()
+	c.queue = newQueue(c.opts.Writers, c.queue.pace)
 	return series, occurrences
 }

@@ -51,7 +51,7 @@ func (e *UnsentError) Unwrap() error { return e.Cause }
 // StartRecordingToSinkWithContext is Run in a goroutine of its own, which ends with the context or
 // with a shutdown.
 func (b *Broadcaster) StartRecordingToSinkWithContext(ctx context.Context) error {
-	ctx, err := b.start(ctx)
+	ctx, err := b.start(ctx, stageOpen)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (b *Broadcaster) drain(ctx context.Context) {
 		b.core.suspend(time.Now())
 		b.mu.Unlock()
 	}
-	draining, err := b.start(ctx)
+	draining, err := b.start(ctx, stageDraining)
 	if err == nil { // else a sink does not heed its context
 		go b.record(draining)
 		await(ctx, b.runEnded)
@@ -146,6 +146,9 @@ func (b *Broadcaster) endWatchers(ctx context.Context) {
 func (b *Broadcaster) abandon(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.core.stage == stageStopped { // there was no time to drain
+		b.core.suspend(time.Now())
+	}
 	rosters := b.core.unwritten()
 	left, occurrences := b.core.abandon()
 	if left == 0 && occurrences == 0 && len(rosters) == 0 {

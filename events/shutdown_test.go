@@ -193,6 +193,65 @@ func TestShutdownWithAStuckSink(t *testing.T) {
 	})
 }
 
+// TestShutdownWithoutTime: a shutdown that has no time says how many series the server was not told
+// the end of.
+func TestShutdownWithoutTime(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.pods(5, 2)
+		pass(time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := r.ShutdownWithContext(ctx)
+		synctest.Wait()
+		var left *UnsentError
+		if !errors.As(err, &left) || left.Series != 5 || left.Occurrences != 0 {
+			t.Errorf("left: %v; want five series", err)
+		}
+		if s := r.Stats(); s.Series != 0 || s.Queue != 0 {
+			t.Errorf("afterwards: %d series, %d with a call to make", s.Series, s.Queue)
+		}
+	})
+}
+
+// TestShutdownBesideACallOfTheRoster: such a call is no series.
+func TestShutdownBesideACallOfTheRoster(t *testing.T) {
+	bubble(t, continuing, func(t *testing.T, r *rig) {
+		release := make(chan struct{})
+		r.pod("a", 2)
+		pass(time.Minute)
+		r.server.SetFault(where(func(c eventstest.Call) bool { return strings.Contains(c.Name, ".roster-") },
+			func(context.Context, eventstest.Call) error { // deaf to its context
+				<-release
+				return nil
+			}))
+		r.pod("b", 2)
+		pass(7 * time.Minute)
+		var left *UnsentError
+		if err := r.shutdown(2 * time.Second); !errors.As(err, &left) || left.Series != 0 || len(left.Rosters) != 1 {
+			t.Errorf("left: %v; want the roster alone", err)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// TestRunWhileAShutdownDrains: who runs the recorder again whenever it ends takes the last writes
+// from no shutdown.
+func TestRunWhileAShutdownDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := idleRig(t, eventstest.NewServer(), nil)
+		r.mu.Lock()
+		r.core.suspend(time.Now())
+		r.mu.Unlock()
+		if err := r.Run(t.Context()); !errors.Is(err, ErrShutdown) {
+			t.Errorf("Run says %v", err)
+		}
+		if err := r.StartRecordingToSinkWithContext(t.Context()); !errors.Is(err, ErrShutdown) {
+			t.Errorf("the start says %v", err)
+		}
+	})
+}
+
 func TestShutdownWithoutRecording(t *testing.T) {
 	b := must(New(Options{Sink: eventstest.NewServer().Sink()}))(t)
 	b.NewRecorder(nil, "c").Eventf(podRef("a"), nil, "Normal", "R", "A", "")

@@ -27,7 +27,7 @@ const writeTimeout = 30 * time.Second // of a call
 // next Run or a shutdown. Run returns ErrRunning, ErrShutdown or ErrNoSink if recording cannot
 // start, nil otherwise.
 func (b *Broadcaster) Run(ctx context.Context) error {
-	ctx, err := b.start(ctx)
+	ctx, err := b.start(ctx, stageOpen)
 	if err != nil {
 		return err
 	}
@@ -35,14 +35,15 @@ func (b *Broadcaster) Run(ctx context.Context) error {
 	return nil
 }
 
-// start claims the right to record. On success the caller must call record.
-func (b *Broadcaster) start(ctx context.Context) (context.Context, error) {
+// start claims the right to record in a stage: while a shutdown drains, nobody else may. On success
+// the caller must call record.
+func (b *Broadcaster) start(ctx context.Context, in stage) (context.Context, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.opts.Sink == nil:
 		return nil, ErrNoSink
-	case b.core.stage == stageStopped, b.core.stage == stageOver:
+	case b.core.stage != in:
 		return nil, ErrShutdown
 	case b.running:
 		return nil, ErrRunning
