@@ -59,7 +59,11 @@ func (f recordFace) StartRecordingToSink(record.EventSink) watch.Interface {
 }
 
 func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interface {
-	stop, err := f.Broadcaster.StartEventWatcher(func(obj runtime.Object) { handler(coreEvent(obj.(*eventsv1.Event))) })
+	var newer func(runtime.Object)
+	if handler != nil {
+		newer = func(obj runtime.Object) { handler(coreEvent(obj.(*eventsv1.Event))) }
+	}
+	stop, err := f.Broadcaster.StartEventWatcher(newer)
 	if err != nil {
 		klog.Background().Error(err, "Events are not watched")
 		stop = func() {}
@@ -68,6 +72,9 @@ func (f recordFace) StartEventWatcher(handler func(*corev1.Event)) watch.Interfa
 }
 
 func (f recordFace) StartLogging(logf func(format string, args ...any)) watch.Interface {
+	if logf == nil {
+		return f.StartEventWatcher(nil)
+	}
 	return f.StartEventWatcher(func(e *corev1.Event) {
 		logf("Event(%#v): type: '%v' reason: '%v' %v", e.InvolvedObject, e.Type, e.Reason, e.Message)
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
@@ -104,5 +105,13 @@ func TestNilHandler(t *testing.T) {
 	r := idleRig(t, eventstest.NewServer(), nil)
 	if _, err := r.StartEventWatcher(nil); err == nil {
 		t.Error("a nil handler is accepted")
+	}
+	older := r.Record()
+	all := []watch.Interface{older.StartEventWatcher(nil), older.StartLogging(nil)}
+	if n := len(r.watchers); n > 0 {
+		t.Errorf("%d watchers without a handler", n)
+	}
+	for _, w := range all {
+		w.Stop()
 	}
 }
