@@ -92,16 +92,35 @@ func (c *core) rosterJob(r *roster, now time.Time) job {
 	return j
 }
 
-// lines returns all lines of a roster, the latest series first.
+// lines returns all lines of a roster, the latest series first. Those of series that wait for their
+// last write are paths only: a restart reads what was written, and ends them.
 func (c *core) lines(r *roster) (lines []string) {
 	for _, s := range c.goingOn(r) {
 		s.listed = true
 		lines = append(lines, s.line())
 	}
+	for _, s := range c.ending(r) {
+		lines = append(lines, s.path())
+	}
 	for _, l := range r.left {
 		lines = append(lines, l.line())
 	}
+	for _, l := range r.older {
+		lines = append(lines, l.line())
+	}
 	return lines
+}
+
+// ending returns the series of a source that the object names and that wait for their last write.
+func (c *core) ending(r *roster) (out []*series) {
+	for _, of := range c.table.leaving.by {
+		for s := of.first; s != nil; s = s.next {
+			if s.listed && s.key.source == r.index {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
 }
 
 // goingOn returns the stored series of a source for a restart to continue, the latest first.
@@ -116,7 +135,9 @@ func (c *core) goingOn(r *roster) (out []*series) {
 }
 
 // keeps reports whether a restart would continue or end something of a source.
-func (c *core) keeps(r *roster) bool { return len(r.left) > 0 || len(c.goingOn(r)) > 0 }
+func (c *core) keeps(r *roster) bool {
+	return r.remaining() > 0 || len(c.goingOn(r)) > 0 || len(c.ending(r)) > 0
+}
 
 // renewal returns when a roster with names is written again, lest it expire.
 func (c *core) renewal(now time.Time) time.Time { return now.Add(c.opts.Heartbeat * 9 / 10) }
@@ -187,7 +208,7 @@ func (c *core) rosterRead(r *roster, a reply) {
 		return
 	}
 	r.take(a.stored, a.now)
-	if len(r.left) > 0 {
+	if r.remaining() > 0 {
 		r.want(c.renewal(a.now)) // with those that go on
 	}
 	for _, s := range c.table.byKey {

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -131,6 +132,11 @@ func TestHistories(t *testing.T) {
 		{
 			name: "a roster due while another source's is being read is written afterwards", fault: slowly(3 * time.Second),
 			history: "start a×2 0s fault other 10s mended kill start a×1 1s [a: Ongoing ≥3]",
+		},
+		{
+			name: "an end that waits is in the roster", fault: where(patchOf("a."), always(errReset)),
+			history: `start a×2 1s fault 7m b×2 15s c×2 15s d×2 15s e×2 15s f×2 15s kill
+				mended start 15m [a: Unknown ≥2]`,
 		},
 		{
 			name: "the server hangs at the roster", fault: where(patchOf("roster"), slowly(time.Hour)),
@@ -290,6 +296,25 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 			t.Errorf("by name they come as %v", got)
 		}
 	})
+}
+
+// TestTwoObjectsOfASeries: the end of an object waits while its series has begun another one. After a
+// kill both are ended.
+func TestTwoObjectsOfASeries(t *testing.T) {
+	for range 4 { // a map has no order
+		first := ""
+		fault := serially(func(ctx context.Context, c eventstest.Call) error {
+			if first == "" && strings.HasPrefix(c.Name, "a.") {
+				first = c.Name
+			}
+			if c.Name == first && c.Body != "{}" {
+				return errReset
+			}
+			return nil
+		})
+		play(t, `start ttl=3h a×2 1s kill 45m start fault a×2 1s [a: Ongoing ×2, Ongoing ×2]
+			b×2 15s c×2 15s d×2 15s e×2 15s f×2 15s kill mended start 15m [a: Unknown ≥2, Unknown ≥2]`, fault, continuing)
+	}
 }
 
 // TestRosterOfNothing: a roster that names no series is not renewed.

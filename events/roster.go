@@ -85,6 +85,8 @@ type roster struct {
 
 	// left holds the objects left by an earlier process and not continued.
 	left map[hint]leftover
+	// older are those of which the hint is also that of a later one: nothing continues them.
+	older []leftover
 	// exact: that process ended in order.
 	exact bool
 	// readAt is when they were read, and endAt when the next of them is to be ended.
@@ -301,16 +303,29 @@ func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event) {
 // take takes in what an earlier process has left.
 func (r *roster) take(e *eventsv1.Event, now time.Time) {
 	r.left = map[hint]leftover{}
+	r.older = nil
 	r.readAt = now
 	all, exact := readRoster(e, &r.changes)
 	r.exact = exact
 	r.entries = len(all) > 0
 	for _, l := range all {
-		if h, ok := hintOf(l.path); ok {
-			r.left[h] = l
+		h, ok := hintOf(l.path)
+		if !ok {
+			continue
 		}
+		other, twice := r.left[h]
+		if twice && bornOf(other.path).After(bornOf(l.path)) {
+			l, other = other, l
+		}
+		if twice {
+			r.older = append(r.older, other)
+		}
+		r.left[h] = l
 	}
 }
+
+// remaining is how many objects of an earlier process are neither continued nor ended.
+func (r *roster) remaining() int { return len(r.left) + len(r.older) }
 
 // claim returns the object of an earlier process that a new series may continue, if there is one.
 func (r *roster) claim(s *series) (l leftover, ok bool) {
@@ -330,7 +345,7 @@ func (r *roster) claim(s *series) (l leftover, ok bool) {
 // nextLeft returns an object that no series has continued within the threshold, once its turn has
 // come; or the time until then. The turns are spread over minutes.
 func (r *roster) nextLeft(now time.Time, after time.Duration) (l leftover, wait time.Duration) {
-	if len(r.left) == 0 {
+	if r.remaining() == 0 {
 		return l, forever
 	}
 	from := r.readAt.Add(after)
@@ -342,7 +357,12 @@ func (r *roster) nextLeft(now time.Time, after time.Duration) (l leftover, wait 
 		return l, wait
 	}
 	rest := max(r.readAt.Add(after+leftOver).Sub(now), 0)
-	r.endAt = now.Add(rest / time.Duration(len(r.left)))
+	r.endAt = now.Add(rest / time.Duration(r.remaining()))
+	if last := len(r.older) - 1; last >= 0 {
+		one := r.older[last]
+		r.older = r.older[:last]
+		return one, 0
+	}
 	for h, one := range r.left {
 		delete(r.left, h)
 		return one, 0
