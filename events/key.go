@@ -92,12 +92,14 @@ func (k *kinds) describe(obj runtime.Object, out *corev1.ObjectReference) error 
 		kind = &metav1.TypeMeta{}
 		kind.APIVersion, kind.Kind = obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 	}
-	if *kind == (metav1.TypeMeta{}) {
+	if kind.Kind == "" || kind.APIVersion == "" {
 		found, err := k.lookup(obj)
-		if err != nil {
+		switch {
+		case err == nil:
+			kind = &found
+		case *kind == (metav1.TypeMeta{}):
 			return err
 		}
-		kind = &found
 	}
 	out.Kind, out.APIVersion = kind.Kind, kind.APIVersion
 	m, err := meta.Accessor(obj)

@@ -117,6 +117,16 @@ func TestWhatMakesAnotherSeries(t *testing.T) {
 		{"annotations", func(e *event) { e.annotations = map[string]string{"k": "v"} }, 1},
 		{"another resourceVersion", about(func(r *corev1.ObjectReference) { r.ResourceVersion = "99" }), 1},
 		{"the object itself", func(e *event) { e.regarding = testPod("a") }, 1},
+		{"the object with a part of its kind", func(e *event) {
+			pod := testPod("a")
+			pod.Kind = "Pod"
+			e.regarding = pod
+		}, 1},
+		{"the object with the other part", func(e *event) {
+			pod := testPod("a")
+			pod.APIVersion = "v1"
+			e.regarding = pod
+		}, 1},
 		{"a typed nil as the related object", func(e *event) { e.related = (*corev1.Pod)(nil) }, 1},
 		{"another type", func(e *event) { e.kind = "Warning" }, 2},
 		{"another reason", func(e *event) { e.reason = "R2" }, 2},
