@@ -100,8 +100,8 @@ func TestRateLimitPerObjectAndReason(t *testing.T) {
 	})
 }
 
-// TestTokensOfEvictedSeries: an evicted series that is over begins anew like others: with a token, or
-// combined.
+// TestTokensOfEvictedSeries: an evicted series that is over begins anew like others: with a token,
+// or combined.
 func TestTokensOfEvictedSeries(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxSeries, o.Burst = 10, 3 }, func(t *testing.T, r *rig) {
 		noisy := func() {

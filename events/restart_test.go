@@ -298,8 +298,8 @@ func TestNamesAreInTheOrderOfTime(t *testing.T) {
 	})
 }
 
-// TestTwoObjectsOfASeries: the end of an object waits while its series has begun another one. After a
-// kill both are ended.
+// TestTwoObjectsOfASeries: the end of an object waits while its series has begun another one. After
+// a kill both are ended.
 func TestTwoObjectsOfASeries(t *testing.T) {
 	for range 4 { // a map has no order
 		first := ""

@@ -388,7 +388,7 @@ func (s *state) merge(f found, now time.Time) (acked int64) {
 	case f.last.After(now): // the other process's clock is ahead
 		s.last = now
 	case f.last.After(s.last):
-		s.last = f.last
+		s.last = now.Add(f.last.Sub(now)) // by a clock that nobody sets
 	}
 	elsewhere := f.count > base && f.state == stateOngoing && !s.loose
 	if s.end != going && s.count == s.stored && elsewhere {

@@ -179,6 +179,18 @@ func TestEventsOfOneObjectInOrder(t *testing.T) {
 	}
 }
 
+// TestClockThatIsSet: the last occurrence of another process counts by this process's clock: where
+// the time of day is set back afterwards, the series ends as if it were not.
+func TestClockThatIsSet(t *testing.T) {
+	now := time.Now()
+	s := begin(now.Add(-time.Hour))
+	stored := now.Add(-time.Minute).Round(0) // as read from an object
+	s.merge(found{count: 5, last: stored}, now)
+	if !s.last.Equal(stored) || s.last == s.last.Round(0) {
+		t.Errorf("the last occurrence is of %v, want %v by this process's clock", s.last, stored)
+	}
+}
+
 // TestPatchOfNoAnnotations checks that a patch without annotations leaves those of the server: in a
 // merge patch null deletes.
 func TestPatchOfNoAnnotations(t *testing.T) {
