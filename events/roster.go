@@ -47,9 +47,9 @@ const (
 )
 
 // roster lets a source find the series of its earlier processes. A roster is a single Event with a
-// constant name, and holds the names of the active series. A node may write a roster and read a
-// roster with an empty patch, but may neither list nor get Events. Guarded by the broadcaster's
-// lock.
+// constant name, and holds the names of the series that go on or wait for their end. A node may
+// write a roster and read a roster with an empty patch, but may neither list nor get Events.
+// Guarded by the broadcaster's lock.
 //
 // A roster is written as a whole, and then as changes, each an annotation of its own: a change
 // costs a line. A process that ends in order writes the whole with the exact counts, last times
