@@ -488,6 +488,7 @@ func TestRoleForOneGroup(t *testing.T) {
 					for n := range 3 {
 						a.about(fmt.Sprint("ns-", n), fmt.Sprint("p", i, "-", n))
 						a.about(fmt.Sprint("ns-", n), fmt.Sprint("loop-", n))
+						synctest.Wait() // else up to four calls begin before one of them has failed
 					}
 					pass(time.Second)
 				}
