@@ -66,13 +66,6 @@ type difference struct {
 
 	// agreed is the begin of the last list without a difference.
 	agreed instant `prove:"marks,judged:begins"`
-
-	// stands reports whether the list has shown once more what a read since the list before has not
-	// borne out. Some items never agree, such as what a runtime lists in a state of no status.
-	stands bool
-
-	// retry delays the reads for a difference that stands.
-	retry ladder
 }
 
 func newLists() lists { return lists{differ: make(map[*pod]struct{})} }
@@ -159,32 +152,21 @@ func (l *lists) compare(p *pod, items []Item, began instant, same bool) {
 		delete(l.differ, p)
 		return
 	}
-	next := &difference{
-		items:  items,
-		at:     began,
-		first:  began,
-		agreed: l.appliedBegan,
-	}
-	if last := p.diff; last != nil {
-		next.agreed = last.agreed
-		if sameItems(last.items, items) {
-			next.first = last.first
-			next.stands = last.stands || last.at < began && last.at <= p.asOf
-			next.retry = last.retry
+	agreed := l.appliedBegan
+	first := began
+	if p.differs() {
+		agreed = p.diff.agreed
+		if sameItems(p.diff.items, items) {
+			first = p.diff.first
 		}
 	}
-	p.diff = next
-	l.differ[p] = struct{}{}
-}
-
-// standsUntil returns until when a difference between the last list of a pod and the cache is no
-// reason for a read of the pod; zero if it is one.
-func (p *pod) standsUntil() instant {
-	asked := p.waited() || p.force != 0 || p.due != 0 || p.changed != 0
-	if !p.differs() || !p.diff.stands || asked || p.entry != statusEntry || p.expected.len() > 0 {
-		return 0
+	p.diff = &difference{
+		items:  items,
+		at:     began,
+		first:  first,
+		agreed: agreed,
 	}
-	return p.diff.retry.end
+	l.differ[p] = struct{}{}
 }
 
 // last returns the pod as shown by the last list, and the begin of the list; zero before the first.
@@ -506,13 +488,7 @@ func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
 		}
 	case overlaps && !p.reading:
 		p.lookFrom(now) // a read begun now is later than the list
-	case !overlaps && !doubtful && now < p.standsUntil():
-		c.out.observe(p.uid, began)
-		p.confirm(began)
 	default: // if the pod is being read: core.onInspected compares
-		if p.differs() && p.diff.stands {
-			p.diff.retry.climb(began, now, c.cfg.RelistBase, c.cfg.RelistMax)
-		}
 		p.lookFrom(began)
 		if !p.differs() || !p.brings(&c.cfg) {
 			p.holdAtMost(now.add(c.cfg.ListFirst))
