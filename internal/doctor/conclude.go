@@ -569,7 +569,7 @@ func leftovers(f Facts) (list []Finding) {
 			Change: "crictl rm $(crictl ps -a -q --state Exited); the kubelet's maximum-dead-containers; why does the pod restart so often?",
 		})
 	}
-	if f.NotReady > max(manyExited, 2*f.Pods) {
+	if ready := f.Pods - f.NotReady; f.NotReady > max(manyExited, 2*ready) {
 		list = append(list, Finding{
 			ID:       "sandboxes-left",
 			Grade:    Ill,

@@ -198,6 +198,13 @@ var sicknesses = []sickness{
 		says:     "1000 exited containers",
 	},
 	{
+		name:     "400 sandboxes that have ended",
+		server:   left{collected: collected{period: "10s"}, sandboxes: 400},
+		worth:    Sick,
+		findings: []string{"sandboxes-left"},
+		says:     "400 sandboxes",
+	},
+	{
 		name:       "full disk",
 		population: ten,
 		host: HostFacts{
@@ -308,6 +315,26 @@ type collected struct {
 	after  time.Duration // how long its statistics take
 	wrong  error         // of its statistics
 	ends   *atomic.Int32 // counts its lists: the container has ended by the second; nil if it goes on
+}
+
+// left is a runtime with sandboxes that have ended, beside the one that is ready.
+type left struct {
+	collected
+	sandboxes int
+}
+
+func (l left) ListPodSandbox(
+	ctx context.Context,
+	request *runtimeapi.ListPodSandboxRequest,
+) (*runtimeapi.ListPodSandboxResponse, error) {
+	list, err := l.collected.ListPodSandbox(ctx, request)
+	for n := range l.sandboxes {
+		list.Items = append(list.Items, &runtimeapi.PodSandbox{
+			Id:    fmt.Sprint("ended", n),
+			State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+		})
+	}
+	return list, err
 }
 
 // noMetrics is what containerd says of a shim that gives it no statistics.
@@ -459,11 +486,14 @@ func TestRules(t *testing.T) {
 			f.LongestSeconds = 0.1
 			f.Calls = []Call{{Method: "ListContainers", Count: 1, doneSeconds: 1.2, UsualSeconds: 0.01}}
 		},
-		"not-ready":      func(f *Facts) { f.Conditions = []Condition{{Type: "RuntimeReady", Reason: "Down"}} },
-		"sandboxes-left": func(f *Facts) { f.NotReady = 1000 },
-		"shims-wake":     func(f *Facts) { f.Host.ShimsRun = 30 },
-		"socket-owner":   func(f *Facts) { f.Host.Owner.Name = "pleg-bench proxy" },
-		"unexamined":     func(f *Facts) { f.Unexamined = 3 },
+		"not-ready": func(f *Facts) { f.Conditions = []Condition{{Type: "RuntimeReady", Reason: "Down"}} },
+		"sandboxes-left": func(f *Facts) {
+			f.Pods = 1030
+			f.NotReady = 1000
+		},
+		"shims-wake":   func(f *Facts) { f.Host.ShimsRun = 30 },
+		"socket-owner": func(f *Facts) { f.Host.Owner.Name = "pleg-bench proxy" },
+		"unexamined":   func(f *Facts) { f.Unexamined = 3 },
 	} {
 		f := Facts{
 			Listed:     true,
