@@ -351,6 +351,25 @@ func (f Facts) hungForAll(method string) bool {
 
 func (c Call) hungForAll() bool { return c.Count > 2 && c.Hung == c.Count }
 
+// failsForAll reports whether a call for single items failed for all of many, and at once: the call
+// is at fault, and no item. Of items whose shims give no answer each is at fault.
+func (f Facts) failsForAll(method string) bool {
+	failed := slices.ContainsFunc(f.Calls, func(c Call) bool {
+		return c.Method == method && c.Count > 2 && c.Failed == c.Count
+	})
+	met := false
+	for _, i := range f.Items {
+		if i.Call != method {
+			continue
+		}
+		if f.hangs(i) {
+			return false
+		}
+		met = true
+	}
+	return failed && met
+}
+
 // several bounds the findings of a kind.
 func several(list []Finding, id, more string) []Finding {
 	const most = 10
@@ -418,12 +437,12 @@ func calls(f Facts) (list []Finding) {
 				},
 				Change: change,
 			})
-		case c.Failed > 0 && !single:
+		case c.Failed > 0 && !single || f.failsForAll(c.Method):
 			list = append(list, Finding{
 				ID:       "call-fails",
 				Grade:    Ill,
 				Sentence: c.Method + " fails",
-				Evidence: []string{c.Error},
+				Evidence: []string{fmt.Sprintf("%d of %s: %s", c.Failed, bench.Count(c.Count, "call"), c.Error)},
 				Change:   change,
 			})
 		case c.Hung == 0 && c.doneSeconds > max(slowFrom, slowBy*c.UsualSeconds, lagBy*f.waited()):
@@ -443,8 +462,12 @@ func unreadable(f Facts) []Finding {
 	var evidence []string
 	n := 0
 	statistics := 0 // unreadable in so many items: nothing else
+	forAll := make(map[string]bool)
+	for _, method := range itemCalls {
+		forAll[method] = f.failsForAll(method)
+	}
 	for _, i := range f.Items {
-		if f.hangs(i) {
+		if f.hangs(i) || forAll[i.Call] {
 			continue
 		}
 		n++

@@ -109,6 +109,30 @@ var sicknesses = []sickness{
 		findings:   []string{"items-unreadable"},
 	},
 	{
+		name:       "statuses fail",
+		population: ten,
+		faults:     []string{"fail-status=1"},
+		worth:      Sick,
+		findings:   []string{"call-fails", "call-fails"},
+		says:       "ContainerStatus fails",
+	},
+	{
+		name:       "statuses that are not implemented",
+		population: ten,
+		faults:     []string{"fail-status=1", "fail-code=Unimplemented"},
+		worth:      Sick,
+		findings:   []string{"call-fails", "call-fails"},
+		says:       "10 of 10 calls",
+	},
+	{
+		name:       "lists that find nothing",
+		population: ten,
+		faults:     []string{"fail-list=1", "fail-code=NotFound"},
+		worth:      Sick,
+		findings:   []string{"call-fails", "call-fails"},
+		says:       "ListPodSandbox fails",
+	},
+	{
 		name:       "lists hang",
 		population: ten,
 		faults:     []string{"hang-list=1"},
@@ -404,7 +428,7 @@ func (collected) GetContainerEvents(
 }
 
 // TestGone: an item that has gone meanwhile is no answer of its call, and so hides no call that
-// hangs for all others.
+// hangs for all others. A call for no item that finds nothing has failed.
 func TestGone(t *testing.T) {
 	e := &examiner{options: Options{Within: time.Minute}, calls: make(map[string]*Call)}
 	for n, err := range []error{status.Error(codes.NotFound, "gone"), nil, errors.New("broken")} {
@@ -444,6 +468,14 @@ func TestWords(t *testing.T) {
 			Items: []Item{{Kind: "container", ID: "c", Sandbox: "s", Call: "ContainerStats", Error: "unexpected metrics response", Seconds: 0.1}},
 			Host:  HostFacts{Shims: map[string]Process{"s": {PID: 9, State: "T"}}}}, "kill -CONT 9", "crictl rm"},
 		{"statistics alone are no reason to remove a container", Facts{Items: []Item{{Kind: "container", ID: "c", Call: "ContainerStats", Error: "no metrics"}}}, "the statistics of 1 running container", "crictl rm"},
+		{"a call that fails for all is no reason to remove any", Facts{
+			Calls: []Call{{Method: "Version", Count: 1}, {Method: "ContainerStatus", Count: 3, Failed: 3, Error: "no such method"}},
+			Items: []Item{{Kind: "container", ID: "c", Call: "ContainerStatus", Error: "no such method"}}}, "ContainerStatus fails", "crictl rm"},
+		{"three stopped shims are no failure of the call", Facts{
+			Calls: []Call{{Method: "Version", Count: 1}, {Method: "ContainerStats", Count: 3, Failed: 3, Error: "no metrics"}},
+			Items: []Item{{Kind: "container", ID: "c", Sandbox: "s", Call: "ContainerStats", Error: "no metrics", Seconds: 1.9}}}, "an error after 1.90 s", "call-fails"},
+		{"statistics that no container has", Facts{
+			Calls: []Call{{Method: "Version", Count: 1}, {Method: "ContainerStats", Count: 3, Failed: 3, Error: "unknown method"}}}, "", "ContainerStats"},
 		{"a stopped monitor of CRI-O", Facts{Kept: map[string]Item{"c": {Kind: "container", Name: "app", Pod: "web", Namespace: "shop"}},
 			Host: HostFacts{Shims: map[string]Process{"c": {PID: 9, Name: "conmon", State: "T"}}}}, "the monitor of container app of pod shop/web is stopped: its end is not seen", "sandbox"},
 		{"a monitor whose end tells CRI-O nothing", Facts{Items: []Item{{Kind: "container", ID: "c", Hung: true, Call: "ContainerStats"}},
@@ -758,6 +790,13 @@ func TestLine(t *testing.T) {
 	got := r.Line(80)
 	if len([]rune(got)) > 80 || strings.ContainsAny(got, "\x1b\n") {
 		t.Errorf("line %q", got)
+	}
+	note := Finding{ID: "clock-free", Grade: Note, Sentence: "x"}
+	for _, found := range [][]Finding{nil, {note}} {
+		got = Report{Worth: Unknown, Findings: found}.Line(80)
+		if got != "the container runtime could not be examined" {
+			t.Errorf("a runtime without an examination: line %q", got)
+		}
 	}
 	if got := (Report{Worth: Well, Findings: []Finding{{Grade: Note, Sentence: "x"}}}).Line(80); got != "the container runtime is well" {
 		t.Errorf("line %q", got)

@@ -345,7 +345,7 @@ func try[Q, A any](
 			took = again
 		}
 	}
-	gone := status.Code(err) == codes.NotFound // the item, meanwhile
+	gone := slices.Contains(itemCalls, method) && status.Code(err) == codes.NotFound // the item
 	if gone || hung(err) && e.cutShort(took) || err != nil && stood > 0 {
 		return answer, took, err
 	}

@@ -143,10 +143,18 @@ type Call struct {
 // bounded.
 func (r Report) Line(columns int) string {
 	text := "the container runtime is well"
-	if len(r.Findings) > 0 && r.Worth != Well {
+	switch {
+	case r.Worth == Sick && len(r.Findings) > 0:
 		text = r.Findings[0].Sentence
 		if more := r.count(Ill) - 1; more > 0 {
 			text = fmt.Sprintf("(1 of %d) %s", more+1, text)
+		}
+	case r.Worth == Unknown:
+		text = "the container runtime could not be examined"
+		for _, f := range r.Findings {
+			if f.ID == "forbidden" {
+				text = f.Sentence
+			}
 		}
 	}
 	runes := []rune(printable.Text(text))
