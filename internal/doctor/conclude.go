@@ -65,7 +65,7 @@ func Conclude(f Facts) Report {
 	}
 	var list []Finding
 	for _, rule := range []func(Facts) []Finding{
-		unreachable, silent, calls, hanging, conditions, unreadable, kubelet, disks, clocks, leftovers, events, pressure, costs, others, limits,
+		unreachable, silent, calls, lists, hanging, conditions, unreadable, kubelet, disks, clocks, leftovers, events, pressure, costs, others, limits,
 	} {
 		list = append(list, rule(f)...)
 	}
@@ -382,6 +382,9 @@ func several(list []Finding, id, more string) []Finding {
 
 func (i Item) words() string {
 	where := fmt.Sprintf("pod %s/%s", i.Namespace, i.Pod)
+	if i.Pod == "" { // lists show no sandbox of a container, or one without metadata
+		where = "an unnamed pod"
+	}
 	if i.Kind == "container" {
 		return fmt.Sprintf("container %s of %s", i.Name, where)
 	}
@@ -456,6 +459,20 @@ func calls(f Facts) (list []Finding) {
 		}
 	}
 	return list
+}
+
+// lists finds lists that lack what was there before and after, or had been there long before.
+func lists(f Facts) []Finding {
+	if len(f.Missed) == 0 {
+		return nil
+	}
+	return []Finding{{
+		ID:       "lists-differ",
+		Grade:    Ill,
+		Sentence: "a list lacked " + bench.Count(len(f.Missed), "item that was there", "items that were there"),
+		Evidence: firstOf(f.Missed),
+		Change:   f.log() + ": has the runtime just started?",
+	}}
 }
 
 func unreadable(f Facts) []Finding {
@@ -614,37 +631,8 @@ func events(f Facts) (list []Finding) {
 			Sentence: "the event stream was not listened to",
 			Evidence: []string{s.Skipped},
 		})
-	case s.Ended == ended.eof && f.service() == "crio":
-		list = append(list, Finding{
-			ID:       "events-off",
-			Grade:    Costly,
-			Sentence: "container events are turned off: agents can only poll",
-			Evidence: []string{"GetContainerEvents ends at once"},
-			Change:   "enable_pod_events = true under [crio.runtime] in crio.conf",
-		})
-	case s.Ended == ended.eof:
-		list = append(list, Finding{
-			ID:       "events-off",
-			Grade:    Costly,
-			Sentence: "the event stream ends at once: agents can only poll",
-			Evidence: []string{"GetContainerEvents ends with EOF"},
-		})
-	case s.Ended == ended.none:
-		list = append(list, Finding{
-			ID:       "events-lacking",
-			Grade:    Costly,
-			Sentence: "this runtime has no event stream: agents can only poll",
-			Evidence: []string{"GetContainerEvents: Unimplemented"},
-			Change:   "a newer version: containerd 1.7, CRI-O 1.26",
-		})
 	case s.Ended != "":
-		list = append(list, Finding{
-			ID:       "events-fail",
-			Grade:    Ill,
-			Sentence: "the event stream ended",
-			Evidence: []string{s.Ended},
-			Change:   fmt.Sprintf("journalctl -u %s -n 100", f.service()),
-		})
+		list = append(list, f.streamEnd())
 	case len(s.Untold) > 0:
 		list = append(list, Finding{
 			ID:    "events-silent",
@@ -670,6 +658,51 @@ func events(f Facts) (list []Finding) {
 		})
 	}
 	return list
+}
+
+// streamEnd is the finding about an event stream that ended.
+func (f Facts) streamEnd() Finding {
+	s := f.Stream
+	switch {
+	case s.Ended == ended.eof && s.Received > 0: // so events are on
+		return Finding{
+			ID:       "events-fail",
+			Grade:    Ill,
+			Sentence: "the event stream ended after " + bench.Count(s.Received, "event"),
+			Evidence: []string{"GetContainerEvents ends with EOF, as of a runtime that stops"},
+			Change:   fmt.Sprintf("journalctl -u %s -n 100", f.service()),
+		}
+	case s.Ended == ended.eof && f.service() == "crio":
+		return Finding{
+			ID:       "events-off",
+			Grade:    Costly,
+			Sentence: "container events are turned off: agents can only poll",
+			Evidence: []string{"GetContainerEvents ends at once"},
+			Change:   "enable_pod_events = true under [crio.runtime] in crio.conf",
+		}
+	case s.Ended == ended.eof:
+		return Finding{
+			ID:       "events-off",
+			Grade:    Costly,
+			Sentence: "the event stream ends at once: agents can only poll",
+			Evidence: []string{"GetContainerEvents ends with EOF"},
+		}
+	case s.Ended == ended.none:
+		return Finding{
+			ID:       "events-lacking",
+			Grade:    Costly,
+			Sentence: "this runtime has no event stream: agents can only poll",
+			Evidence: []string{"GetContainerEvents: Unimplemented"},
+			Change:   "a newer version: containerd 1.7, CRI-O 1.26",
+		}
+	}
+	return Finding{
+		ID:       "events-fail",
+		Grade:    Ill,
+		Sentence: "the event stream ended",
+		Evidence: []string{s.Ended},
+		Change:   fmt.Sprintf("journalctl -u %s -n 100", f.service()),
+	}
 }
 
 func pressure(f Facts) (list []Finding) {

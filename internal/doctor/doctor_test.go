@@ -171,6 +171,24 @@ var sicknesses = []sickness{
 		says:       "enable_pod_events = true",
 	},
 	{
+		name:       "a stream that ends after some events",
+		profile:    "crio",
+		population: ten,
+		churn:      true,
+		kubelet:    true,
+		faults:     []string{"eof=0.5"},
+		worth:      Sick,
+		findings:   []string{"events-fail"},
+		says:       "the event stream ended after",
+	},
+	{
+		name:     "a list that showed less than there was",
+		server:   missing{collected{period: "10s", ends: new(atomic.Int32)}},
+		worth:    Sick,
+		findings: []string{"lists-differ"},
+		says:     "container app of pod shop/web c",
+	},
+	{
 		name:       "no events",
 		profile:    "no-events",
 		population: ten,
@@ -341,6 +359,36 @@ type collected struct {
 	ends   *atomic.Int32 // counts its lists: the container has ended by the second; nil if it goes on
 }
 
+// missing is a runtime whose first list of containers lacks one that is older than the sandbox's
+// youngest neighbour.
+type missing struct{ collected }
+
+func (m missing) ListContainers(
+	context.Context,
+	*runtimeapi.ListContainersRequest,
+) (*runtimeapi.ListContainersResponse, error) {
+	now := time.Now()
+	all := []*runtimeapi.Container{
+		{
+			Id:           "later",
+			PodSandboxId: "s",
+			State:        runtimeapi.ContainerState_CONTAINER_RUNNING,
+			CreatedAt:    now.Add(-time.Hour).UnixNano(),
+		},
+		{
+			Id:           "c",
+			PodSandboxId: "s",
+			Metadata:     &runtimeapi.ContainerMetadata{Name: "app"},
+			State:        runtimeapi.ContainerState_CONTAINER_RUNNING,
+			CreatedAt:    now.Add(-2 * time.Hour).UnixNano(),
+		},
+	}
+	if m.ends.Add(1) == 1 {
+		all = all[:1]
+	}
+	return &runtimeapi.ListContainersResponse{Containers: all}, nil
+}
+
 // left is a runtime with sandboxes that have ended, beside the one that is ready.
 type left struct {
 	collected
@@ -476,6 +524,7 @@ func TestWords(t *testing.T) {
 			Items: []Item{{Kind: "container", ID: "c", Sandbox: "s", Call: "ContainerStats", Error: "no metrics", Seconds: 1.9}}}, "an error after 1.90 s", "call-fails"},
 		{"statistics that no container has", Facts{
 			Calls: []Call{{Method: "Version", Count: 1}, {Method: "ContainerStats", Count: 3, Failed: 3, Error: "unknown method"}}}, "", "ContainerStats"},
+		{"a container whose sandbox no list shows", Facts{Items: []Item{{Kind: "container", ID: "c", Name: "app", Hung: true}}}, "container app of an unnamed pod hangs", "pod /"},
 		{"a stopped monitor of CRI-O", Facts{Kept: map[string]Item{"c": {Kind: "container", Name: "app", Pod: "web", Namespace: "shop"}},
 			Host: HostFacts{Shims: map[string]Process{"c": {PID: 9, Name: "conmon", State: "T"}}}}, "the monitor of container app of pod shop/web is stopped: its end is not seen", "sandbox"},
 		{"a monitor whose end tells CRI-O nothing", Facts{Items: []Item{{Kind: "container", ID: "c", Hung: true, Call: "ContainerStats"}},

@@ -162,10 +162,10 @@ type examiner struct {
 	calls map[string]*Call
 	order []string // of calls, by the first call of each method
 	hung  int      // calls without an answer in time
-	// first and second are the items of two lists.
-	first, second map[string]item
-	heard         map[string]bool // IDs in events
-	paths         []string        // the runtime's folders, by its configuration
+	// first and second are the items of two lists, third those of one more, nil if none was made.
+	first, second, third map[string]item
+	heard                map[string]bool // IDs in events
+	paths                []string        // the runtime's folders, by its configuration
 }
 
 // item is an item as listed.
@@ -266,6 +266,9 @@ func (e *examiner) examine(ctx context.Context) {
 		e.metrics(again)
 		<-again.Done()
 		e.second, ok = e.list(ctx)
+	}
+	if ok && e.lost() {
+		e.third, _ = e.list(ctx)
 	}
 	if !ok {
 		stop()
@@ -742,34 +745,93 @@ func (e *examiner) metrics(ctx context.Context) {
 	}
 }
 
-// compare finds the changes between the two lists, and the changes without an event.
+// listening reports whether the event stream was listened to until the end.
+func (e *examiner) listening() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.facts.Stream.Skipped == "" && e.facts.Stream.Ended == ""
+}
+
+// lost reports whether a container is in the first list alone, and no event tells of it: it may be
+// gone, or the second list lacks it.
+func (e *examiner) lost() bool {
+	if !e.listening() {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, before := range e.first {
+		_, still := e.second[id]
+		if !still && !e.heard[id] && before.Kind == "container" {
+			return true
+		}
+	}
+	return false
+}
+
+// newest are the latest stamps of the first list, by the kind of item.
+func (e *examiner) newest() map[string]int64 {
+	newest := make(map[string]int64)
+	for _, i := range e.first {
+		newest[i.Kind] = max(newest[i.Kind], i.createdAt)
+	}
+	return newest
+}
+
+// told are the IDs of which the stream told, and of sandboxes with such a container.
+func (e *examiner) told() map[string]bool {
+	told := maps.Clone(e.heard)
+	for id, i := range e.second {
+		if e.heard[id] {
+			told[i.Sandbox] = true
+		}
+	}
+	return told
+}
+
+// compare finds the changes between the two lists, and the changes without an event. An item of the
+// second list alone that is stamped before the examination was missing from the first list, if the
+// first has later ones or none; else, and if the stream told of it, its stamp is wrong.
 func (e *examiner) compare(opened time.Time) {
-	s := &e.facts.Stream
-	listening := s.Skipped == "" && s.Ended == ""
+	f := &e.facts
+	listening := e.listening()
+	newest := e.newest()
+	told := e.told()
 	changed := func(i item) {
-		s.Changed++
+		f.Stream.Changed++
 		if listening && !e.heard[i.ID] && i.Kind == "container" { // CRI-O tells little of sandboxes
-			s.Untold = append(s.Untold, i.Item)
+			f.Stream.Untold = append(f.Stream.Untold, i.Item)
 		}
 	}
 	for id, now := range e.second {
 		before, known := e.first[id]
-		if !known {
-			late := opened.Sub(time.Unix(0, now.createdAt)).Seconds()
-			if now.createdAt > 0 && late > clockOff {
-				e.facts.BehindSeconds = max(e.facts.BehindSeconds, late)
-			}
+		late := opened.Sub(time.Unix(0, now.createdAt)).Seconds()
+		switch {
+		case known && before.state == now.state:
+			continue
+		case known || now.createdAt <= 0 || late <= clockOff:
+		case !told[id] && (now.createdAt < newest[now.Kind] || newest[now.Kind] == 0):
+			f.Missed = append(f.Missed, now.Item)
+			continue
+		default:
+			f.BehindSeconds = max(f.BehindSeconds, late)
 		}
-		if !known || before.state != now.state {
-			changed(now)
-		}
+		changed(now)
 	}
 	for id, before := range e.first {
-		if _, still := e.second[id]; !still {
+		_, still := e.second[id]
+		_, back := e.third[id]
+		switch {
+		case still:
+		case back:
+			f.Missed = append(f.Missed, before.Item)
+		default:
 			changed(before)
 		}
 	}
-	slices.SortFunc(s.Untold, func(a, b Item) int { return strings.Compare(a.ID, b.ID) })
+	byID := func(a, b Item) int { return strings.Compare(a.ID, b.ID) }
+	slices.SortFunc(f.Stream.Untold, byID)
+	slices.SortFunc(f.Missed, byID)
 }
 
 // forget drops read errors of items that had ended or gone by the second list. The error for the

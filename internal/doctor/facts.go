@@ -39,6 +39,7 @@ type Facts struct {
 	MostExited                Item // the pod with the most exited containers, with its count
 	MostExitedCount           int
 	Items                     []Item // hanging or unreadable items
+	Missed                    []Item // items that were there, and missing from a list
 	Unexamined                int    // items for which there was no time, or Spared
 	// Spared is why the runtime was asked no more, empty if nothing was left out for its sake.
 	Spared        string

@@ -49,6 +49,7 @@ var Kinds = []Term{
 	{"call-hangs", "a kind of call is not answered"},
 	{"call-fails", "a kind of call fails"},
 	{"call-slow", "a kind of call takes ten times the usual"},
+	{"lists-differ", "a list lacks what is there"},
 	{"item-hangs", "a container or sandbox hangs"},
 	{"shim-stopped", "a shim is stopped"},
 	{"items-unreadable", "items are listed and cannot be read"},
