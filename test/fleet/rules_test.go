@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -69,6 +70,26 @@ func TestRules(t *testing.T) {
 		}
 		if diff := cmp.Diff(want.String(), read(t, file.path)); diff != "" {
 			t.Errorf("%s is out of date; run this test with -update (-want +got):\n%s", file.path, diff)
+		}
+	}
+}
+
+// TestOperators checks that the objects of each folder reach a Prometheus of the operator: the chart
+// selects them by a label, and kube-prometheus reads no namespace without a role.
+func TestOperators(t *testing.T) {
+	for _, file := range rulesFiles {
+		folder := filepath.Dir(file.path)
+		kustomization := read(t, folder+"/kustomization.yaml")
+		for _, want := range []string{"release: kube-prometheus-stack", "podmonitor.yaml", "rules.yaml", "role.yaml"} {
+			if !strings.Contains(kustomization, want) {
+				t.Errorf("%s/kustomization.yaml has no %q", folder, want)
+			}
+		}
+		role, err := os.ReadFile(folder + "/role.yaml")
+		for _, account := range []string{"prometheus-k8s", "kube-prometheus-stack-prometheus"} {
+			if err != nil || !strings.Contains(string(role), "name: "+account+",") {
+				t.Errorf("%s/role.yaml binds no role to %s (%v)", folder, account, err)
+			}
 		}
 	}
 }
