@@ -22,7 +22,7 @@ func ListRates(addresses ...string) func(context.Context) (map[string]float64, s
 	return func(ctx context.Context) (map[string]float64, string) {
 		for _, address := range addresses {
 			first, ok := scrape(ctx, address)
-			if !ok {
+			if !ok || !hasLists(first) {
 				continue
 			}
 			const between = 3 * time.Second
@@ -43,6 +43,16 @@ func ListRates(addresses ...string) func(context.Context) (map[string]float64, s
 		}
 		return nil, ""
 	}
+}
+
+// hasLists reports whether metrics are those of a runtime: an examination has listed before.
+func hasLists(metrics map[string]float64) bool {
+	for name := range metrics {
+		if listIn(name) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // listIn is the list counted by a metric of containerd or CRI-O, empty for none.
