@@ -259,82 +259,111 @@ func conditions(f Facts) (list []Finding) {
 	return list
 }
 
-// hanging finds items with unanswered calls, each with its shim.
+// hanging finds items with unanswered calls, each with its shim. Items of a common shim are one
+// finding.
 func hanging(f Facts) (list []Finding) {
-	byKeeper := map[string]bool{}
+	byKeeper := make(map[string]int) // places in list
 	for _, i := range f.Items {
-		if !f.hangs(i) || f.hungForAll(i.Call) || byKeeper[i.Sandbox] && i.Sandbox != "" {
+		if !f.hangs(i) || f.hungForAll(i.Call) {
 			continue
 		}
-		byKeeper[i.Sandbox] = true
-		how := "is not answered"
-		seen := fmt.Sprintf("no answer in %s; ID %s", bench.Seconds(i.Seconds), i.ID)
-		if !i.Hung {
-			how = "fails"
-			seen = fmt.Sprintf("an error after %s: %s; ID %s", bench.Seconds(i.Seconds), i.Error, i.ID)
+		keeper := f.keeper(i)
+		first, known := byKeeper[keeper]
+		switch {
+		case !known:
+			byKeeper[keeper] = len(list)
+			list = append(list, f.hang(i))
+		case len(list[first].Evidence) < mostNamed:
+			also := fmt.Sprintf("so does %s: %s; ID %s", i.words(), i.Call, i.ID)
+			list[first].Evidence = append(list[first].Evidence, also)
 		}
-		finding := Finding{
-			ID:       "item-hangs",
-			Grade:    Ill,
-			Sentence: fmt.Sprintf("%s hangs: %s %s", i.words(), i.Call, how),
-			Evidence: []string{seen},
-			Change: fmt.Sprintf(
-				"crictl %s %.13s (which may hang as well); journalctl -u %s -n 100",
-				i.inspect(),
-				i.ID,
-				f.service(),
-			),
-		}
-		if shim, ok := f.shimOf(i); ok {
-			finding.Evidence = append(
-				finding.Evidence,
-				fmt.Sprintf("its %s, process %d (%s), is %s", shim.role(), shim.PID, shim.Name, shim.words()),
-			)
-			switch {
-			case shim.stopped():
-				finding.Change = shim.resume()
-			case !shim.conmon(): // after the end of a conmon, CRI-O shows the old state for good
-				finding.Change = fmt.Sprintf(
-					"kill -9 %d ends the shim; the runtime then ends the pod, and the kubelet starts it anew",
-					shim.PID,
-				)
-			}
-		}
-		for _, p := range f.Host.Stuck[i.ID] {
-			finding.Evidence = append(
-				finding.Evidence,
-				fmt.Sprintf(
-					"its process %d (%s) is %s: a disk or a network file system that does not answer",
-					p.PID,
-					p.Name,
-					p.words(),
-				),
-			)
-		}
-		list = append(list, finding)
 	}
 	for id, shim := range f.Host.Shims {
-		if !shim.stopped() || byKeeper[id] {
-			continue
+		_, known := byKeeper[id]
+		if shim.stopped() && !known {
+			list = append(list, f.shimStopped(id, shim))
 		}
-		kept := "sandbox " + id[:min(len(id), 13)]
-		if item, ok := f.Kept[id]; ok {
-			kept = item.words()
-		}
-		what := "its containers cannot be stopped, and their ends are not seen"
-		if shim.conmon() {
-			what = "its end is not seen"
-		}
-		list = append(list, Finding{
-			ID:       "shim-stopped",
-			Grade:    Ill,
-			Sentence: fmt.Sprintf("the %s of %s is %s: %s", shim.role(), kept, shim.words(), what),
-			Evidence: []string{fmt.Sprintf("process %d (%s); ID %s", shim.PID, shim.Name, id)},
-			Change:   shim.resume(),
-		})
 	}
 	slices.SortFunc(list, func(a, b Finding) int { return strings.Compare(a.Sentence, b.Sentence) })
 	return several(list, "item-hangs", "more hang")
+}
+
+// keeper is the ID of what keeps an item: its sandbox, for whose items a shim speaks, or the item
+// itself, as on CRI-O.
+func (f Facts) keeper(i Item) string {
+	_, own := f.Host.Shims[i.ID]
+	if own || i.Sandbox == "" || f.service() == "crio" {
+		return i.ID
+	}
+	return i.Sandbox
+}
+
+// hang is the finding about an item with an unanswered call.
+func (f Facts) hang(i Item) Finding {
+	how := "is not answered"
+	seen := fmt.Sprintf("no answer in %s; ID %s", bench.Seconds(i.Seconds), i.ID)
+	if !i.Hung {
+		how = "fails"
+		seen = fmt.Sprintf("an error after %s: %s; ID %s", bench.Seconds(i.Seconds), i.Error, i.ID)
+	}
+	finding := Finding{
+		ID:       "item-hangs",
+		Grade:    Ill,
+		Sentence: fmt.Sprintf("%s hangs: %s %s", i.words(), i.Call, how),
+		Evidence: []string{seen},
+		Change: fmt.Sprintf(
+			"crictl %s %.13s (which may hang as well); journalctl -u %s -n 100",
+			i.inspect(),
+			i.ID,
+			f.service(),
+		),
+	}
+	if shim, ok := f.shimOf(i); ok {
+		finding.Evidence = append(
+			finding.Evidence,
+			fmt.Sprintf("its %s, process %d (%s), is %s", shim.role(), shim.PID, shim.Name, shim.words()),
+		)
+		switch {
+		case shim.stopped():
+			finding.Change = shim.resume()
+		case !shim.conmon(): // after the end of a conmon, CRI-O shows the old state for good
+			finding.Change = fmt.Sprintf(
+				"kill -9 %d ends the shim; the runtime then ends the pod, and the kubelet starts it anew",
+				shim.PID,
+			)
+		}
+	}
+	for _, p := range f.Host.Stuck[i.ID] {
+		finding.Evidence = append(
+			finding.Evidence,
+			fmt.Sprintf(
+				"its process %d (%s) is %s: a disk or a network file system that does not answer",
+				p.PID,
+				p.Name,
+				p.words(),
+			),
+		)
+	}
+	return finding
+}
+
+// shimStopped is the finding about a stopped shim that no call has met.
+func (f Facts) shimStopped(id string, shim Process) Finding {
+	kept := "sandbox " + id[:min(len(id), 13)]
+	if item, ok := f.Kept[id]; ok {
+		kept = item.words()
+	}
+	what := "its containers cannot be stopped, and their ends are not seen"
+	if shim.conmon() {
+		what = "its end is not seen"
+	}
+	return Finding{
+		ID:       "shim-stopped",
+		Grade:    Ill,
+		Sentence: fmt.Sprintf("the %s of %s is %s: %s", shim.role(), kept, shim.words(), what),
+		Evidence: []string{fmt.Sprintf("process %d (%s); ID %s", shim.PID, shim.Name, id)},
+		Change:   shim.resume(),
+	}
 }
 
 // hangs reports whether an item hangs: the runtime gives no answer, or gives up because of a silent

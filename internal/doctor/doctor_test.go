@@ -780,6 +780,46 @@ func TestShims(t *testing.T) {
 	}
 }
 
+// TestKeepers: each container of CRI-O has a monitor of its own and is named; those of containerd's
+// pods share a shim, whose finding names them all.
+func TestKeepers(t *testing.T) {
+	hung := func(name string) Item {
+		return Item{
+			ID:        "id-" + name,
+			Sandbox:   "s",
+			Kind:      "container",
+			Name:      name,
+			Pod:       "web",
+			Namespace: "shop",
+			Call:      "ContainerStatus",
+			Hung:      true,
+		}
+	}
+	items := []Item{hung("app"), hung("sidecar")}
+	monitor := Process{PID: 9, Name: "conmon", State: "T"}
+	monitors := map[string]Process{"id-app": monitor, "id-sidecar": monitor}
+	for _, test := range []struct {
+		name string
+		host HostFacts
+		want int
+	}{
+		{"cri-o", HostFacts{Seen: true, Shims: monitors}, 2},
+		{"cri-o", HostFacts{Seen: true}, 2},
+		{"containerd", HostFacts{Seen: true}, 1},
+	} {
+		r := Conclude(Facts{Listed: true, Name: test.name, Items: items, Host: test.host})
+		said := fmt.Sprint(r.Findings)
+		if len(r.Findings) != test.want || strings.Contains(said, "shim-stopped") {
+			t.Errorf("%s: %d findings, want %d: %s", test.name, len(r.Findings), test.want, said)
+		}
+		for _, i := range items {
+			if !strings.Contains(said, i.words()) {
+				t.Errorf("%s: %s is not named: %s", test.name, i.words(), said)
+			}
+		}
+	}
+}
+
 // TestConditions checks that the conditions for which a kubelet makes a node NotReady are grave,
 // and others are not.
 func TestConditions(t *testing.T) {
