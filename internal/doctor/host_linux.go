@@ -222,17 +222,18 @@ func listenerOf(socket string) int {
 }
 
 // connectionsOf counts the open connections at a socket, by the kernel's table of this network
-// namespace, and reports whether the socket is in the table.
+// namespace, and reports whether the socket is in the table, which has the name that its server uses.
 func connectionsOf(socket string) (n int, listens bool) {
 	file, err := os.Open("/proc/net/unix")
 	if err != nil {
 		return 0, false
 	}
 	defer file.Close()
+	resolved := resolve(socket)
 	const connected, state, path = "03", 5, 7
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
-		if len(fields) <= path || fields[path] != socket {
+		if len(fields) <= path || filepath.Base(fields[path]) != filepath.Base(resolved) || resolve(fields[path]) != resolved {
 			continue
 		}
 		if fields[state] == connected {
@@ -242,6 +243,15 @@ func connectionsOf(socket string) (n int, listens bool) {
 		}
 	}
 	return n, listens
+}
+
+// resolve is a path without links, the path itself if that is not known.
+func resolve(path string) string {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path
+	}
+	return resolved
 }
 
 // disksOf are the file systems of paths, each once, without those that do not exist.

@@ -175,3 +175,23 @@ func TestNotLookedAt(t *testing.T) {
 		t.Errorf("the report says %s", said)
 	}
 }
+
+// TestSocketBehindLinks: the connections of a socket are found by each of its names. CRI-O listens in
+// /var/run, which is a link, and is asked in /run.
+func TestSocketBehindLinks(t *testing.T) {
+	t.Parallel()
+	folder, link := t.TempDir(), filepath.Join(t.TempDir(), "run")
+	testkit.Check(t, os.Symlink(folder, link))
+	for _, test := range []struct{ bound, asked string }{{folder, link}, {link, folder}} {
+		server := testkit.Must(net.Listen("unix", filepath.Join(test.bound, "x.sock")))(t)
+		held := testkit.Must(net.Dial("unix", filepath.Join(test.asked, "x.sock")))(t)
+		taken := testkit.Must(server.Accept())(t)
+		n, listens := connectionsOf(filepath.Join(test.asked, "x.sock"))
+		if n != 1 || !listens {
+			t.Errorf("bound in %s, asked in %s: %d connections, listens: %v", test.bound, test.asked, n, listens)
+		}
+		testkit.Check(t, taken.Close())
+		testkit.Check(t, held.Close())
+		testkit.Check(t, server.Close())
+	}
+}
