@@ -81,15 +81,38 @@ func Conclude(f Facts) Report {
 	return r
 }
 
-// service is the usual name of the runtime's service.
-func (f Facts) service() string {
-	switch name := strings.ToLower(f.Name + f.Host.Owner.Name + f.Endpoint); {
-	case strings.Contains(name, "crio") || strings.Contains(name, "cri-o"):
-		return "crio"
-	case strings.Contains(name, "k3s"):
-		return "k3s"
+// units are the usual names of the runtime's service, as patterns of systemctl. RKE2 has the socket of
+// k3s.
+func (f Facts) units() []string {
+	name := strings.ToLower(f.Name + f.Host.Owner.Name + f.Endpoint)
+	for _, known := range []struct {
+		in    string
+		units []string
+	}{
+		{"crio", []string{"crio"}},
+		{"cri-o", []string{"crio"}},
+		{"cri-dockerd", []string{"cri-docker"}},
+		{"k3s", []string{"'k3s*'", "'rke2*'"}},
+		{"k0s", []string{"'k0s*'"}},
+		{"microk8s", []string{"snap.microk8s.daemon-containerd"}},
+	} {
+		if strings.Contains(name, known.in) {
+			return known.units
+		}
 	}
-	return "containerd"
+	return []string{"containerd"}
+}
+
+// service is the usual name of the runtime's service, or the first of them.
+func (f Facts) service() string { return f.units()[0] }
+
+// journal is the command that shows the runtime's log. The containerd of k3s and RKE2 has a file.
+func (f Facts) journal() string {
+	text := fmt.Sprintf("journalctl -u %s -n 100", strings.Join(f.units(), " -u "))
+	if len(f.units()) > 1 {
+		text += "; tail /var/lib/rancher/*/agent/containerd/containerd.log"
+	}
+	return text
 }
 
 // log returns the command that shows the cause of the runtime's failure. If another process owns
@@ -102,7 +125,7 @@ func (f Facts) log() string {
 			o.Name,
 		)
 	}
-	return fmt.Sprintf("journalctl -u %s -n 100", f.service())
+	return f.journal()
 }
 
 func (f Facts) containerd() bool { return f.Name == "containerd" }
@@ -125,7 +148,7 @@ func unreachable(f Facts) []Finding {
 			Grade:    Ill,
 			Sentence: "no runtime answers on " + f.Endpoint,
 			Evidence: []string{f.Unreachable},
-			Change:   fmt.Sprintf("systemctl status %s; journalctl -u %[1]s -n 100", f.service()),
+			Change:   fmt.Sprintf("systemctl status %s; %s", strings.Join(f.units(), " "), f.journal()),
 		}}
 	}
 	return nil
@@ -142,7 +165,7 @@ func silent(f Facts) []Finding {
 			bench.Count(f.Calls[0].Count, "call"),
 		),
 	}
-	change := fmt.Sprintf("journalctl -u %s -n 100; systemctl restart %[1]s", f.service())
+	change := fmt.Sprintf("%s; systemctl restart %s", f.journal(), strings.Join(f.units(), " "))
 	if o := f.Host.Owner; o.PID > 0 {
 		evidence = append(
 			evidence,
@@ -237,7 +260,7 @@ func conditions(f Facts) (list []Finding) {
 		if c.OK {
 			continue
 		}
-		change := fmt.Sprintf("journalctl -u %s -n 100", f.service())
+		change := f.journal()
 		switch c.Type {
 		case "NetworkReady":
 			change = "ls /etc/cni/net.d: the network plugin of the cluster writes its configuration there; look at its pod on this node"
@@ -312,10 +335,10 @@ func (f Facts) hang(i Item) Finding {
 		Sentence: fmt.Sprintf("%s hangs: %s %s", i.words(), i.Call, how),
 		Evidence: []string{seen},
 		Change: fmt.Sprintf(
-			"crictl %s %.13s (which may hang as well); journalctl -u %s -n 100",
+			"crictl %s %.13s (which may hang as well); %s",
 			i.inspect(),
 			i.ID,
-			f.service(),
+			f.journal(),
 		),
 	}
 	if shim, ok := f.shimOf(i); ok {
@@ -699,7 +722,7 @@ func (f Facts) streamEnd() Finding {
 			Grade:    Ill,
 			Sentence: "the event stream ended after " + bench.Count(s.Received, "event"),
 			Evidence: []string{"GetContainerEvents ends with EOF, as of a runtime that stops"},
-			Change:   fmt.Sprintf("journalctl -u %s -n 100", f.service()),
+			Change:   f.journal(),
 		}
 	case s.Ended == ended.eof && f.service() == "crio":
 		return Finding{
@@ -730,7 +753,7 @@ func (f Facts) streamEnd() Finding {
 		Grade:    Ill,
 		Sentence: "the event stream ended",
 		Evidence: []string{s.Ended},
-		Change:   fmt.Sprintf("journalctl -u %s -n 100", f.service()),
+		Change:   f.journal(),
 	}
 }
 

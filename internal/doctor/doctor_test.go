@@ -525,6 +525,11 @@ func TestWords(t *testing.T) {
 		{"statistics that no container has", Facts{
 			Calls: []Call{{Method: "Version", Count: 1}, {Method: "ContainerStats", Count: 3, Failed: 3, Error: "unknown method"}}}, "", "ContainerStats"},
 		{"a container whose sandbox no list shows", Facts{Items: []Item{{Kind: "container", ID: "c", Name: "app", Hung: true}}}, "container app of an unnamed pod hangs", "pod /"},
+		{"k3s or RKE2, which share a socket", Facts{Endpoint: "unix:///run/k3s/containerd/containerd.sock", Unreachable: "refused"},
+			"systemctl status 'k3s*' 'rke2*'; journalctl -u 'k3s*' -u 'rke2*' -n 100; tail /var/lib/rancher/*/agent/containerd/containerd.log", "-u containerd"},
+		{"k0s", Facts{Endpoint: "unix:///run/k0s/containerd.sock", Unreachable: "refused"}, "systemctl status 'k0s*'; journalctl -u 'k0s*' -n 100", "containerd -n"},
+		{"MicroK8s", Facts{Endpoint: "unix:///var/snap/microk8s/common/run/containerd.sock", Unreachable: "refused"}, "status snap.microk8s.daemon-containerd", "-u containerd"},
+		{"cri-dockerd", Facts{Endpoint: "unix:///run/cri-dockerd.sock", Unreachable: "refused"}, "journalctl -u cri-docker -n 100", "containerd"},
 		{"a stopped monitor of CRI-O", Facts{Kept: map[string]Item{"c": {Kind: "container", Name: "app", Pod: "web", Namespace: "shop"}},
 			Host: HostFacts{Shims: map[string]Process{"c": {PID: 9, Name: "conmon", State: "T"}}}}, "the monitor of container app of pod shop/web is stopped: its end is not seen", "sandbox"},
 		{"a monitor whose end tells CRI-O nothing", Facts{Items: []Item{{Kind: "container", ID: "c", Hung: true, Call: "ContainerStats"}},
