@@ -74,13 +74,14 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestOperators checks that the objects of each folder reach a Prometheus of the operator: the chart
+// TestOperators checks that the objects of each folder reach an operator's Prometheus: the chart
 // selects them by a label, and kube-prometheus reads no namespace without a role.
 func TestOperators(t *testing.T) {
 	for _, file := range rulesFiles {
 		folder := filepath.Dir(file.path)
 		kustomization := read(t, folder+"/kustomization.yaml")
-		for _, want := range []string{"release: kube-prometheus-stack", "podmonitor.yaml", "rules.yaml", "role.yaml"} {
+		files := []string{"podmonitor.yaml", "rules.yaml", "role.yaml"}
+		for _, want := range append(files, "release: kube-prometheus-stack") {
 			if !strings.Contains(kustomization, want) {
 				t.Errorf("%s/kustomization.yaml has no %q", folder, want)
 			}
