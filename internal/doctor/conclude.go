@@ -81,8 +81,8 @@ func Conclude(f Facts) Report {
 	return r
 }
 
-// units are the usual names of the runtime's service, as patterns of systemctl. RKE2 has the socket of
-// k3s.
+// units are the usual names of the runtime's service, as patterns of systemctl. RKE2 has the socket
+// of k3s.
 func (f Facts) units() []string {
 	name := strings.ToLower(f.Name + f.Host.Owner.Name + f.Endpoint)
 	for _, known := range []struct {

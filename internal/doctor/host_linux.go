@@ -222,7 +222,7 @@ func listenerOf(socket string) int {
 }
 
 // connectionsOf counts the open connections at a socket, by the kernel's table of this network
-// namespace, and reports whether the socket is in the table, which has the name that its server uses.
+// namespace, and reports whether the socket is in the table. The name there is the server's.
 func connectionsOf(socket string) (n int, listens bool) {
 	file, err := os.Open("/proc/net/unix")
 	if err != nil {

@@ -176,8 +176,8 @@ func TestNotLookedAt(t *testing.T) {
 	}
 }
 
-// TestSocketBehindLinks: the connections of a socket are found by each of its names. CRI-O listens in
-// /var/run, which is a link, and is asked in /run.
+// TestSocketBehindLinks: the connections of a socket are found by each of its names. CRI-O listens
+// in /var/run, which is a link, and is asked in /run.
 func TestSocketBehindLinks(t *testing.T) {
 	t.Parallel()
 	folder, link := t.TempDir(), filepath.Join(t.TempDir(), "run")
