@@ -144,6 +144,7 @@ func (rt *Runtime) emit(p payload, ev *event) {
 	broken := parts{
 		stale:      rt.roll(rollStale, f.Stale, id, k),
 		noSandbox:  rt.roll(rollNilSandbox, f.NilSandbox, id, k),
+		bare:       rt.roll(rollBarePayload, f.BarePayload, id, k),
 		noStatuses: rt.roll(rollNilStatuses, f.NilStatuses, id, k),
 		invalid:    rt.roll(rollInvalidEvent, f.InvalidEvent, id, k),
 	}
@@ -210,7 +211,7 @@ func (rt *Runtime) settle(ev *event, how Emission) {
 }
 
 // parts are the ways in which a payload can be wrong.
-type parts struct{ stale, noSandbox, noStatuses, invalid bool }
+type parts struct{ stale, noSandbox, bare, noStatuses, invalid bool }
 
 // encodeEvent writes the message with the present knowledge.
 func (rt *Runtime) encodeEvent(p payload, broken parts) []byte {
@@ -234,7 +235,11 @@ func (rt *Runtime) encodeEvent(p payload, broken parts) []byte {
 		if p.c == nil && p.kind == eventDeleted {
 			created = zeroStamp
 		}
-		b = appendMessage(b, 4, p.sb.appendStatus(make([]byte, 0, 2048), p.sb.state, created))
+		st := p.sb.appendBareStatus(make([]byte, 0, 2048))
+		if !broken.bare {
+			st = p.sb.appendStatus(st[:0], p.sb.state, created)
+		}
+		b = appendMessage(b, 4, st)
 	}
 	if !broken.noStatuses {
 		b = rt.appendPayloadContainers(b, p, broken.stale)

@@ -39,6 +39,7 @@ type Faults struct {
 	SwapStopDelete float64       `fault:"swap-stop-delete" help:"STOPPED is sent after DELETED of a container that is removed within 100ms" example:"0.5"`
 	Stale          float64       `fault:"stale" help:"the payload shows the other containers in their previous state under a newer stamp" example:"0.3"`
 	NilSandbox     float64       `fault:"nil-sandbox" help:"the payload has no sandbox status" example:"0.2"`
+	BarePayload    float64       `fault:"bare-payload" help:"the sandbox status of the payload has no metadata" example:"0.2"`
 	NilStatuses    float64       `fault:"nil-statuses" help:"the payload has no container statuses" example:"0.2"`
 	Oversize       float64       `fault:"oversize" help:"the event is larger than clients take" example:"0.002"`
 	OversizeBytes  int           `fault:"oversize-bytes" help:"size of an oversized event (default 17 MiB)"`
@@ -88,24 +89,30 @@ type Faults struct {
 	Throttle   float64       `fault:"throttle" help:"a list or a status waits for the next period of 100 ms, or the one after: the runtime has used up its share of the processors" example:"0.1"`
 
 	// Calls, a decision for each call. A list is ListX and StreamX; a status is PodSandboxStatus,
-	// ContainerStatus and stats; a write changes a pod, a container or an image.
+	// ContainerStatus and stats; a write changes a pod, a container or an image. A list shows what is
+	// there when its time is over: what changes between the list of sandboxes and a slower one of
+	// containers is in one of the two only.
 
-	SlowList      time.Duration `fault:"slow-list" help:"lists take this much longer" example:"50ms"`
-	SlowStatus    time.Duration `fault:"slow-status" help:"statuses take this much longer" example:"5ms"`
-	SlowContainer time.Duration `fault:"slow-container" help:"the status of a container takes this much longer, and that of a sandbox does not" example:"400ms"`
-	SlowWrite     time.Duration `fault:"slow-write" help:"changes take this much longer" example:"5ms"`
-	FailList      float64       `fault:"fail-list" help:"a list fails with fail-code" example:"0.1"`
-	FailStatus    float64       `fault:"fail-status" help:"a status fails with fail-code" example:"0.1"`
-	FailWrite     float64       `fault:"fail-write" help:"a change fails with fail-code" example:"0.05"`
-	FailCode      Code          `fault:"fail-code" help:"the gRPC code of failing calls (default Unknown)"`
-	HangList      float64       `fault:"hang-list" help:"a list never answers" example:"0.02"`
-	CutList       float64       `fault:"cut-list" help:"a streaming list breaks when half of it was sent" example:"0.05"`
-	HangStatus    float64       `fault:"hang-status" help:"a status never answers" example:"0.01"`
-	EmptyList     float64       `fault:"empty-list" help:"a list shows nothing, without an error" example:"0.05"`
-	EmptyStart    float64       `fault:"empty-start" help:"the first list after a restart shows nothing, without an error" example:"1"`
-	LateWrite     float64       `fault:"late-write" help:"a change never answers, and is made late-write-by later" example:"0.05"`
-	LateWriteBy   time.Duration `fault:"late-write-by" help:"how late such a change is made (default 5m)"`
-	HangWrite     float64       `fault:"hang-write" help:"a change never answers" example:"0.01"`
+	SlowList          time.Duration `fault:"slow-list" help:"lists take this much longer" example:"50ms"`
+	SlowSandboxList   time.Duration `fault:"slow-sandbox-list" help:"the list of sandboxes takes this much longer, and that of containers does not" example:"400ms"`
+	SlowContainerList time.Duration `fault:"slow-container-list" help:"the list of containers takes this much longer, and that of sandboxes does not" example:"400ms"`
+	SlowStatus        time.Duration `fault:"slow-status" help:"statuses take this much longer" example:"5ms"`
+	SlowContainer     time.Duration `fault:"slow-container" help:"the status of a container takes this much longer, and that of a sandbox does not" example:"400ms"`
+	SlowWrite         time.Duration `fault:"slow-write" help:"changes take this much longer" example:"5ms"`
+	FailList          float64       `fault:"fail-list" help:"a list fails with fail-code" example:"0.1"`
+	FailStatus        float64       `fault:"fail-status" help:"a status fails with fail-code" example:"0.1"`
+	FailWrite         float64       `fault:"fail-write" help:"a change fails with fail-code" example:"0.05"`
+	FailCode          Code          `fault:"fail-code" help:"the gRPC code of failing calls (default Unknown)"`
+	HangList          float64       `fault:"hang-list" help:"a list never answers" example:"0.02"`
+	HangSandboxList   float64       `fault:"hang-sandbox-list" help:"the list of sandboxes never answers, and that of containers does" example:"0.02"`
+	HangContainerList float64       `fault:"hang-container-list" help:"the list of containers never answers, and that of sandboxes does" example:"0.02"`
+	CutList           float64       `fault:"cut-list" help:"a streaming list breaks when half of it was sent" example:"0.05"`
+	HangStatus        float64       `fault:"hang-status" help:"a status never answers" example:"0.01"`
+	EmptyList         float64       `fault:"empty-list" help:"a list shows nothing, without an error" example:"0.05"`
+	EmptyStart        float64       `fault:"empty-start" help:"the first list after a restart shows nothing, without an error" example:"1"`
+	LateWrite         float64       `fault:"late-write" help:"a change never answers, and is made late-write-by later" example:"0.05"`
+	LateWriteBy       time.Duration `fault:"late-write-by" help:"how late such a change is made (default 5m)"`
+	HangWrite         float64       `fault:"hang-write" help:"a change never answers" example:"0.01"`
 
 	// Content of lists and statuses, a decision for each reply.
 

@@ -92,6 +92,19 @@ func TestEventFaults(t *testing.T) {
 			},
 		},
 		{
+			name: "bare-payload", faults: Faults{BarePayload: 1},
+			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
+				for _, ev := range events {
+					if sb := ev.PodSandboxStatus; sb.GetId() == "" || sb.Metadata != nil || sb.Labels != nil || sb.CreatedAt != 0 {
+						t.Errorf("has another sandbox than a bare one: %v", ev)
+					}
+				}
+				if st := events[4].ContainersStatuses[0]; st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.Metadata.GetName() == "" {
+					t.Errorf("has no whole container: %v", st)
+				}
+			},
+		},
+		{
 			name: "nil-statuses", faults: Faults{NilStatuses: 1},
 			check: func(t *testing.T, events []*runtimeapi.ContainerEventResponse) {
 				for _, ev := range events {
@@ -431,6 +444,56 @@ func TestCallFaults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of the two lists that make up the pods one alone is slow or hangs, plain or streaming.
+func TestFaultsOfOneList(t *testing.T) {
+	for _, tt := range []struct {
+		faults                Faults
+		sandboxes, containers time.Duration // until the answer
+	}{
+		{Faults{SlowSandboxList: time.Second}, time.Second, 0},
+		{Faults{SlowContainerList: time.Second}, 0, time.Second},
+		{Faults{SlowList: time.Second, SlowContainerList: time.Second}, time.Second, 2 * time.Second},
+		{Faults{HangSandboxList: 1}, 5 * time.Second, 0},
+		{Faults{HangContainerList: 1}, 0, 5 * time.Second},
+	} {
+		t.Run(tt.faults.String(), func(t *testing.T) {
+			inBubble(t, Config{Faults: tt.faults}, func(t *testing.T, w *world) {
+				must(w.rt.Populate(Population{Pods: 1, Containers: 1}))(t)
+				for method, want := range map[string]time.Duration{
+					"ListPodSandbox":     tt.sandboxes,
+					"StreamPodSandboxes": tt.sandboxes,
+					"ListContainers":     tt.containers,
+					"StreamContainers":   tt.containers,
+				} {
+					begun := time.Now()
+					ctx := timeout(t, 5*time.Second)
+					stream := must(streamList[runtimeapi.ListContainersResponse](ctx, w.conn, method))(t)
+					_, err := stream.Recv()
+					took := time.Since(begun)
+					if took != want || (err != nil) != (want == 5*time.Second) {
+						t.Errorf("%s: %v after %v, want an answer after %v, or none after 5s", method, err, took, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A pod that is made between the two answers of a slow list of containers is in the second alone.
+func TestTornLists(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{SlowContainerList: time.Second}}, func(t *testing.T, w *world) {
+		sandboxes := w.sandboxes()
+		answered := make(chan []*runtimeapi.Container)
+		go func() { answered <- w.containers() }()
+		time.Sleep(time.Second / 2)
+		c := must(w.rt.AddContainer(must(w.rt.AddPod(PodSpec{}))(t), ContainerSpec{}))(t)
+		containers := <-answered
+		if len(sandboxes) != 0 || len(containers) != 1 || containers[0].Id != c {
+			t.Errorf("the lists show the sandboxes %v and the containers %v", sandboxes, containers)
+		}
+	})
 }
 
 // A runtime that has used up its share of the processors answers at the begin of one of the next

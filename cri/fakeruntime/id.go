@@ -115,6 +115,8 @@ const (
 	rollLateWrite
 	rollStaysListed
 	rollThrottle
+	rollBarePayload
+	rollHangOneList
 )
 
 // ipOf is the nth address of 198.18.0.0/15, reserved for tests, so that probes of a pod reach no

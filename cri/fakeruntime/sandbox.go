@@ -109,6 +109,11 @@ func (sb *sandbox) appendStatus(b []byte, state State, createdAt int64) []byte {
 	return appendMessage(b, 5, appendString(nil, 1, sb.ip))
 }
 
+// appendBareStatus writes the status of a sandbox that has no metadata.
+func (sb *sandbox) appendBareStatus(b []byte) []byte {
+	return appendInt(sb.appendIDs(b), 3, sb.state.enum())
+}
+
 // namespaces are the namespaces in a sandbox's status.
 func namespaces(o *runtimeapi.NamespaceOption) *runtimeapi.LinuxPodSandboxStatus {
 	return &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: o}}

@@ -191,6 +191,36 @@ var callKinds = map[string]callKind{
 	"RemoveImage":               callWrite,
 }
 
+// ofCall returns how much longer a call of the method takes, and how probably it fails or hangs;
+// hangOne is of the faults that strike only one of the two lists that make up the pods.
+func (f *Faults) ofCall(method string) (slow time.Duration, fail, hang, hangOne float64) {
+	switch callKinds[method] {
+	case callList:
+		slow = f.SlowList
+		fail = f.FailList
+		hang = f.HangList
+	case callStatus:
+		slow = f.SlowStatus
+		fail = f.FailStatus
+		hang = f.HangStatus
+	case callWrite:
+		slow = f.SlowWrite
+		fail = f.FailWrite
+		hang = f.HangWrite
+	}
+	switch method {
+	case "ListPodSandbox", "StreamPodSandboxes":
+		slow += f.SlowSandboxList
+		hangOne = f.HangSandboxList
+	case "ListContainers", "StreamContainers":
+		slow += f.SlowContainerList
+		hangOne = f.HangContainerList
+	case "ContainerStatus":
+		slow += f.SlowContainer
+	}
+	return slow, fail, hang, hangOne
+}
+
 // enter counts a call, and makes it fail, wait or hang by the runtime's state or its faults. It
 // returns the number of the call among those of its method.
 func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err error) {
@@ -206,27 +236,9 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 		rt.mu.Unlock()
 		return n, status.Error(codes.Unavailable, text)
 	}
-	var slow time.Duration
-	var fail, hang float64
 	f := &rt.faults
-	switch callKinds[method] {
-	case callList:
-		slow = f.SlowList
-		fail = f.FailList
-		hang = f.HangList
-	case callStatus:
-		slow = f.SlowStatus
-		if method == "ContainerStatus" {
-			slow += f.SlowContainer
-		}
-		fail = f.FailStatus
-		hang = f.HangStatus
-	case callWrite:
-		slow = f.SlowWrite
-		fail = f.FailWrite
-		hang = f.HangWrite
-	}
-	hangs := rt.roll(rollHang, hang, method, n)
+	slow, fail, hang, hangOne := f.ofCall(method)
+	hangs := rt.roll(rollHang, hang, method, n) || rt.roll(rollHangOneList, hangOne, method, n)
 	fails := rt.roll(rollFail, fail, method, n)
 	code := cmp.Or(codes.Code(f.FailCode), codes.Unknown)
 	var work time.Duration

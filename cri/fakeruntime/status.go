@@ -90,7 +90,7 @@ func (s *service) podSandboxStatus(
 	if bad.nilFields {
 		st = appendString(st, 1, sb.id)
 	} else if sb.bare {
-		st = appendInt(appendString(st, 1, sb.id), 3, sb.state.enum())
+		st = sb.appendBareStatus(st)
 	} else {
 		st = bad.spoil(sb.appendStatus(st, sb.state, sb.createdAt), 3, 9)
 	}

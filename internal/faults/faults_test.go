@@ -149,6 +149,11 @@ var settings = []setting{
 		harmless: "a payload in an earlier phase is not stored, and the pod is read",
 	},
 	{name: "nil-sandbox", set: "nil-sandbox=0.5", section: unusable},
+	{
+		name:     "bare-payload",
+		set:      "bare-payload=0.5",
+		harmless: "the containers beside the sandbox name the pod, which is read, and a pod without any is found by the next list",
+	},
 	{name: "nil-statuses", set: "nil-statuses=0.5", section: unusable},
 	{name: "oversize", set: "oversize=0.05", section: unusable},
 	{
@@ -264,6 +269,18 @@ var settings = []setting{
 		section:   notListed,
 		sometimes: []string{"evented_pleg_waiters", "evented_pleg_dirty_pods"},
 	},
+	{
+		name:      "slow-sandbox-list",
+		set:       "slow-sandbox-list=8s",
+		section:   notListed,
+		sometimes: []string{"evented_pleg_waiters", "evented_pleg_dirty_pods"},
+	},
+	{
+		name:      "slow-container-list",
+		set:       "slow-container-list=8s",
+		section:   notListed,
+		sometimes: []string{"evented_pleg_waiters", "evented_pleg_dirty_pods"},
+	},
 	{name: "slow-status", set: "slow-status=5s", section: workersHang},
 	{name: "slow-container", set: "slow-container=400ms", harmless: "reads take longer, and all are answered"},
 	{
@@ -283,6 +300,8 @@ var settings = []setting{
 	{name: "fail-code", set: "fail-list=1 fail-code=Unavailable", section: notListed},
 	{name: "hang-list", set: "hang-list=1", fromStart: true, section: notListed, sometimes: left},
 	{name: "hang-list", set: "hang-list=1", section: notListed, sometimes: left},
+	{name: "hang-sandbox-list", set: "hang-sandbox-list=1", section: notListed, sometimes: left},
+	{name: "hang-container-list", set: "hang-container-list=1", section: notListed, sometimes: left},
 	{name: "cut-list", set: "cut-list=1", section: notListed},
 	{name: "hang-status", set: "hang-status=1", section: workersHang, sometimes: left},
 	{name: "hang-write", set: "hang-write=0.2", harmless: toldTheCaller},

@@ -206,7 +206,9 @@ func (f *fakeSide) failing() bool {
 	down := f.down || len(f.leftovers) > 0 || f.conn.breaks()
 	f.mu.Unlock()
 	return down || now.SlowList != well.SlowList || now.SlowStatus != well.SlowStatus ||
-		now.FailList+now.CutList+now.FailStatus+now.HangList+now.HangStatus+now.EmptyList+
+		now.SlowSandboxList+now.SlowContainerList > 0 ||
+		now.FailList+now.CutList+now.FailStatus+now.HangStatus+now.EmptyList+
+			now.HangList+now.HangSandboxList+now.HangContainerList+
 			now.NilFields+now.UnknownEnum+now.InvalidUTF8+now.DuplicateID+now.OrphanContainer > 0
 }
 

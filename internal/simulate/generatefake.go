@@ -123,7 +123,7 @@ func (g *generator) fault(f fakeruntime.Fault) {
 		line += " oversize-bytes=300000"
 	case "delay":
 		line += " delay-by=" + g.word("20ms", "700ms", "4s")
-	case "slow-list", "slow-status":
+	case "slow-list", "slow-status", "slow-sandbox-list", "slow-container-list":
 		line = "fault " + f.Name + "=" + g.word(value, "300ms", "3s")
 	}
 	g.add("%s", line)
