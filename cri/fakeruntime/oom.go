@@ -22,10 +22,10 @@ func (rt *Runtime) OOMKill(containerID string, late time.Duration) error {
 		}
 		rt.exit(c, exitKilled, "", "")
 		rt.sched.after(late, func() {
-			v := c.view
-			if v.state == StateExited && v.exitCode == exitKilled {
-				v.reason = reasonOOM
-				c.set(v)
+			_, there := rt.store.containers.get(c.id)
+			if there && c.state == StateExited && c.exitCode == exitKilled {
+				c.reason = reasonOOM // as in hold255
+				rt.written(c)
 			}
 		})
 		return nil

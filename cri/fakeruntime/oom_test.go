@@ -38,3 +38,19 @@ func TestTheReasonOfAnOOMKillComesLate(t *testing.T) {
 		}
 	})
 }
+
+// The late reason is content that changes without an event, and stands in the history of contents.
+func TestLateReasonIsWritten(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		c := must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+		check(t, w.rt.Start(c))
+		check(t, w.rt.OOMKill(c, time.Second))
+		time.Sleep(2 * time.Second)
+		writings, _ := w.rt.Contents(0)
+		last := writings[len(writings)-1]
+		if want := ContainerText(exitKilled, reasonOOM, 0); last.ID != c || last.Text != want {
+			t.Errorf("the last writing is %+v, want %q of %q", last, want, c)
+		}
+	})
+}
