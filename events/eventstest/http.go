@@ -49,6 +49,11 @@ type wire struct{ server *Server }
 
 // RoundTrip implements http.RoundTripper.
 func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		r = r.Clone(r.Context())
+		r.Body = http.NoBody
+	}
+	defer r.Body.Close()
 	out, err := w.server.handle(r)
 	if err != nil && !errors.As(err, new(apierrors.APIStatus)) {
 		return nil, err

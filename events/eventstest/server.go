@@ -145,16 +145,14 @@ func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error)
 	if err == nil {
 		err = ctx.Err()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err == nil {
-		err = do()
+		s.set(func() { err = do() })
 	}
 	if err == nil && after != nil {
 		err = after(c)
 	}
 	c.Err = err
-	s.calls = append(s.calls, c)
+	s.set(func() { s.calls = append(s.calls, c) })
 	return err
 }
 

@@ -4,6 +4,10 @@
 package eventstest
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,4 +51,62 @@ func TestLife(t *testing.T) {
 			t.Errorf("%d events after a write", n)
 		}
 	})
+}
+
+// TestAfterFaultMayAsk: a fault may use the server, and its error is the whole answer.
+func TestAfterFaultMayAsk(t *testing.T) {
+	s := NewServer()
+	s.SetAfterFault(func(Call) error { return fmt.Errorf("%d are stored", len(s.Events())) })
+	answered := make(chan error, 1)
+	go func() {
+		stored, err := s.Sink().Create(t.Context(), valid("a"))
+		if stored != nil {
+			t.Errorf("the lost answer is %v", stored)
+		}
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		if err == nil || err.Error() != "1 are stored" {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the fault holds the server up")
+	}
+}
+
+// TestReadsAreRefused: the transport answers requests without a body, and closes the others'.
+func TestReadsAreRefused(t *testing.T) {
+	const url = "http://x/apis/events.k8s.io/v1/namespaces/ns/events/a"
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := NewServer().Transport().RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %s", method, answer.Status)
+		}
+	}
+	body := &closed{Reader: strings.NewReader("{}")}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewServer().Transport().RoundTrip(r); err != nil || !body.closed {
+		t.Errorf("error %v, body closed: %v", err, body.closed)
+	}
+}
+
+type closed struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closed) Close() error {
+	c.closed = true
+	return nil
 }

@@ -61,7 +61,10 @@ func (k *Sink[E]) call(ctx context.Context, verb Verb, in *E, patch []byte) (out
 		}
 		return err
 	})
-	return out, err
+	if err != nil {
+		return nil, err // out may be that of a lost answer
+	}
+	return out, nil
 }
 
 func (k *Sink[E]) carryOut(verb Verb, e *eventsv1.Event, patch []byte) (*eventsv1.Event, error) {
