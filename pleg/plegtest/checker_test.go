@@ -217,6 +217,8 @@ func TestCompare(t *testing.T) {
 		"another kind":           {[]Pod{shows(sandbox("c", pleg.PhaseExited))}, []Pod{shows(exited)}, "container c (app) is Exited in the runtime and sandbox c is Exited in the cache"},
 		"another name":           {[]Pod{shows(renamed)}, []Pod{shows(exited)}, "container c (app) is Exited in the runtime and container c (other) is Exited in the cache"},
 		"other details":          {[]Pod{with(exited, detail{1})}, []Pod{with(exited, detail{2})}, "container c (app) is Exited {Code:2} in the runtime and container c (app) is Exited {Code:1} in the cache"},
+		"twice in the cache":     {[]Pod{shows(exited, exited)}, []Pod{shows(exited)}, "container c (app) is Exited in the cache, which shows it twice"},
+		"a pod in two parts":     {[]Pod{shows(exited), shows(sandbox("s", pleg.PhaseExited))}, []Pod{shows(sandbox("s", pleg.PhaseExited)), shows(exited)}, ""},
 		"an error":               {[]Pod{failed}, []Pod{shows(exited)}, "the cache has an error: boom"},
 		"an error of a gone pod": {[]Pod{{UID: pod, Err: failed.Err}}, nil, ""},
 	} {

@@ -48,7 +48,8 @@ func (p Pod) find(id string) (item Item, ok bool) {
 }
 
 // Compare returns a violation [Differs] for each difference between the pods of a cache and those
-// of the runtime, sorted by pod and ID. Names are compared where both sides have them.
+// of the runtime, sorted by pod and ID. Pods of one UID are parts of one pod. Names are compared
+// where both sides have them.
 func Compare(cached, runtime []Pod) (differences []Violation) {
 	have := byUID(cached)
 	want := byUID(runtime)
@@ -60,13 +61,18 @@ func Compare(cached, runtime []Pod) (differences []Violation) {
 	return differences
 }
 
-// byUID returns the pods that have items.
+// byUID returns the pods that have items, those of a UID as one.
 func byUID(pods []Pod) map[cache.UID]Pod {
 	index := make(map[cache.UID]Pod, len(pods))
 	for _, p := range pods {
-		if len(p.Items) > 0 {
-			index[p.UID] = p
+		if len(p.Items) == 0 {
+			continue
 		}
+		whole := index[p.UID]
+		whole.UID = p.UID
+		whole.Items = slices.Concat(whole.Items, p.Items)
+		whole.Err = cmp.Or(whole.Err, p.Err)
+		index[p.UID] = whole
 	}
 	return index
 }
@@ -89,7 +95,13 @@ func comparePod(uid cache.UID, have, want Pod) (differences []Violation) {
 			differs(w.ID, "%s in the runtime and %s in the cache", w, h)
 		}
 	}
+	seen := make(map[string]bool)
 	for _, h := range sorted(have.Items) {
+		if seen[h.ID] {
+			differs(h.ID, "%s in the cache, which shows it twice", h)
+			continue
+		}
+		seen[h.ID] = true
 		if _, exists := want.find(h.ID); !exists {
 			differs(h.ID, "%s in the cache and gone in the runtime", h)
 		}
