@@ -41,6 +41,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -175,7 +176,11 @@ func Start(listen, runtime string) (*Proxy, error) {
 		calls:  map[string]int{},
 		conns:  map[*conn]bool{},
 	}
-	return p, p.Up()
+	if err := p.Up(); err != nil {
+		_ = target.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // Endpoint is the proxy's address for clients.
@@ -308,6 +313,8 @@ type reply struct {
 	gates []<-chan struct{} // not before their closes
 	last  bool              // not a reply, but the end of the call with err
 	err   error
+
+	header, trailer metadata.MD // of the runtime, with a reply and with the end
 }
 
 // handle forwards a call.
@@ -327,7 +334,7 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 	if err := p.admit(ctx, c); err != nil {
 		return err
 	}
-	up, err := p.target.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, full)
+	up, err := p.target.NewStream(forwarded(ctx), &grpc.StreamDesc{ServerStreams: true}, full)
 	if err != nil {
 		return err
 	}
@@ -351,7 +358,22 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 			}
 		}
 	})
-	return deliver(ctx, replies, func(r reply) error { return down.SendMsg(&r.Frame) })
+	return deliver(ctx, replies, func(r reply) error {
+		if r.last {
+			down.SetTrailer(r.trailer)
+			return r.err
+		}
+		_ = down.SetHeader(r.header) // fails behind the first reply, which took the header along
+		return down.SendMsg(&r.Frame)
+	})
+}
+
+// forwarded returns the context of a call to the runtime, with the metadata of its client. gRPC
+// itself leaves out what it sets anew, but for the compressions that a client knows.
+func forwarded(ctx context.Context) context.Context {
+	client, _ := metadata.FromIncomingContext(ctx)
+	client.Delete("grpc-accept-encoding")
+	return metadata.NewOutgoingContext(ctx, client)
 }
 
 // admit applies the faults on a call itself.
@@ -380,6 +402,7 @@ func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply
 	err := up.RecvMsg(&r.Frame)
 	if err != nil {
 		r.last = true
+		r.trailer = up.Trailer()
 		if !errors.Is(err, io.EOF) {
 			r.err = err
 		}
@@ -391,6 +414,7 @@ func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply
 		})
 		return r, false
 	}
+	r.header, _ = up.Header() // there before a reply
 	outcome := Outcome{Method: c.method, Request: c.request, Reply: r.Data}
 	for _, injected := range p.matching(c, false, r.Data) {
 		outcome.Acted = append(outcome.Acted, injected.fault.Do)
@@ -424,7 +448,7 @@ func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply
 // mostHeld is how many bytes of replies a call may hold before the runtime has to wait.
 const mostHeld = 64 << 20
 
-// deliver sends replies in their order until the last. It owns those that are held; a client that
+// deliver sends replies in their order, and the end of the call behind them. It owns those that are held; a client that
 // reads slowly holds none: the runtime notices.
 func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error {
 	var waiting []reply
@@ -436,7 +460,7 @@ func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error
 			case len(r.gates) > 0:
 				gate = r.gates[0]
 			case r.last:
-				return r.err
+				return send(r)
 			default:
 				if err := send(r); err != nil {
 					return err

@@ -5,6 +5,7 @@ package criproxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -76,6 +78,17 @@ func (r *rig) GetContainerEvents(
 			return stream.Context().Err()
 		}
 	}
+}
+
+// Version answers with the metadata of its request, as header and as trailer.
+func (r *rig) Version(ctx context.Context, _ *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	got := append(md.Get("traceparent"), md.Get("some-bin")...)
+	err := errors.Join(
+		grpc.SetHeader(ctx, metadata.MD{"head-bin": got}),
+		grpc.SetTrailer(ctx, metadata.MD{"tail-bin": got}),
+	)
+	return &runtimeapi.VersionResponse{}, err
 }
 
 func newRig(t *testing.T) *rig {
@@ -273,7 +286,9 @@ func TestHoldsNoMoreThanItMay(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			ended <- deliver(t.Context(), in, func(r reply) error {
-				got = append(got, r.Data[0])
+				if !r.last {
+					got = append(got, r.Data[0])
+				}
 				return nil
 			})
 		}()
@@ -330,4 +345,27 @@ func TestDownAndUp(t *testing.T) {
 	}
 	testkit.Check(t, r.proxy.Up())
 	r.reconnects(t)
+}
+
+// TestStartFails: a proxy that cannot listen leaves nothing behind (goleak), and is none.
+func TestStartFails(t *testing.T) {
+	p, err := Start(filepath.Join(t.TempDir(), "absent", "proxy.sock"), "/absent/runtime.sock")
+	if err == nil || p != nil {
+		t.Errorf("started %v, error %v", p, err)
+	}
+}
+
+// TestMetadataPasses: what a client sends beside its request reaches the runtime, such as the
+// context of a trace, and the runtime's own beside the answers reaches the client.
+func TestMetadataPasses(t *testing.T) {
+	r := newRig(t)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-1-2-01", "some-bin", "\x00\xff")
+	var header, trailer metadata.MD
+	_, err := r.client.Version(ctx, &runtimeapi.VersionRequest{}, grpc.Header(&header), grpc.Trailer(&trailer))
+	testkit.Check(t, err)
+	for name, got := range map[string][]string{"head": header.Get("head-bin"), "tail": trailer.Get("tail-bin")} {
+		if diff := cmp.Diff([]string{"00-1-2-01", "\x00\xff"}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
 }
