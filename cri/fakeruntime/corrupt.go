@@ -5,13 +5,6 @@ package fakeruntime
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// calls is how many calls of the method came so far.
-func (rt *Runtime) calls(method string) uint64 {
-	rt.lock()
-	defer rt.mu.Unlock()
-	return rt.rpcs[method]
-}
-
 // corruption is the fault of a reply.
 type corruption struct {
 	nilFields, enum, utf8, duplicate, orphan bool

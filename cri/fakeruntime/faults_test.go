@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -287,6 +288,87 @@ func TestCutStreams(t *testing.T) {
 			t.Errorf("the stalled one ended with %v", err)
 		}
 		l.stop()
+	})
+}
+
+// A stream that the driver ends, or a fault, blocks nobody from then on: what happens at the same
+// moment is for the next subscriber, in any order of goroutines.
+func TestEndedStreamsBlockNobody(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		must(w.cri.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{}))(t) // is never read
+		synctest.Wait()
+		w.flood(sb, 1000)
+		synctest.Wait()
+		if n := w.rt.Stats().Blocked; n == 0 {
+			t.Fatal("no event is blocked")
+		}
+		w.rt.CutStreams(Code(codes.Unavailable))
+		if s := w.rt.Stats(); s.Blocked != 0 || s.Subscribers != 0 {
+			t.Errorf("after the cut: %+v", s)
+		}
+	})
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		l := w.listen(w.conn)
+		w.rt.CutStreams(0)
+		must(w.rt.AddPod(PodSpec{}))(t)
+		if n := len(l.stop()); n != 0 {
+			t.Errorf("the ended stream has %d events", n)
+		}
+		if got := kinds(w.listen(w.conn).stop()); len(got) != 2 {
+			t.Errorf("the next subscriber has %v", got)
+		}
+	})
+}
+
+// Streaming lists under way together are struck as one after the other.
+func TestStreamingListsAreNumbered(t *testing.T) {
+	run := func(together bool) (codesOf []string) {
+		inBubble(t, Config{Faults: Faults{CutList: 0.5, SlowList: time.Second}}, func(t *testing.T, w *world) {
+			must(w.rt.Populate(Population{Pods: 2, Containers: 1}))(t)
+			const calls = 8
+			ended := make([]codes.Code, calls)
+			var wg sync.WaitGroup
+			for i := range calls {
+				stream := must(streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, "StreamContainers"))(t)
+				wg.Go(func() {
+					var err error
+					for err == nil {
+						_, err = stream.Recv()
+					}
+					if err != io.EOF {
+						ended[i] = status.Code(err)
+					}
+				})
+				synctest.Wait() // the call has its number
+				if !together {
+					wg.Wait()
+				}
+			}
+			wg.Wait()
+			for _, c := range ended {
+				codesOf = append(codesOf, c.String())
+			}
+		})
+		return codesOf
+	}
+	if diff := gocmp.Diff(run(false), run(true)); diff != "" {
+		t.Errorf("one after the other (-), together (+):\n%s", diff)
+	}
+}
+
+// A runtime without a method refuses it at once, whatever the faults of its lists.
+func TestAbsentMethodsHaveNoFaults(t *testing.T) {
+	cfg := Config{Profile: profileNamed(t, "containerd-2.0"), Faults: Faults{SlowList: time.Second, FailList: 1}}
+	inBubble(t, cfg, func(t *testing.T, w *world) {
+		for _, method := range []string{"StreamContainers", "StreamPodSandboxes", "StreamContainerStats", "StreamPodSandboxStats", "StreamImages"} {
+			begun := time.Now()
+			stream := must(streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, method))(t)
+			_, err := stream.Recv()
+			if took := time.Since(begun); status.Code(err) != codes.Unimplemented || took != 0 {
+				t.Errorf("%s: %v after %v", method, err, took)
+			}
+		}
 	})
 }
 

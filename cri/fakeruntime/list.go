@@ -202,15 +202,17 @@ func otherState(s State) State {
 	return StateRunning
 }
 
-// sendBatches sends items in batches of the profile's size. No item is no message. A runtime
-// without streaming lists answers Unimplemented.
-func sendBatches[T any](s *service, method string, items []T, send func([]T) error) error {
+// sendBatches sends items in batches of the profile's size. No item is no message.
+func sendBatches[T any](
+	s *service,
+	stream grpc.ServerStream,
+	method string,
+	items []T,
+	send func([]T) error,
+) error {
 	size := s.rt.cfg.Profile.StreamBatch
-	if size == 0 {
-		return status.Errorf(codes.Unimplemented, "unknown method %s for the service", method)
-	}
 	s.rt.lock()
-	cut := s.rt.roll(rollCutList, s.rt.faults.CutList, method, s.rt.rpcs[method])
+	cut := s.rt.roll(rollCutList, s.rt.faults.CutList, method, callNumber(stream.Context()))
 	s.rt.mu.Unlock()
 	if cut {
 		items = items[:len(items)/2]
@@ -280,12 +282,12 @@ func streamRows[T listed](
 	page func(rows []row[T], bad corruption) mem.BufferSlice,
 	stream grpc.ServerStream,
 ) error {
-	call := s.rt.calls(method)
+	call := callNumber(stream.Context())
 	bad := s.rt.corruption(method, call)
 	if s.rt.showsNothing(method, call) {
 		return nil
 	}
-	return sendBatches(s, method, rows, func(batch []row[T]) error {
+	return sendBatches(s, stream, method, rows, func(batch []row[T]) error {
 		answer := &reply{page(batch, bad)}
 		bad = corruption{}
 		return stream.SendMsg(answer)
@@ -299,6 +301,7 @@ func (s *service) streamContainerStats(
 ) error {
 	return sendBatches(
 		s,
+		stream,
 		"StreamContainerStats",
 		s.listContainerStats(req.GetFilter()),
 		func(batch []*runtimeapi.ContainerStats) error {
@@ -314,6 +317,7 @@ func (s *service) streamPodSandboxStats(
 ) error {
 	return sendBatches(
 		s,
+		stream,
 		"StreamPodSandboxStats",
 		s.listSandboxStats(req.GetFilter()),
 		func(batch []*runtimeapi.PodSandboxStats) error {
@@ -326,6 +330,7 @@ func (s *service) streamPodSandboxStats(
 func (s *service) streamImages(req *runtimeapi.ListImagesRequest, stream grpc.ServerStream) error {
 	return sendBatches(
 		s,
+		stream,
 		"StreamImages",
 		s.rt.listImages(req.GetFilter()),
 		func(batch []*runtimeapi.Image) error {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,10 +104,28 @@ func (s *service) streaming(
 	info *grpc.StreamServerInfo,
 	next grpc.StreamHandler,
 ) error {
-	if _, _, err := s.gate(stream.Context(), info.FullMethod); err != nil {
+	_, n, err := s.gate(stream.Context(), info.FullMethod)
+	if err != nil {
 		return err
 	}
-	return next(srv, stream)
+	return next(srv, numbered{stream, context.WithValue(stream.Context(), numberKey{}, n)})
+}
+
+// numbered is a stream that knows the number of its call among those of its method: others may have
+// begun since.
+type numbered struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (n numbered) Context() context.Context { return n.ctx }
+
+type numberKey struct{}
+
+// callNumber returns the number of a streaming call.
+func callNumber(ctx context.Context) uint64 {
+	n, _ := ctx.Value(numberKey{}).(uint64)
+	return n
 }
 
 // unary passes the gate, and answers the hot reads in wire format.
@@ -221,6 +240,11 @@ func (f *Faults) ofCall(method string) (slow time.Duration, fail, hang, hangOne 
 	return slow, fail, hang, hangOne
 }
 
+// lacks reports whether the profile's runtime has no such method, and so no fault of it.
+func (rt *Runtime) lacks(method string) bool {
+	return rt.cfg.Profile.StreamBatch == 0 && strings.HasPrefix(method, "Stream")
+}
+
 // enter counts a call, and makes it fail, wait or hang by the runtime's state or its faults. It
 // returns the number of the call among those of its method.
 func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err error) {
@@ -235,6 +259,10 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 		}
 		rt.mu.Unlock()
 		return n, status.Error(codes.Unavailable, text)
+	}
+	if rt.lacks(method) {
+		rt.mu.Unlock()
+		return n, status.Errorf(codes.Unimplemented, "unknown method %s for the service", method)
 	}
 	f := &rt.faults
 	slow, fail, hang, hangOne := f.ofCall(method)

@@ -4,6 +4,8 @@
 package fakeruntime
 
 import (
+	"slices"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,7 +20,7 @@ func (s *service) GetContainerEvents(
 ) error {
 	rt := s.rt
 	rt.lock()
-	n := rt.rpcs["GetContainerEvents"]
+	n := callNumber(stream.Context())
 	support := rt.cfg.Profile.Events
 	switch {
 	case rt.roll(rollUnimplemented, rt.faults.Unimplemented, "stream", n):
@@ -82,16 +84,25 @@ func (s *service) GetContainerEvents(
 	}
 }
 
-// finishSend notes the result of a send, and reports whether and how the stream ends after it.
+// finishSend notes the result of a send, and reports whether and how the stream ends after it. A
+// stream that ends is no subscriber any more.
 func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool, result error) {
 	rt.lock()
 	defer rt.mu.Unlock()
+	defer func() {
+		if over {
+			rt.leave(sub)
+		}
+	}()
 	sub.sending = false
 	ev.delivered = ev.delivered || err == nil
 	rt.forsake(ev)
 	rt.pump()
-	if err != nil {
+	switch {
+	case err != nil:
 		return true, err
+	case sub.ended:
+		return true, sub.end
 	}
 	f := &rt.faults
 	seq := ev.seq
@@ -107,15 +118,17 @@ func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool,
 }
 
 // CutStreams ends every open event stream with the gRPC code; codes.OK ends them cleanly, so that
-// clients see io.EOF. Events on their way are lost, as when a connection breaks.
+// clients see io.EOF. Events on their way are lost, as when a connection breaks; later ones are for
+// the next streams. A client that does not read has blocked the runtime until now.
 func (rt *Runtime) CutStreams(code Code) {
 	rt.lock()
 	defer rt.mu.Unlock()
-	for _, s := range rt.hub.subs {
+	for _, s := range slices.Clone(rt.hub.subs) {
 		s.ended = true
 		if code != 0 {
 			s.end = status.Error(codes.Code(code), "virtual cut of the stream")
 		}
+		rt.leave(s)
 		s.poke()
 	}
 }
