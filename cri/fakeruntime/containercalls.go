@@ -217,7 +217,7 @@ func (s *service) StopContainer(
 	case timeout <= 0:
 		code = rt.stopCode(c)
 	case ignores:
-		if err := wait(ctx, life, min(time.Duration(timeout), 1<<30)*time.Second); err != nil {
+		if err := wait(ctx, life, seconds(timeout)); err != nil {
 			return nil, err
 		}
 		code = exitKilled
@@ -230,6 +230,9 @@ func (s *service) StopContainer(
 	rt.exit(c, code, "", "")
 	return &runtimeapi.StopContainerResponse{}, nil
 }
+
+// seconds is a call's timeout as a duration; one of many years is cut short.
+func seconds(timeout int64) time.Duration { return time.Duration(min(timeout, 1<<30)) * time.Second }
 
 // RemoveContainer stops a running container and removes it; an absent container is removed already.
 func (s *service) RemoveContainer(
@@ -302,7 +305,7 @@ func (s *service) ExecSync(
 			req.GetCmd(),
 		)
 	}
-	if limit := time.Duration(req.GetTimeout()) * time.Second; limit > 0 && limit < p.life.For {
+	if limit := seconds(req.GetTimeout()); limit > 0 && limit < p.life.For {
 		if err := wait(ctx, runs, limit); err != nil {
 			return nil, err
 		}

@@ -133,9 +133,12 @@ func (s *service) postpone(ctx context.Context, by time.Duration, change func(co
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			change(context.WithoutCancel(ctx))
+			late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			defer cancel()
+			defer context.AfterFunc(s.serving, cancel)()
+			change(late)
 		case <-life:
-		case <-s.stop:
+		case <-s.serving.Done():
 		}
 	})
 	return until[struct{}](ctx, life, nil)

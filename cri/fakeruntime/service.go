@@ -31,7 +31,7 @@ import (
 func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &service{rt: rt, stop: serving.Done()}
+	s := &service{rt: rt, serving: serving}
 	srv := grpc.NewServer(
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WaitForHandlers(true),
@@ -80,9 +80,9 @@ func (rt *Runtime) Serve(ctx context.Context, lis net.Listener) error {
 type service struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
-	rt   *Runtime
-	stop <-chan struct{} // the server is being stopped
-	late sync.WaitGroup  // changes that are made later
+	rt      *Runtime
+	serving context.Context // ends when the server is being stopped
+	late    sync.WaitGroup  // changes that are made later
 }
 
 // gate counts a call, refuses its content type, and lets the runtime's state and faults act. It
@@ -329,7 +329,7 @@ func (s *service) perform(change func() (*event, error)) error {
 	case <-room:
 		return nil
 	case <-life:
-	case <-s.stop:
+	case <-s.serving.Done():
 	}
 	return status.Error(codes.Unavailable, brokenStream)
 }

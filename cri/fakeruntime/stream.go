@@ -78,7 +78,7 @@ func (s *service) GetContainerEvents(
 			return status.FromContextError(stream.Context().Err()).Err()
 		case <-life:
 			return status.Error(codes.Unavailable, brokenStream)
-		case <-s.stop:
+		case <-s.serving.Done():
 			return status.Error(codes.Unavailable, brokenStream)
 		}
 	}
