@@ -48,6 +48,7 @@ type container struct {
 	user                []byte            // field 18 of the status, encoded; nil: the profile's runtime does not tell
 	createdAt           int64
 	life                Life
+	end                 *task // of its life by itself
 	program             *program
 	logPath             string
 
@@ -328,7 +329,10 @@ func (rt *Runtime) failure(c *container) error {
 // limitLife arranges the end of a container just started.
 func (rt *Runtime) limitLife(c *container) {
 	if c.life.Ends {
-		rt.sched.after(c.life.For+rt.cfg.Profile.ExitLag, func() { rt.exit(c, c.life.ExitCode, "", "") })
+		c.end = rt.sched.after(
+			c.life.For+rt.cfg.Profile.ExitLag,
+			func() { rt.exit(c, c.life.ExitCode, "", "") },
+		)
 	}
 }
 
@@ -359,6 +363,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 			reason = "Error"
 		}
 	}
+	c.end.cancel()
 	old := c.state
 	v := view{
 		state:     StateExited,

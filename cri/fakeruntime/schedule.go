@@ -14,27 +14,37 @@ import (
 // The runtime's mutex guards it, and is held while a function runs.
 type scheduler struct {
 	rt      *Runtime
-	tasks   []task // in their order
+	tasks   []*task // in their order
 	timer   *time.Timer
 	stopped bool
 }
 
-// task is a function to run.
+// task is a function to run; nil if it was cancelled.
 type task struct {
 	at time.Time
 	do func()
 }
 
-func (s *scheduler) after(d time.Duration, do func()) {
+// cancel forgets the function, and what it holds; the empty task stays until its time. A nil task is
+// none.
+func (t *task) cancel() {
+	if t != nil {
+		t.do = nil
+	}
+}
+
+func (s *scheduler) after(d time.Duration, do func()) *task {
 	if s.stopped {
-		return
+		return nil
 	}
 	at := time.Now().Add(d)
 	i := sort.Search(len(s.tasks), func(i int) bool { return s.tasks[i].at.After(at) })
-	s.tasks = slices.Insert(s.tasks, i, task{at, do})
+	t := &task{at, do}
+	s.tasks = slices.Insert(s.tasks, i, t)
 	if i == 0 {
 		s.arm()
 	}
+	return t
 }
 
 // arm sets the timer to the first task.
@@ -59,9 +69,11 @@ func (s *scheduler) fire() {
 func (s *scheduler) runDue() {
 	for len(s.tasks) > 0 && !s.tasks[0].at.After(time.Now()) {
 		do := s.tasks[0].do
-		s.tasks[0] = task{} // for the garbage collector
+		s.tasks[0] = nil // for the garbage collector
 		s.tasks = s.tasks[1:]
-		do()
+		if do != nil {
+			do()
+		}
 	}
 }
 
