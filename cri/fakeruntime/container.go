@@ -184,6 +184,13 @@ func (rt *Runtime) AddContainer(sandboxID string, spec ContainerSpec) (container
 		if err := spec.Life.validate(); err != nil {
 			return fmt.Errorf("fakeruntime: AddContainer: %w", err)
 		}
+		if !sendable(spec.Labels, spec.Name) {
+			return fmt.Errorf(
+				"fakeruntime: AddContainer: name %q or labels %q are not all UTF-8: they cannot be sent",
+				spec.Name,
+				spec.Labels,
+			)
+		}
 		c := rt.newContainer(sb, spec)
 		if err := rt.admit(c); err != nil {
 			return err

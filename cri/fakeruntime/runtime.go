@@ -64,6 +64,15 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("fakeruntime: Config.%s is %v: use 0 or a longer time", name, d))
 		}
 	}
+	if c.ConnectionGrace > 0 && c.ConnectionAge == 0 {
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"fakeruntime: Config.ConnectionGrace is %v without a ConnectionAge: it counts from there",
+				c.ConnectionGrace,
+			),
+		)
+	}
 	return errors.Join(errs...)
 }
 

@@ -136,6 +136,9 @@ func (rt *Runtime) AddPod(spec PodSpec) (sandboxID string, err error) {
 	if err := rt.usable("AddPod"); err != nil {
 		return "", err
 	}
+	if !sendable(spec.Labels, spec.UID, spec.Name, spec.Namespace) {
+		return "", fmt.Errorf("fakeruntime: AddPod: %q is not all UTF-8: it cannot be sent", spec)
+	}
 	sb := rt.newSandbox(spec)
 	if _, err := rt.runSandbox(sb); err != nil {
 		return "", err
@@ -313,7 +316,11 @@ const shimDeathLag = 1400 * time.Millisecond
 func (rt *Runtime) RecoverSandbox(id string) error {
 	return rt.onSandbox("RecoverSandbox", id, func(sb *sandbox) error {
 		if sb.state == StateReady || sb.removing {
-			return fmt.Errorf("fakeruntime: RecoverSandbox %s: it is ready or on its way out", id)
+			return fmt.Errorf(
+				"fakeruntime: RecoverSandbox: %w: sandbox %q is ready or on its way out",
+				ErrState,
+				id,
+			)
 		}
 		sb.state = StateReady
 		sb.bare = false

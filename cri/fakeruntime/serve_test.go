@@ -89,6 +89,7 @@ func TestConfigErrors(t *testing.T) {
 		"negative":       {Profile: Profile{Name: "x", RuntimeName: "x", RuntimeVersion: "1", Slots: 1, StreamBatch: -1}},
 		"drop":           {Faults: Faults{Drop: 2}},
 		"ContainerBytes": {ContainerBytes: -1},
+		"ConnectionAge":  {ConnectionGrace: time.Second},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -116,6 +117,7 @@ func TestDirectMethodErrors(t *testing.T) {
 		"KillShim":                {ErrNotFound, rt.KillShim("none")},
 		"RecoverSandbox":          {ErrNotFound, rt.RecoverSandbox("none")},
 		"LoseTrack before it ran": {ErrState, rt.LoseTrack(c)},
+		"RecoverSandbox of ready": {ErrState, rt.RecoverSandbox(sb)},
 	} {
 		if !errors.Is(pair[1], pair[0]) {
 			t.Errorf("%s: %v, want %v", name, pair[1], pair[0])
@@ -126,9 +128,6 @@ func TestDirectMethodErrors(t *testing.T) {
 	}
 	if _, err := rt.Populate(Population{Pods: -1}); err == nil {
 		t.Error("-1 pods")
-	}
-	if err := rt.RecoverSandbox(sb); err == nil {
-		t.Error("a ready sandbox recovered")
 	}
 }
 
@@ -252,5 +251,82 @@ func TestConnectionAge(t *testing.T) {
 	})
 	if _, err := New(Config{ConnectionGrace: -1}); err == nil || !strings.Contains(err.Error(), "ConnectionGrace is -1ns") {
 		t.Errorf("a grace of -1 ns: %v", err)
+	}
+}
+
+// Text that is not UTF-8 cannot be sent: it is refused, and nothing is made.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	rt := must(New(Config{}))(t)
+	defer rt.Close()
+	const bad = "a\xff"
+	for name, spec := range map[string]PodSpec{
+		"UID":           {UID: bad},
+		"Name":          {Name: bad},
+		"Namespace":     {Namespace: bad},
+		"a label":       {Labels: map[string]string{"app": bad}},
+		"a label's key": {Labels: map[string]string{bad: "x"}},
+	} {
+		if _, err := rt.AddPod(spec); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+			t.Errorf("AddPod with a bad %s: %v", name, err)
+		}
+	}
+	sb := must(rt.AddPod(PodSpec{}))(t)
+	for name, spec := range map[string]ContainerSpec{
+		"Name":    {Name: bad},
+		"a label": {Labels: map[string]string{"app": bad}},
+	} {
+		if _, err := rt.AddContainer(sb, spec); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+			t.Errorf("AddContainer with a bad %s: %v", name, err)
+		}
+	}
+	truth := rt.Truth()
+	if len(truth.Pods) != 1 || len(truth.Pods[0].Sandboxes[0].Containers) != 0 {
+		t.Errorf("there are %+v", truth.Pods)
+	}
+}
+
+// Serve ends although a change that is made late waits for a time of its own.
+func TestServeEndsLateChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{Faults: Faults{LateWrite: 1, LateWriteBy: time.Second}})
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		c := must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+		check(t, w.rt.Start(c))
+		_, err := w.cri.ExecSync(
+			timeout(t, time.Second/2),
+			&runtimeapi.ExecSyncRequest{ContainerId: c, Cmd: []string{"sleep", "1h"}},
+		)
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("ExecSync: %v", err)
+		}
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		w.end()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("Serve has ended %v after its context", took)
+		}
+	})
+}
+
+// The end of a container that has ended or gone by other means is not remembered until its time.
+func TestForgottenLives(t *testing.T) {
+	rt := must(New(Config{HistoryLimit: 1}))(t)
+	defer rt.Close()
+	sb := must(rt.AddPod(PodSpec{}))(t)
+	for range 100 {
+		c := must(rt.AddContainer(sb, ContainerSpec{Life: After(24*time.Hour, 0)}))(t)
+		check(t, rt.Start(c))
+		check(t, rt.Remove(c))
+	}
+	left := 0
+	rt.lock()
+	for _, task := range rt.sched.tasks {
+		if task.do != nil {
+			left++
+		}
+	}
+	rt.mu.Unlock()
+	if left > 0 {
+		t.Errorf("%d ends of removed containers are remembered", left)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours falls back to
@@ -155,6 +156,14 @@ var sandboxTail = func() *tail {
 		),
 	}
 }()
+
+// sendable reports whether labels and texts are UTF-8: gRPC sends, and takes, no other.
+func sendable(labels map[string]string, texts ...string) bool {
+	for k, v := range labels {
+		texts = append(texts, k, v)
+	}
+	return !slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) })
+}
 
 func itoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
