@@ -96,7 +96,8 @@ func (c *Checker) Shows(status Pod) {
 	defer c.mu.Unlock()
 	for _, item := range status.Items {
 		r := c.record(status.UID, item.ID)
-		if item.Phase != pleg.PhaseUnknown && item.Phase < r.shown {
+		again := item.Phase != pleg.PhaseUnknown || r.shown == pleg.PhaseRemoved
+		if again && item.Phase < r.shown {
 			c.violated(WentBack, status.UID, item.ID, "%v was %v in the cache before", item, r.shown)
 			continue
 		}
@@ -152,13 +153,13 @@ func (c *Checker) told(e pleg.Event, phase pleg.Phase) {
 }
 
 // behind checks that the cache shows the change of an event. Beside an error it may show an older
-// status.
+// status, and of a container of which the runtime has lost track since it shows no phase.
 func (c *Checker) behind(e pleg.Event, phase pleg.Phase, status Pod) {
 	if status.Err != nil {
 		return
 	}
 	item, shown := status.find(e.ID)
-	if shown && item.Phase < phase {
+	if shown && item.Phase != pleg.PhaseUnknown && item.Phase < phase {
 		c.violated(Ahead, e.Pod, e.ID, "%s of %s was delivered while the cache shows %v", e.Type, e.ID, item)
 	}
 }

@@ -75,6 +75,10 @@ func TestEachFaultIsConvicted(t *testing.T) {
 			c.Event(event(pleg.ContainerRemoved), shows())
 			c.Shows(shows(exited))
 		}},
+		"a removed container again, in no known state": {WentBack, "c (app) is Unknown was Removed", func(c *Checker) {
+			c.Event(event(pleg.ContainerRemoved), shows())
+			c.Shows(shows(unknown))
+		}},
 		"another phase in the runtime": {Differs, "c (app) is Exited in the runtime", func(c *Checker) {
 			c.Event(event(pleg.ContainerStarted), shows(running))
 			c.Rest([]Pod{shows(running)}, []Pod{shows(exited)})
@@ -142,6 +146,9 @@ func TestRightHistoriesPass(t *testing.T) {
 			c.Shows(shows(unknown))
 			c.Shows(shows(running))
 			rest(c, unknown)
+		},
+		"a start of which the runtime has lost track since": func(c *Checker) {
+			c.Event(event(pleg.ContainerStarted), shows(unknown))
 		},
 		"a cache ahead of Watch": func(c *Checker) { c.Event(event(pleg.ContainerStarted), shows(exited)) },
 		"an older status beside an error": func(c *Checker) {
