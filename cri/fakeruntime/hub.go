@@ -92,6 +92,7 @@ func (rt *Runtime) publish(ev *event) Emission {
 		h.recent = slices.Delete(h.recent, 0, keep/2)
 	}
 	h.recent = append(h.recent, ev)
+	h.recent = slices.Delete(h.recent, 0, h.surplus(h.recent))
 	rt.pump()
 	return Emitted
 }
@@ -149,15 +150,17 @@ func (rt *Runtime) expire() {
 // fill gigabytes within minutes.
 const backlogBytes = 256 << 20
 
-// shorten drops the oldest waiting events, if there are too many.
-func (rt *Runtime) shorten() {
-	h := &rt.hub
-	n := 0
-	for h.written-h.waiting[n].written+int64(len(h.waiting[n].wire)) > h.most {
+// surplus is how many of the oldest of some events have to go, since all have too many bytes. The
+// last is the newest event of all, and stays.
+func (h *hub) surplus(events []*event) (n int) {
+	for n < len(events)-1 && h.written-events[n].written+int64(len(events[n].wire)) > h.most {
 		n++
 	}
-	rt.lose(n)
+	return n
 }
+
+// shorten drops the oldest waiting events, if there are too many.
+func (rt *Runtime) shorten() { rt.lose(rt.hub.surplus(rt.hub.waiting)) }
 
 // subscribe adds a subscriber. A backlog belongs to the first subscriber.
 func (rt *Runtime) subscribe() *subscriber {

@@ -308,3 +308,38 @@ func TestBacklogIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// An event that is larger than the bound stays alone.
+func TestEventAboveTheBound(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		w.rt.hub.most = 100
+		must(w.rt.AddPod(PodSpec{}))(t)
+		if got := kinds(w.listen(w.conn).stop()); len(got) != 1 || got[0] != "pod started" {
+			t.Errorf("the subscriber has %v", got)
+		}
+	})
+}
+
+// The events that are kept for replays are bounded by their bytes as well, though all were read.
+func TestOldEventsAreBounded(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, w *world) {
+		const most = 100 << 10
+		w.rt.hub.most = most
+		l := w.listen(w.conn)
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		for range 40 { // a crowd, whose statuses are in each event
+			must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+			synctest.Wait()
+		}
+		if n := len(l.stop()); n != 42 {
+			t.Errorf("%d events were read, want 42", n)
+		}
+		var bytes int64
+		for _, ev := range w.rt.hub.recent {
+			bytes += int64(len(ev.wire))
+		}
+		if bytes > most || bytes < most/2 {
+			t.Errorf("%d bytes are kept, want at most %d, and not much less", bytes, most)
+		}
+	})
+}
