@@ -25,8 +25,8 @@ type task struct {
 	do func()
 }
 
-// cancel forgets the function, and what it holds; the empty task stays until its time. A nil task is
-// none.
+// cancel forgets the function, and what it holds; the empty task stays until its time. A nil task
+// is none.
 func (t *task) cancel() {
 	if t != nil {
 		t.do = nil

@@ -448,8 +448,8 @@ func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply
 // mostHeld is how many bytes of replies a call may hold before the runtime has to wait.
 const mostHeld = 64 << 20
 
-// deliver sends replies in their order, and the end of the call behind them. It owns those that are held; a client that
-// reads slowly holds none: the runtime notices.
+// deliver sends replies in their order, and the end of the call behind them. It owns those that
+// are held; a client that reads slowly holds none: the runtime notices.
 func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error {
 	var waiting []reply
 	held := 0 // bytes in waiting
