@@ -157,8 +157,12 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 		claim.Item.Kind = pleg.Sandbox
 	}
 	uid = p.takeContainers(c, e, names, uid)
-	if len(uid) == 0 && e.sandbox.usable() {
+	switch {
+	case len(uid) > 0 || !e.sandbox.usable():
+	case len(e.sandbox.metaRaw) > 0:
 		uid = e.sandbox.id // of a client without UIDs
+	default: // nothing names the pod, which a list may name
+		p.drop()
 	}
 	if len(uid) > 0 {
 		claim.Pod = names.internUID(uid)
@@ -212,9 +216,7 @@ func (b *eventBuffer) takeContainers(c *Client, e *event, names *interner, uid [
 	_, ofContainer := c.statusShapes()
 	if e.containers > maxStatuses {
 		c.counter.malformed.Add(1)
-		b.unusable = true
-		b.payload = b.payload[:0]
-		b.parts = b.parts[:0]
+		b.drop()
 	}
 	fromSandbox := len(uid) > 0
 	for raw := range e.containerStatuses {
@@ -241,6 +243,13 @@ func (b *eventBuffer) takeContainers(c *Client, e *event, names *interner, uid [
 		}
 	}
 	return uid
+}
+
+// drop leaves the event without a payload.
+func (b *eventBuffer) drop() {
+	b.unusable = true
+	b.payload = b.payload[:0]
+	b.parts = b.parts[:0]
 }
 
 // eventPhase returns the phase claimed by a CRI ContainerEventType.

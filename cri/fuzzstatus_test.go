@@ -150,7 +150,9 @@ func checkEventWith(t *testing.T, raw []byte, config Config) {
 		whole = goodID(s.Id) && goodID(uid) && isWhole(s.Metadata, s.CreatedAt)
 		if goodID(uid) && goodID(s.Id) { // else left out everywhere
 			named = cmp.Or(s.Metadata.GetUid(), s.Labels[labelPodUID])
-			unnamed = s.Id
+			if proto.Size(s.Metadata) > 0 {
+				unnamed = s.Id
+			}
 			want.Payload = append(want.Payload, pleg.Item{ID: s.Id, Kind: pleg.Sandbox, Phase: wantSandbox(s).Phase})
 			if s.Id == m.ContainerId {
 				want.Item.Kind = pleg.Sandbox
@@ -169,8 +171,12 @@ func checkEventWith(t *testing.T, raw []byte, config Config) {
 			own = cmp.Or(label, own)
 		}
 	}
-	if uid := cmp.Or(named, own, first, unnamed); goodID(uid) {
+	uid := cmp.Or(named, own, first, unnamed)
+	if goodID(uid) {
 		want.Pod = cache.UID(uid)
+	}
+	if s := m.PodSandboxStatus; uid == "" && s != nil && goodID(s.Id) { // nothing names the pod
+		want.Payload = nil
 	}
 	want.Item.Phase = map[pleg.Kind]map[runtimeapi.ContainerEventType]pleg.Phase{
 		pleg.Sandbox:   {0: pleg.PhaseRunning, 1: pleg.PhaseRunning, 2: pleg.PhaseExited, 3: pleg.PhaseRemoved},

@@ -177,6 +177,10 @@ func TestBarePayloadInAnAgent(t *testing.T) {
 	} {
 		t.Run(tt.profile+" "+tt.faults.String(), func(t *testing.T) {
 			withAgent(t, tt.profile, tt.faults, func(a *agent) {
+				time.Sleep(3 * time.Hour) // lists are made each five minutes now
+				testkit.Must(a.rt.AddPod(fakeruntime.PodSpec{UID: "alone"}))(t)
+				time.Sleep(100 * time.Millisecond)
+				a.wants("alone", "", "1 sandboxes, 0 containers, missing")
 				for i := range 5 {
 					uid := fmt.Sprintf("p%d", i)
 					c := a.run(uid)
