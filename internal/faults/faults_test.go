@@ -152,7 +152,7 @@ var settings = []setting{
 	{
 		name:     "bare-payload",
 		set:      "bare-payload=0.5",
-		harmless: "the containers beside the sandbox name the pod, which is read, and a pod without any is found by the next list",
+		harmless: "the containers beside the sandbox name the pod, which is read, and a list is made for a pod without any",
 	},
 	{name: "nil-statuses", set: "nil-statuses=0.5", section: unusable},
 	{name: "oversize", set: "oversize=0.05", section: unusable},
