@@ -179,9 +179,9 @@ func TestPayloadKeepsThePartsOfARead(t *testing.T) {
 }
 
 // TestPodOfAnEventWithABareSandbox: a sandbox with neither metadata nor labels does not tell its
-// pod; the label of the event's container does, else that of another. Where none does the pod is not
-// known, and is looked for: that it has the sandbox's ID, as with a client without UIDs, kept the
-// sandbox from its pod until the next list.
+// pod; the label of the event's container does, else that of another. Where none does the pod is
+// not known, and is looked for: that it has the sandbox's ID, as with a client without UIDs, kept
+// the sandbox from its pod until the next list.
 func TestPodOfAnEventWithABareSandbox(t *testing.T) {
 	c := serve(t, &stub{}, Config{})
 	bare := &runtimeapi.PodSandboxStatus{Id: "s", CreatedAt: 1}
