@@ -16,7 +16,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
-	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -28,12 +27,28 @@ type agent struct {
 	statuses *cache.Cache[cri.PodStatus]
 }
 
+// ensured returns a function that returns v, or ends the test with err.
+func ensured[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		ensure(t, err)
+		return v
+	}
+}
+
+func ensure(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // withAgent runs f beside a generator, in a bubble of virtual time.
 func withAgent(t *testing.T, profile string, faults fakeruntime.Faults, f func(a *agent)) {
 	t.Helper()
-	p := testkit.Must(fakeruntime.ProfileByName(profile))(t)
+	p := ensured(fakeruntime.ProfileByName(profile))(t)
 	synctest.Test(t, func(t *testing.T) {
-		rt := testkit.Must(fakeruntime.New(fakeruntime.Config{Profile: p, Faults: faults, Seed: 1}))(t)
+		rt := ensured(fakeruntime.New(fakeruntime.Config{Profile: p, Faults: faults, Seed: 1}))(t)
 		listener := bufconn.Listen(1 << 20)
 		ctx, stop := context.WithCancel(context.Background())
 		var running sync.WaitGroup
@@ -42,9 +57,9 @@ func withAgent(t *testing.T, profile string, faults fakeruntime.Faults, f func(a
 				t.Error(err)
 			}
 		})
-		client := testkit.Must(cri.New(cri.Config{Endpoint: profile, Dialer: listener.DialContext}))(t)
+		client := ensured(cri.New(cri.Config{Endpoint: profile, Dialer: listener.DialContext}))(t)
 		statuses := cache.New(cri.EmptyStatus)
-		generator := testkit.Must(pleg.New(pleg.Config[cri.PodStatus]{
+		generator := ensured(pleg.New(pleg.Config[cri.PodStatus]{
 			Source: client,
 			Stream: client,
 			Cache:  statuses,
@@ -58,7 +73,7 @@ func withAgent(t *testing.T, profile string, faults fakeruntime.Faults, f func(a
 		defer func() {
 			stop()
 			running.Wait()
-			testkit.Check(t, client.Close())
+			ensure(t, client.Close())
 			rt.Close()
 		}()
 		time.Sleep(3 * time.Second) // the first lists are over, and the stream is open
@@ -69,9 +84,9 @@ func withAgent(t *testing.T, profile string, faults fakeruntime.Faults, f func(a
 // run makes a pod with a running container.
 func (a *agent) run(uid string) (container string) {
 	a.Helper()
-	sandbox := testkit.Must(a.rt.AddPod(fakeruntime.PodSpec{UID: uid}))(a)
-	container = testkit.Must(a.rt.AddContainer(sandbox, fakeruntime.ContainerSpec{}))(a)
-	testkit.Check(a, a.rt.Start(container))
+	sandbox := ensured(a.rt.AddPod(fakeruntime.PodSpec{UID: uid}))(a)
+	container = ensured(a.rt.AddContainer(sandbox, fakeruntime.ContainerSpec{}))(a)
+	ensure(a, a.rt.Start(container))
 	return container
 }
 
@@ -117,11 +132,11 @@ func TestTornListsInAnAgent(t *testing.T) {
 					time.Sleep(round)
 					a.wants(uid, c, aRunning)
 					time.Sleep(70 * time.Millisecond) // another moment of the round each time
-					testkit.Check(t, a.rt.Exit(c, 1))
+					ensure(t, a.rt.Exit(c, 1))
 					time.Sleep(round)
 					a.wants(uid, c, anExited)
 					pod, _ := a.rt.PodTruth(uid)
-					testkit.Check(t, a.rt.RemoveSandbox(pod.Sandboxes[0].ID))
+					ensure(t, a.rt.RemoveSandbox(pod.Sandboxes[0].ID))
 					time.Sleep(2 * round)
 					a.wants(uid, c, aMissing)
 				}
@@ -138,21 +153,21 @@ func TestHangingListInAnAgent(t *testing.T) {
 			withAgent(t, "containerd-2", fakeruntime.Faults{}, func(a *agent) {
 				told := a.run("told")
 				time.Sleep(time.Second)
-				testkit.Check(t, a.rt.SetFaults(faults))
+				ensure(t, a.rt.SetFaults(faults))
 				time.Sleep(5 * time.Minute)
 				told2 := a.run("told2")
-				testkit.Check(t, a.rt.Exit(told, 1))
+				ensure(t, a.rt.Exit(told, 1))
 				time.Sleep(100 * time.Millisecond)
 				a.wants("told", told, anExited)
 				a.wants("told2", told2, aRunning)
 
 				silent := faults
 				silent.Drop = 1
-				testkit.Check(t, a.rt.SetFaults(silent))
+				ensure(t, a.rt.SetFaults(silent))
 				untold := a.run("untold")
 				time.Sleep(5 * time.Minute)
 				a.wants("untold", untold, aMissing)
-				testkit.Check(t, a.rt.SetFaults(fakeruntime.Faults{}))
+				ensure(t, a.rt.SetFaults(fakeruntime.Faults{}))
 				time.Sleep(5 * time.Minute)
 				a.wants("told", told, anExited)
 				a.wants("told2", told2, aRunning)
@@ -178,7 +193,7 @@ func TestBarePayloadInAnAgent(t *testing.T) {
 		t.Run(tt.profile+" "+tt.faults.String(), func(t *testing.T) {
 			withAgent(t, tt.profile, tt.faults, func(a *agent) {
 				time.Sleep(3 * time.Hour) // lists are made each five minutes now
-				testkit.Must(a.rt.AddPod(fakeruntime.PodSpec{UID: "alone"}))(t)
+				ensured(a.rt.AddPod(fakeruntime.PodSpec{UID: "alone"}))(t)
 				time.Sleep(100 * time.Millisecond)
 				a.wants("alone", "", "1 sandboxes, 0 containers, missing")
 				for i := range 5 {
@@ -186,7 +201,7 @@ func TestBarePayloadInAnAgent(t *testing.T) {
 					c := a.run(uid)
 					time.Sleep(100 * time.Millisecond)
 					a.wants(uid, c, aRunning)
-					testkit.Check(t, a.rt.Exit(c, 1))
+					ensure(t, a.rt.Exit(c, 1))
 					time.Sleep(100 * time.Millisecond)
 					a.wants(uid, c, anExited)
 				}
