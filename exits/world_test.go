@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -242,16 +243,17 @@ func unsentIn(r record) int64 {
 // number of those that the server took in the last second and that the ledger still holds.
 func (a *agent) kill() (reports []report, unsent, again int64) {
 	killed := time.Now()
-	left := max(0, a.before-int64(a.reporter.Stats().Repeated)) // not told again yet: it has just started
+	content, err := os.ReadFile(a.w.ledger)
+	a.dead.Store(true)
+	synctest.Wait() // what the server has taken is answered
 	a.sink.mu.Lock()
+	left := max(0, a.before-int64(a.sink.handed)) // not told again yet: it has just started
 	waiting := slices.Clone(a.sink.reports)
 	tallies := make(map[eventKey]tally)
 	for key, t := range a.sink.tallies {
 		tallies[key] = tally{spells: slices.Clone(t.spells)}
 	}
 	a.sink.mu.Unlock()
-	content, err := os.ReadFile(a.w.ledger)
-	a.dead.Store(true)
 	a.cancel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
