@@ -10,9 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
-	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -220,20 +218,9 @@ func freePath(path string) error {
 	if err != nil {
 		return fmt.Errorf("--socket: %w", err)
 	}
-	if info.IsDir() {
-		return fmt.Errorf("--socket: %s is a folder: name a path in it, such as %s", path, filepath.Join(path, "proxy.sock"))
-	}
-	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("--socket: %s is in the way and not a socket: remove it, or choose another path", path)
-	}
-	conn, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		_ = conn.Close()
-		return fmt.Errorf("--socket: something listens on %s already: stop it, or choose another path", path)
-	}
-	err = os.Remove(path)
+	err = bench.RemoveSocket(path, info, "proxy.sock")
 	if err != nil {
-		return fmt.Errorf("--socket: cannot remove the socket left behind: %w", err)
+		return fmt.Errorf("--socket: %w", err)
 	}
 	return nil
 }

@@ -24,10 +24,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
@@ -72,25 +70,11 @@ func Serve(ctx context.Context, config Config) error {
 
 // listen listens on a unix socket, after removing a socket without a listener.
 func listen(path string) (net.Listener, error) {
-	if info, err := os.Lstat(path); err == nil {
-		if info.IsDir() {
-			return nil, fmt.Errorf("fake: %s is a folder: name a path in it with --socket, such as %s", path, filepath.Join(path, "cri.sock"))
-		}
-		if info.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf(
-				"fake: %s is in the way and not a socket: remove it, or choose another path with --socket",
-				path,
-			)
-		}
-		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-			_ = conn.Close()
-			return nil, fmt.Errorf(
-				"fake: something listens on %s already: stop it, or choose another path with --socket",
-				path,
-			)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("fake: cannot remove the socket left behind: %w", err)
+	info, err := os.Lstat(path)
+	if err == nil {
+		err = bench.RemoveSocket(path, info, "cri.sock")
+		if err != nil {
+			return nil, fmt.Errorf("fake: --socket: %w", err)
 		}
 	}
 	lis, err := net.Listen("unix", path)

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// RemoveSocket removes a socket that nobody listens on from a path that a server is to listen on;
+// anything else there is an error, and stays. In a folder the error proposes a path of that name.
+func RemoveSocket(path string, there fs.FileInfo, name string) error {
+	if there.IsDir() {
+		return fmt.Errorf("%s is a folder: name a path in it, such as %s", path, filepath.Join(path, name))
+	}
+	if there.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is in the way and not a socket: remove it, or choose another path", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("something listens on %s already: stop it, or choose another path", path)
+	}
+	err = os.Remove(path)
+	if err != nil {
+		return fmt.Errorf("cannot remove the socket left behind: %w", err)
+	}
+	return nil
+}
