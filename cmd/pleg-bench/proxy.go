@@ -145,6 +145,10 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 	if err != nil {
 		return err
 	}
+	// Every call from here on is held up while this process stands still.
+	meter, rest := standstill.Start()
+	defer rest()
+	span := meter.Begin()
 	before := syscall.Umask(0o077) // whoever reaches the socket is root on the node
 	proxy, err := criproxy.Start(o.socket, o.endpoint)
 	syscall.Umask(before)
@@ -159,7 +163,8 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 	for _, r := range plan {
 		fmt.Fprintf(s.err, "  %s\n", r.Text)
 	}
-	ran, stood := disturbFor(ctx, disturber, o.duration)
+	disturbFor(ctx, disturber, o.duration)
+	ran, stood := span.Took()
 	report := proxyReport{
 		Schema:       proxySchema,
 		Runtime:      version.String(),
@@ -174,17 +179,12 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// disturbFor disturbs for a time, or until ctx ends. It returns for how long this process ran then,
-// and for how long it did not, in which it held up all calls, whatever the rules say.
-func disturbFor(ctx context.Context, d *disturb.Disturber, long time.Duration) (ran, stood time.Duration) {
-	meter, rest := standstill.Start()
-	defer rest()
-	span := meter.Begin()
+// disturbFor disturbs for a time, or until ctx ends.
+func disturbFor(ctx context.Context, d *disturb.Disturber, long time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	d.Run(ctx)
 	<-ctx.Done()
-	return span.Took()
 }
 
 // remindEvery is how often a proxy that only passes calls through says so.
@@ -234,10 +234,10 @@ type proxyReport struct {
 	Schema string `json:"schema"`
 	// Runtime is name and version, as the runtime says.
 	Runtime string `json:"runtime"`
-	// Seconds is how long the proxy disturbed.
+	// Seconds is how long the proxy disturbed, with the moment before, in which it opened its socket.
 	Seconds float64 `json:"seconds"`
-	// StoodSeconds is for how long of it the proxy itself did not run: it was stopped, or had no CPU.
-	// It held up every call then, whatever the rules say.
+	// StoodSeconds is for how long of Seconds the proxy itself did not run: it was stopped, or had no
+	// CPU. It held up every call then, whatever the rules say.
 	StoodSeconds float64 `json:"stood_seconds"`
 	// Seed is --seed.
 	Seed uint64 `json:"seed"`
