@@ -97,16 +97,16 @@ func (r *records) mark(p *pod, shows []Item) {
 	}
 }
 
-// lacking returns the IDs of the pod that a report does not show, also those that the agent has
-// just made.
-func (r *records) lacking(p *pod, shows []Item) (ids []string) {
+// lacking returns the IDs of the pod that a look begun at a time does not show, also those that the
+// agent has just made.
+func (r *records) lacking(p *pod, shows []Item, began instant) (ids []string) {
 	r.mark(p, shows)
 	for _, x := range p.items {
 		if x.mark != r.marks {
 			ids = append(ids, x.id)
 		}
 	}
-	for e := range r.made(p, shows) {
+	for e := range r.made(p, shows, began) {
 		ids = append(ids, e.id)
 	}
 	return ids
@@ -114,22 +114,21 @@ func (r *records) lacking(p *pod, shows []Item) (ids []string) {
 
 // doubtMade is doubt for the IDs the agent has just made and no read has shown.
 func (r *records) doubtMade(p *pod, shows []Item, at span) (perhaps bool) {
-	for e := range r.made(p, shows) {
-		if at.began >= e.at { // else the call may have made the ID since
-			perhaps = e.missing(at, 0) || perhaps
-		}
+	for e := range r.made(p, shows, at.began) {
+		perhaps = e.missing(at, 0) || perhaps
 	}
 	return perhaps
 }
 
 // made yields what the agent's calls report of the IDs that they have just made, and that neither a
-// read has shown nor the given report shows.
-func (r *records) made(p *pod, shows []Item) iter.Seq[*expectation] {
+// read has shown nor a look does that began at a time. A call that reported later may have made its
+// ID after the look began.
+func (r *records) made(p *pod, shows []Item, began instant) iter.Seq[*expectation] {
 	return func(yield func(*expectation) bool) {
 		var shown idSet
 		for i := range p.expected.all {
 			e := &p.expected.all[i]
-			made := e.cause == CauseAck && PhaseCreated <= e.phase && e.phase <= PhaseRunning
+			made := e.cause == CauseAck && e.at <= began && PhaseCreated <= e.phase && e.phase <= PhaseRunning
 			if !made || r.find(p, 0, e.id) != nil {
 				continue
 			}

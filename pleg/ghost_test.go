@@ -53,3 +53,29 @@ func TestGhost(t *testing.T) {
 		t.Errorf("%d reads, and the pod has %d items, want 2 and 1", reads, len(d.core.pods["p"].items))
 	}
 }
+
+// TestWhatWasMadeSinceALookBegan looks at a pod in which the agent's call makes a container
+// meanwhile: a look that began before the call reported casts no doubt on the container, and is not
+// the first that lacks it. The next look is.
+func TestWhatWasMadeSinceALookBegan(t *testing.T) {
+	r := newRecords()
+	p := r.ensure("p")
+	sandbox := []Item{{ID: "s", Kind: Sandbox, Phase: PhaseRunning}}
+	r.show(p, sandbox)
+	const reported = firstInstant + 10
+	p.expected.add(expectation{
+		reportKey: reportKey{id: "c", cause: CauseAck},
+		kind:      Container,
+		phase:     PhaseRunning,
+		at:        reported,
+	})
+	for _, began := range []instant{reported - 1, reported} {
+		counts := began >= reported
+		if lacks := r.lacking(p, sandbox, began); (len(lacks) == 1) != counts {
+			t.Errorf("a look that began at %d lacks %v, the call reported at %d", began, lacks, reported)
+		}
+		if doubted := r.doubtMade(p, sandbox, span{began, began + 1}); doubted != counts {
+			t.Errorf("a look that began at %d: doubted %v, the call reported at %d", began, doubted, reported)
+		}
+	}
+}

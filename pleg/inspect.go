@@ -163,7 +163,7 @@ func (k *book[S]) unhaunted(p *pod, r *inspected[S], listed, shows []Item) []Ite
 	case listed != nil && r.status != nil:
 		p.ghosts = ghostsListed(without(listed, shows))
 	case listed == nil && r.status != nil: // by ID
-		p.ghosts = p.ghosts.readByID(k.lacking(p, shows))
+		p.ghosts = p.ghosts.readByID(k.lacking(p, shows, r.began))
 	case listed != nil && r.err == nil:
 		p.ghosts = nil // the listing shows what the statuses have shown
 	case r.status == nil && p.ghosts.any(): // a list alone does not bring back what statuses have not shown

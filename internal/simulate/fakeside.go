@@ -217,10 +217,12 @@ func (f *fakeSide) failing() bool {
 const throttled = 400 * time.Millisecond
 
 // unanswered returns how long the calls under way may go on when the faults change: what hangs, or
-// is slow, is not asked for again before its end.
+// is slow, is not asked for again before its end. That is true of the list of a pod's containers as
+// well, of which a read of a pod with several sandboxes learns whose each container is.
 func (f *fakeSide) unanswered(w *world) time.Duration {
 	now := f.rt.Faults()
-	if now.HangStatus+now.HangItem > 0 {
+	listHangs := now.HangList + now.HangSandboxList + now.HangContainerList
+	if now.HangStatus+now.HangItem > 0 || listHangs > 0 && w.truth.severalSandboxes() {
 		return w.settings.inspectTimeout
 	}
 	slow := now.SlowStatus + now.SlowContainer

@@ -410,6 +410,24 @@ func (t *Truth) known() []cache.UID {
 	return t.uids
 }
 
+// severalSandboxes reports whether a pod has several sandboxes, as of the last refresh.
+func (t *Truth) severalSandboxes() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, uid := range t.uids {
+		n := 0
+		for _, l := range t.pods[uid] {
+			if l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved {
+				n++
+			}
+		}
+		if n > 1 {
+			return true
+		}
+	}
+	return false
+}
+
 // mentions reports whether a pod is, was, or was asked for, as of the last refresh.
 func (t *Truth) mentions(pod cache.UID) bool {
 	t.mu.Lock()
