@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,24 +170,26 @@ func TestVerdictFails(t *testing.T) {
 	defer unlabelled.Close()
 	token := filepath.Join(t.TempDir(), "token")
 	testkit.Check(t, os.WriteFile(token, []byte("abc\n"), 0o600))
+	refuses := refusingAddress(t)
 	for args, want := range map[string]struct {
 		status int
 		says   string
 	}{
-		"":                                                      {2, "--prometheus is missing"},
-		"--prometheus foo":                                      {2, "--prometheus foo: write a URL"},
-		"--prometheus 127.0.0.1:9090":                           {2, "http://127.0.0.1:9090"},
-		"-v":                                                    {2, "'v' in -v"},
-		"--prometheus http://x --window 1s":                     {2, "--window 1s"},
-		"--prometheus http://x --window soon":                   {2, "soon"},
-		"--prometheus http://x --trusted 1h":                    {2, "--trusted 1h0m0s"},
-		"--prometheus http://x --by a-b":                        {2, `"a-b"`},
-		"--prometheus http://x --selector {a}":                  {2, "without braces"},
-		"--prometheus http://x -o yaml":                         {2, "yaml"},
-		"--prometheus http://x --expect nonsense<1":             {2, "nonsense"},
-		"--prometheus http://x extra":                           {2, "extra"},
-		"--prometheus http://x --token-file /nowhere":           {2, "/nowhere"},
-		"--prometheus http://127.0.0.1:1":                       {1, `fleet: a query of Prometheus failed: Post "http://127.0.0.1:1/api/v1/query": dial tcp 127.0.0.1:1: connect: connection refused`},
+		"":                                            {2, "--prometheus is missing"},
+		"--prometheus foo":                            {2, "--prometheus foo: write a URL"},
+		"--prometheus 127.0.0.1:9090":                 {2, "http://127.0.0.1:9090"},
+		"-v":                                          {2, "'v' in -v"},
+		"--prometheus http://x --window 1s":           {2, "--window 1s"},
+		"--prometheus http://x --window soon":         {2, "soon"},
+		"--prometheus http://x --trusted 1h":          {2, "--trusted 1h0m0s"},
+		"--prometheus http://x --by a-b":              {2, `"a-b"`},
+		"--prometheus http://x --selector {a}":        {2, "without braces"},
+		"--prometheus http://x -o yaml":               {2, "yaml"},
+		"--prometheus http://x --expect nonsense<1":   {2, "nonsense"},
+		"--prometheus http://x extra":                 {2, "extra"},
+		"--prometheus http://x --token-file /nowhere": {2, "/nowhere"},
+		"--prometheus http://" + refuses: {1, fmt.Sprintf(
+			"fleet: a query of Prometheus failed: Post \"http://%[1]s/api/v1/query\": dial tcp %[1]s: connect: connection refused", refuses)},
 		"--prometheus " + empty.URL:                             {1, "401"},
 		"--prometheus " + empty.URL + "/ --token-file " + token: {1, "no node has metrics"},
 		"--prometheus " + unlabelled.URL:                        {1, "--node-label"},
@@ -195,4 +199,14 @@ func TestVerdictFails(t *testing.T) {
 			t.Errorf("%s: status %d, %s, want %d and %q", args, status, stderr, want.status, want.says)
 		}
 	}
+}
+
+// refusingAddress returns an address that refuses all connections until the test ends: a socket has
+// it, and does not listen. A number of a port that nobody uses may be somebody's on the next machine.
+func refusingAddress(t *testing.T) string {
+	fd := testkit.Must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0))(t)
+	t.Cleanup(func() { testkit.Check(t, syscall.Close(fd)) })
+	testkit.Check(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name := testkit.Must(syscall.Getsockname(fd))(t)
+	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 }
