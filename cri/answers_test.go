@@ -90,44 +90,48 @@ func TestASandboxIsForgottenWithItsContainers(t *testing.T) {
 
 // TestOfTwoAnswersTheLaterPhaseHolds: two sandboxes bring the same container along, in any order.
 func TestOfTwoAnswersTheLaterPhaseHolds(t *testing.T) {
-	for _, first := range []runtimeapi.ContainerState{running, exited} {
-		second := running + exited - first
-		s := statuses(0, nil, nil)
-		s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-			state := map[string]runtimeapi.ContainerState{"s1": first, "s2": second}[id]
-			return &runtimeapi.PodSandboxStatusResponse{
-				Status:             sandboxStatus(id, "u", ready),
-				ContainersStatuses: []*runtimeapi.ContainerStatus{wholeContainer("c", "u", state)},
-			}, nil
+	synctest.Test(t, func(t *testing.T) {
+		for _, first := range []runtimeapi.ContainerState{running, exited} {
+			second := running + exited - first
+			s := statuses(0, nil, nil)
+			s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+				state := map[string]runtimeapi.ContainerState{"s1": first, "s2": second}[id]
+				return &runtimeapi.PodSandboxStatusResponse{
+					Status:             sandboxStatus(id, "u", ready),
+					ContainersStatuses: []*runtimeapi.ContainerStatus{wholeContainer("c", "u", state)},
+				}, nil
+			}
+			c := serve(t, s, Config{})
+			pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s1", Kind: pleg.Sandbox}, {ID: "s2", Kind: pleg.Sandbox}, {ID: "c"}}}
+			in := must(c.Inspect(t.Context(), pod))(t)
+			shown := in.Status.Containers()
+			if phaseOf(in.Pod.Items, "c") != pleg.PhaseExited || len(shown) != 1 || shown[0].Phase != pleg.PhaseExited {
+				t.Errorf("%v first: %v, %v", first, in.Pod.Items, shown)
+			}
 		}
-		c := serve(t, s, Config{})
-		pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s1", Kind: pleg.Sandbox}, {ID: "s2", Kind: pleg.Sandbox}, {ID: "c"}}}
-		in := must(c.Inspect(t.Context(), pod))(t)
-		shown := in.Status.Containers()
-		if phaseOf(in.Pod.Items, "c") != pleg.PhaseExited || len(shown) != 1 || shown[0].Phase != pleg.PhaseExited {
-			t.Errorf("%v first: %v, %v", first, in.Pod.Items, shown)
-		}
-	}
+	})
 }
 
 // TestWhatIsOfAnotherPodIsLeftOut: an event may name an ID of another pod, whose status then comes.
 func TestWhatIsOfAnotherPodIsLeftOut(t *testing.T) {
-	s := &stub{
-		podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-			uid := map[string]string{"s": "u", "foreign": "v"}[id]
-			return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, uid, ready)}, nil
-		},
-		containerStatus: func(id string) (*runtimeapi.ContainerStatusResponse, error) {
-			uid := map[string]string{"c": "u", "stray": "v"}[id]
-			return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(id, uid, running)}, nil
-		},
-	}
-	c := serve(t, s, Config{})
-	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "foreign", Kind: pleg.Sandbox}, {ID: "c"}, {ID: "stray"}}}
-	in := must(c.Inspect(t.Context(), pod))(t)
-	if len(in.Pod.Items) != 2 || len(in.Status.Sandboxes()) != 1 || len(in.Status.Containers()) != 1 {
-		t.Errorf("the pod has %v", in.Pod.Items)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &stub{
+			podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+				uid := map[string]string{"s": "u", "foreign": "v"}[id]
+				return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, uid, ready)}, nil
+			},
+			containerStatus: func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+				uid := map[string]string{"c": "u", "stray": "v"}[id]
+				return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(id, uid, running)}, nil
+			},
+		}
+		c := serve(t, s, Config{})
+		pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}, {ID: "foreign", Kind: pleg.Sandbox}, {ID: "c"}, {ID: "stray"}}}
+		in := must(c.Inspect(t.Context(), pod))(t)
+		if len(in.Pod.Items) != 2 || len(in.Status.Sandboxes()) != 1 || len(in.Status.Containers()) != 1 {
+			t.Errorf("the pod has %v", in.Pod.Items)
+		}
+	})
 }
 
 // TestWhatABundleBringsIsRead: a container whose own status cannot be read, and that the late

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -174,33 +175,35 @@ func TestEventsThatLackSomething(t *testing.T) {
 // TestUnknownStates counts states unknown to the CRI when read; in lists, once while the item stays
 // unchanged. The CRI's own UNKNOWN is not counted.
 func TestUnknownStates(t *testing.T) {
-	s := &stub{
-		sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", 2)},
-		containers: []*runtimeapi.Container{container("new", "s", "u", 4), container("unknown", "s", "u", runtimeapi.ContainerState_CONTAINER_UNKNOWN)},
-		containerStatus: func(id string) (*runtimeapi.ContainerStatusResponse, error) {
-			return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(id, "u", -1)}, nil
-		},
-		podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-			return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u", ready)}, nil
-		},
-	}
-	c := serve(t, s, Config{})
-	counts := func(when string, want uint64) {
-		t.Helper()
-		if n := c.Stats().UnknownStates; n != want {
-			t.Errorf("%s: %d unknown states, want %d", when, n, want)
+	synctest.Test(t, func(t *testing.T) {
+		s := &stub{
+			sandboxes:  []*runtimeapi.PodSandbox{sandbox("s", "u", 2)},
+			containers: []*runtimeapi.Container{container("new", "s", "u", 4), container("unknown", "s", "u", runtimeapi.ContainerState_CONTAINER_UNKNOWN)},
+			containerStatus: func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+				return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(id, "u", -1)}, nil
+			},
+			podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+				return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u", ready)}, nil
+			},
 		}
-	}
-	first := mustList(t, c, 0)
-	counts("a list", 2)
-	mustList(t, c, first.Revision)
-	counts("the same once more", 2)
-	pod := must(c.ListPod(t.Context(), "u"))(t)
-	counts("the pod alone", 4)
-	if _, err := c.Inspect(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	counts("statuses", 6)
+		c := serve(t, s, Config{})
+		counts := func(when string, want uint64) {
+			t.Helper()
+			if n := c.Stats().UnknownStates; n != want {
+				t.Errorf("%s: %d unknown states, want %d", when, n, want)
+			}
+		}
+		first := mustList(t, c, 0)
+		counts("a list", 2)
+		mustList(t, c, first.Revision)
+		counts("the same once more", 2)
+		pod := must(c.ListPod(t.Context(), "u"))(t)
+		counts("the pod alone", 4)
+		if _, err := c.Inspect(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		counts("statuses", 6)
+	})
 }
 
 // allocated returns how many bytes a function allocates.

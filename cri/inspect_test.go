@@ -80,78 +80,82 @@ func TestInspectCoverage(t *testing.T) {
 		"everything is gone":            {0, nil, []string{"c8", "c9"}, "", 2, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := statuses(tt.timestamp, tt.brought, has)
-			c := serve(t, s, Config{})
-			pod := pleg.Pod{UID: "u", Name: "pod-u", Namespace: "ns", Items: items(tt.listed...)}
-			for i := range pod.Items {
-				if pod.Items[i].ID == "gone" {
-					pod.Items[i].Kind = pleg.Sandbox
+			synctest.Test(t, func(t *testing.T) {
+				s := statuses(tt.timestamp, tt.brought, has)
+				c := serve(t, s, Config{})
+				pod := pleg.Pod{UID: "u", Name: "pod-u", Namespace: "ns", Items: items(tt.listed...)}
+				for i := range pod.Items {
+					if pod.Items[i].ID == "gone" {
+						pod.Items[i].Kind = pleg.Sandbox
+					}
 				}
-			}
-			last := uint64(0)
-			for range 2 {
-				in := must(c.Inspect(t.Context(), pod))(t)
-				var got []string
-				for _, item := range in.Pod.Items {
-					got = append(got, item.ID+":"+item.Phase.String())
+				last := uint64(0)
+				for range 2 {
+					in := must(c.Inspect(t.Context(), pod))(t)
+					var got []string
+					for _, item := range in.Pod.Items {
+						got = append(got, item.ID+":"+item.Phase.String())
+					}
+					slices.Sort(got)
+					want := strings.Fields(tt.want)
+					slices.Sort(want)
+					if d := cmp.Diff(strings.Join(want, " "), strings.Join(got, " ")); d != "" {
+						t.Error(d)
+					}
+					if in.Status.UID() != "u" || in.Status.Name() != "pod-u" || len(in.Status.Sandboxes())+len(in.Status.Containers()) != len(in.Pod.Items) {
+						t.Errorf("status: %v", in.Status)
+					}
+					st := c.Stats()
+					if n := st.Calls["ContainerStatus"] - last; n != tt.calls {
+						t.Errorf("%d calls of ContainerStatus, want %d", n, tt.calls)
+					}
+					last = st.Calls["ContainerStatus"]
+					if st.FilledStatuses != tt.filled {
+						t.Errorf("filled statuses: %s, want %s", st.FilledStatuses, tt.filled)
+					}
 				}
-				slices.Sort(got)
-				want := strings.Fields(tt.want)
-				slices.Sort(want)
-				if d := cmp.Diff(strings.Join(want, " "), strings.Join(got, " ")); d != "" {
-					t.Error(d)
-				}
-				if in.Status.UID() != "u" || in.Status.Name() != "pod-u" || len(in.Status.Sandboxes())+len(in.Status.Containers()) != len(in.Pod.Items) {
-					t.Errorf("status: %v", in.Status)
-				}
-				st := c.Stats()
-				if n := st.Calls["ContainerStatus"] - last; n != tt.calls {
-					t.Errorf("%d calls of ContainerStatus, want %d", n, tt.calls)
-				}
-				last = st.Calls["ContainerStatus"]
-				if st.FilledStatuses != tt.filled {
-					t.Errorf("filled statuses: %s, want %s", st.FilledStatuses, tt.filled)
-				}
-			}
+			})
 		})
 	}
 }
 
 // TestInspectErrors wants the call and the ID in an error, and the statuses of the other items.
 func TestInspectErrors(t *testing.T) {
-	s := statuses(0, nil, map[string]runtimeapi.ContainerState{"c1": running, "c2": running})
-	good := s.containerStatus
-	s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
-		if id == "c2" {
-			return nil, status.Error(codes.Internal, "shim is gone")
+	synctest.Test(t, func(t *testing.T) {
+		s := statuses(0, nil, map[string]runtimeapi.ContainerState{"c1": running, "c2": running})
+		good := s.containerStatus
+		s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+			if id == "c2" {
+				return nil, status.Error(codes.Internal, "shim is gone")
+			}
+			return good(id)
 		}
-		return good(id)
-	}
-	c := serve(t, s, Config{})
-	pod := pleg.Pod{UID: "u", Items: []pleg.Item{
-		{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, {ID: "c1"}, {ID: "c2", Phase: pleg.PhaseRunning, Name: "name-c2"},
-	}}
-	for range 2 {
-		in, err := c.Inspect(t.Context(), pod)
-		wantError(t, err, "ContainerStatus of c2 on", "shim is gone")
-		if status.Code(err) != codes.Internal {
-			t.Errorf("Inspect: code %v", status.Code(err))
+		c := serve(t, s, Config{})
+		pod := pleg.Pod{UID: "u", Items: []pleg.Item{
+			{ID: "s", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning}, {ID: "c1"}, {ID: "c2", Phase: pleg.PhaseRunning, Name: "name-c2"},
+		}}
+		for range 2 {
+			in, err := c.Inspect(t.Context(), pod)
+			wantError(t, err, "ContainerStatus of c2 on", "shim is gone")
+			if status.Code(err) != codes.Internal {
+				t.Errorf("Inspect: code %v", status.Code(err))
+			}
+			wantPartial(t, in, "s:Running c1:Running c2:Running", "c2")
 		}
+		prev := must(c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: pod.Items[:2]}))(t)
+		in, err := c.Update(t.Context(), pod, prev.Status)
+		wantError(t, err, "ContainerStatus of c2 on")
 		wantPartial(t, in, "s:Running c1:Running c2:Running", "c2")
-	}
-	prev := must(c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: pod.Items[:2]}))(t)
-	in, err := c.Update(t.Context(), pod, prev.Status)
-	wantError(t, err, "ContainerStatus of c2 on")
-	wantPartial(t, in, "s:Running c1:Running c2:Running", "c2")
-	in, err = c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: pod.Items[2:]})
-	wantError(t, err, "ContainerStatus of c2 on")
-	if in.Status != nil {
-		t.Errorf("nothing could be read, and there is a status: %v", in.Status)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("enough"))
-	_, err = c.Inspect(ctx, pod)
-	wantError(t, err, "enough")
+		in, err = c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: pod.Items[2:]})
+		wantError(t, err, "ContainerStatus of c2 on")
+		if in.Status != nil {
+			t.Errorf("nothing could be read, and there is a status: %v", in.Status)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("enough"))
+		_, err = c.Inspect(ctx, pod)
+		wantError(t, err, "enough")
+	})
 }
 
 // wantPartial checks the items of an inspection, in any order, and which of them were not read.
@@ -189,31 +193,33 @@ func TestInspectIncomplete(t *testing.T) {
 		"no creation time": func(c *runtimeapi.ContainerStatus) { c.CreatedAt = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := statuses(0, nil, has)
-			good := s.containerStatus
-			s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
-				r, err := good(id)
-				spoil(r.Status)
-				return r, err
-			}
-			c := serve(t, s, Config{})
-			in, err := c.Inspect(t.Context(), pod)
-			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "ContainerStatus of c1") {
-				t.Errorf("Inspect: %v", err)
-			}
-			wantPartial(t, in, "s:Running c1:Unknown", "c1")
+			synctest.Test(t, func(t *testing.T) {
+				s := statuses(0, nil, has)
+				good := s.containerStatus
+				s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+					r, err := good(id)
+					spoil(r.Status)
+					return r, err
+				}
+				c := serve(t, s, Config{})
+				in, err := c.Inspect(t.Context(), pod)
+				if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "ContainerStatus of c1") {
+					t.Errorf("Inspect: %v", err)
+				}
+				wantPartial(t, in, "s:Running c1:Unknown", "c1")
 
-			s = statuses(5, []string{"c1"}, has)
-			brought := s.podSandboxStatus
-			s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-				r, err := brought(id)
-				spoil(r.ContainersStatuses[0])
-				return r, err
-			}
-			c = serve(t, s, Config{})
-			if in, err := c.Inspect(t.Context(), pod); err != nil || len(in.Status.Containers()) != 1 || in.Status.Containers()[0].CreatedAt.IsZero() {
-				t.Errorf("Inspect: %v, %v", in.Status, err)
-			}
+				s = statuses(5, []string{"c1"}, has)
+				brought := s.podSandboxStatus
+				s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+					r, err := brought(id)
+					spoil(r.ContainersStatuses[0])
+					return r, err
+				}
+				c = serve(t, s, Config{})
+				if in, err := c.Inspect(t.Context(), pod); err != nil || len(in.Status.Containers()) != 1 || in.Status.Containers()[0].CreatedAt.IsZero() {
+					t.Errorf("Inspect: %v, %v", in.Status, err)
+				}
+			})
 		})
 	}
 }
@@ -270,48 +276,50 @@ func TestInspectBound(t *testing.T) {
 // TestARemovedContainerTeachesNothing: an answer about a sandbox without the status of a container
 // that was removed a moment ago says nothing of the runtime, and the next filled one is believed.
 func TestARemovedContainerTeachesNothing(t *testing.T) {
-	s := &stub{}
-	filled := func(id string) bool { return id != "ending" }
-	s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-		r := &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u-"+id, ready), Timestamp: 1}
-		if filled(id) {
-			r.ContainersStatuses = []*runtimeapi.ContainerStatus{wholeContainer("c-"+id, "u-"+id, running)}
+	synctest.Test(t, func(t *testing.T) {
+		s := &stub{}
+		filled := func(id string) bool { return id != "ending" }
+		s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+			r := &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u-"+id, ready), Timestamp: 1}
+			if filled(id) {
+				r.ContainersStatuses = []*runtimeapi.ContainerStatus{wholeContainer("c-"+id, "u-"+id, running)}
+			}
+			return r, nil
 		}
-		return r, nil
-	}
-	c := serve(t, s, Config{})
-	gone := failing(codes.NotFound, "no such container")
-	s.on("ContainerStatus", gone)
-	read := func(id string) {
-		t.Helper()
-		must(c.Inspect(t.Context(), pleg.Pod{UID: cache.UID("u-" + id), Items: []pleg.Item{
-			{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
-			{ID: "c-" + id, Phase: pleg.PhaseRunning},
-		}}))(t)
-	}
-	want := func(fills string, calls int) {
-		t.Helper()
-		if got := c.Stats().FilledStatuses; got != fills {
-			t.Errorf("statuses are filled: %q, want %q", got, fills)
+		c := serve(t, s, Config{})
+		gone := failing(codes.NotFound, "no such container")
+		s.on("ContainerStatus", gone)
+		read := func(id string) {
+			t.Helper()
+			must(c.Inspect(t.Context(), pleg.Pod{UID: cache.UID("u-" + id), Items: []pleg.Item{
+				{ID: id, Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
+				{ID: "c-" + id, Phase: pleg.PhaseRunning},
+			}}))(t)
 		}
-		if n := s.called("ContainerStatus"); n != calls {
-			t.Errorf("%d calls of ContainerStatus, want %d", n, calls)
+		want := func(fills string, calls int) {
+			t.Helper()
+			if got := c.Stats().FilledStatuses; got != fills {
+				t.Errorf("statuses are filled: %q, want %q", got, fills)
+			}
+			if n := s.called("ContainerStatus"); n != calls {
+				t.Errorf("%d calls of ContainerStatus, want %d", n, calls)
+			}
 		}
-	}
-	read("ending")
-	want("unknown", 1)
-	read("first")
-	want("yes", 1)
-	read("ending")
-	want("yes", 2)
-	read("later")
-	want("yes", 2)
-	s.on("ContainerStatus", answering(func(r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-		return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(r.ContainerId, "u-ending", running)}, nil
-	}))
-	read("ending") // the container is there, and its sandbox's answer is without its status
-	want("no", 3)
-	s.on("ContainerStatus", gone)
-	read("again")
-	want("yes", 4)
+		read("ending")
+		want("unknown", 1)
+		read("first")
+		want("yes", 1)
+		read("ending")
+		want("yes", 2)
+		read("later")
+		want("yes", 2)
+		s.on("ContainerStatus", answering(func(r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+			return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(r.ContainerId, "u-ending", running)}, nil
+		}))
+		read("ending") // the container is there, and its sandbox's answer is without its status
+		want("no", 3)
+		s.on("ContainerStatus", gone)
+		read("again")
+		want("yes", 4)
+	})
 }

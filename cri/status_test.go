@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -224,40 +225,42 @@ func TestPresentFirst(t *testing.T) {
 // TestSandboxOfAContainerThatIsNotKnown: where no list could tell the sandbox of a container, the
 // one sandbox that is left is not taken for it.
 func TestSandboxOfAContainerThatIsNotKnown(t *testing.T) {
-	s := &stub{}
-	unread := ""
-	s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-		if id == unread {
-			return nil, status.Error(codes.Internal, "broken")
+	synctest.Test(t, func(t *testing.T) {
+		s := &stub{}
+		unread := ""
+		s.podSandboxStatus = func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+			if id == unread {
+				return nil, status.Error(codes.Internal, "broken")
+			}
+			return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u", ready)}, nil
 		}
-		return &runtimeapi.PodSandboxStatusResponse{Status: sandboxStatus(id, "u", ready)}, nil
-	}
-	s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
-		return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(id, "u", running)}, nil
-	}
-	c := serve(t, s, Config{})
-	s.on("ListContainers", failing(codes.Internal, "broken"))
-	pod := pleg.Pod{UID: "u", Items: []pleg.Item{
-		{ID: "a", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
-		{ID: "b", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
-		{ID: "c-of-a", Phase: pleg.PhaseRunning},
-	}}
-	read := func() *PodStatus {
-		in, err := c.Inspect(t.Context(), pod)
-		if err == nil || in.Status == nil {
-			t.Fatalf("%v, %+v", err, in)
+		s.containerStatus = func(id string) (*runtimeapi.ContainerStatusResponse, error) {
+			return &runtimeapi.ContainerStatusResponse{Status: wholeContainer(id, "u", running)}, nil
 		}
-		return in.Status
-	}
-	both := read()
-	unread = "a"
-	for name, status := range map[string]*PodStatus{
-		"both are there":   both,
-		"one is taken out": Without(both, "a"),
-		"one is unread":    read(),
-	} {
-		if got := status.Containers()[0].SandboxID; got != "" {
-			t.Errorf("%s: the container is said to be of %q", name, got)
+		c := serve(t, s, Config{})
+		s.on("ListContainers", failing(codes.Internal, "broken"))
+		pod := pleg.Pod{UID: "u", Items: []pleg.Item{
+			{ID: "a", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
+			{ID: "b", Kind: pleg.Sandbox, Phase: pleg.PhaseRunning},
+			{ID: "c-of-a", Phase: pleg.PhaseRunning},
+		}}
+		read := func() *PodStatus {
+			in, err := c.Inspect(t.Context(), pod)
+			if err == nil || in.Status == nil {
+				t.Fatalf("%v, %+v", err, in)
+			}
+			return in.Status
 		}
-	}
+		both := read()
+		unread = "a"
+		for name, status := range map[string]*PodStatus{
+			"both are there":   both,
+			"one is taken out": Without(both, "a"),
+			"one is unread":    read(),
+		} {
+			if got := status.Containers()[0].SandboxID; got != "" {
+				t.Errorf("%s: the container is said to be of %q", name, got)
+			}
+		}
+	})
 }
