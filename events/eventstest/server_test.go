@@ -57,21 +57,12 @@ func TestLife(t *testing.T) {
 func TestAfterFaultMayAsk(t *testing.T) {
 	s := NewServer()
 	s.SetAfterFault(func(Call) error { return fmt.Errorf("%d are stored", len(s.Events())) })
-	answered := make(chan error, 1)
-	go func() {
-		stored, err := s.Sink().Create(t.Context(), valid("a"))
-		if stored != nil {
-			t.Errorf("the lost answer is %v", stored)
-		}
-		answered <- err
-	}()
-	select {
-	case err := <-answered:
-		if err == nil || err.Error() != "1 are stored" {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the fault holds the server up")
+	stored, err := s.Sink().Create(t.Context(), valid("a")) // for ever, if the server is held up
+	if stored != nil {
+		t.Errorf("the lost answer is %v", stored)
+	}
+	if err == nil || err.Error() != "1 are stored" {
+		t.Error(err)
 	}
 }
 
