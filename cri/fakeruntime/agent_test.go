@@ -81,11 +81,15 @@ func withAgent(t *testing.T, profile string, faults fakeruntime.Faults, f func(a
 	})
 }
 
-// run makes a pod with a running container.
+// run makes a pod with a running container, each change at a moment of its own, as on any node: of
+// two reports about a pod at the same moment, of which a look is under way for the first, the
+// generator makes no further look for the second.
 func (a *agent) run(uid string) (container string) {
 	a.Helper()
 	sandbox := ensured(a.rt.AddPod(fakeruntime.PodSpec{UID: uid}))(a)
+	time.Sleep(time.Millisecond)
 	container = ensured(a.rt.AddContainer(sandbox, fakeruntime.ContainerSpec{}))(a)
+	time.Sleep(time.Millisecond)
 	ensure(a, a.rt.Start(container))
 	return container
 }
