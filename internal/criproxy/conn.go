@@ -3,16 +3,20 @@
 
 package criproxy
 
-import "net"
+import (
+	"errors"
+	"net"
+)
 
 // A listener accepts connections that their proxy knows while they are open.
 type listener struct {
 	net.Listener
-	proxy *Proxy
+	proxy  *Proxy
+	closed bool // owned by the proxy's mutex
 }
 
 // Accept implements net.Listener.
-func (l listener) Accept() (net.Conn, error) {
+func (l *listener) Accept() (net.Conn, error) {
 	raw, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -20,8 +24,22 @@ func (l listener) Accept() (net.Conn, error) {
 	c := &conn{raw, l.proxy}
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
+	if l.closed {
+		return nil, errors.Join(net.ErrClosed, raw.Close())
+	}
 	l.proxy.conns[c] = true
 	return c, nil
+}
+
+// Close implements net.Listener, and closes the connections as well: a server that is stopped waits
+// for the first bytes of each new client, two minutes for one that says nothing.
+func (l *listener) Close() error {
+	l.proxy.mu.Lock()
+	l.closed = true
+	l.proxy.mu.Unlock()
+	err := l.Listener.Close()
+	l.proxy.CutAll()
+	return err
 }
 
 // A conn is a connection of a client. It is its own remote address: so a call finds it.

@@ -195,7 +195,7 @@ func (p *Proxy) Up() error {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(p.handle),
 		grpc.MaxRecvMsgSize(rawgrpc.MaxMessage), grpc.WaitForHandlers(true))
 	p.server = server
-	p.work.Go(func() { _ = server.Serve(listener{bound, p}) }) // ends with Down
+	p.work.Go(func() { _ = server.Serve(&listener{Listener: bound, proxy: p}) }) // ends with Down
 	return nil
 }
 

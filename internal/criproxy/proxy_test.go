@@ -347,6 +347,32 @@ func TestDownAndUp(t *testing.T) {
 	r.reconnects(t)
 }
 
+// TestSilentClient: a client that has connected and says nothing holds up no end.
+func TestSilentClient(t *testing.T) {
+	r := newRig(t)
+	silent := testkit.Must(net.Dial("unix", r.proxy.listen))(t)
+	defer silent.Close()
+	for r.proxy.Clients() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	down := make(chan struct{})
+	go func() {
+		defer close(down)
+		r.proxy.Down()
+	}()
+	select {
+	case <-down:
+	case <-time.After(patience):
+		t.Error("the proxy waits for the client")
+	}
+	<-down
+	if n := r.proxy.Clients(); n != 0 {
+		t.Errorf("%d clients of a proxy that is down", n)
+	}
+	testkit.Check(t, r.proxy.Up())
+	r.reconnects(t)
+}
+
 // TestStartFails: a proxy that cannot listen leaves nothing behind (goleak), and is none.
 func TestStartFails(t *testing.T) {
 	p, err := Start(filepath.Join(t.TempDir(), "absent", "proxy.sock"), "/absent/runtime.sock")
