@@ -81,6 +81,7 @@ func wellMachine(f *doctor.Facts) {
 //	asked METHOD                waits until it was called
 //	tenant SOCKET RUN FOLDER    makes a sandbox as a kubelet would of a tenant's pod with the
 //	                            labels and annotations of a run with that folder for logs
+//	connect SOCKET              is connected to the socket until the script's end, and says nothing
 //	serve http|grpc SOCKET      serves something that is no runtime
 //	hostile SOCKET BEHIND [ids] serves the runtime on the socket BEHIND with venom in its texts
 //	call SOCKET                 calls a method of a name with venom, which no runtime has
@@ -174,6 +175,11 @@ func TestScripts(t *testing.T) {
 						ts.Fatalf("nobody has called %s: %v", args[0], rt.Stats().RPCs)
 					}
 				}
+			},
+			"connect": func(ts *testscript.TestScript, _ bool, args []string) {
+				conn, err := net.Dial("unix", ts.MkAbs(args[0]))
+				ts.Check(err)
+				ts.Defer(func() { _ = conn.Close() })
 			},
 			"tenant":  makeTenant,
 			"hostile": serveHostile,
