@@ -72,7 +72,7 @@ func wellMachine(f *doctor.Facts) {
 //	short ARG...                a short run with JSON, which must pass and be whole
 //	says TEXT                   the last output has the text, however it is folded
 //	start NAME PROGRAM ARG...   starts a program; at the script's end it must end well at SIGTERM
-//	until NAME TEXT             waits until the program's output has the text
+//	until NAME TEXT [N]         waits until the program's output has the text, N times
 //	signal NAME NUMBER          sends the program a signal
 //	end NAME STATUS             waits for its end, -1 if killed; its output is then the last output
 //	runtime SOCKET              serves a fake runtime in this process
@@ -132,9 +132,13 @@ func TestScripts(t *testing.T) {
 			},
 			"until": func(ts *testscript.TestScript, _ bool, args []string) {
 				p := sceneOf(ts).programs[args[0]]
-				for limit := time.Now().Add(endsWithin); !strings.Contains(p.stderr.String()+p.stdout.String(), args[1]); time.Sleep(5 * time.Millisecond) {
+				times := 1
+				if len(args) > 2 {
+					times = number(ts, args[2])
+				}
+				for limit := time.Now().Add(endsWithin); strings.Count(p.stderr.String()+p.stdout.String(), args[1]) < times; time.Sleep(5 * time.Millisecond) {
 					if time.Now().After(limit) {
-						ts.Fatalf("it does not say %q: %s%s", args[1], &p.stdout, &p.stderr)
+						ts.Fatalf("it does not say %q, %d times: %s%s", args[1], times, &p.stdout, &p.stderr)
 					}
 				}
 			},
