@@ -100,8 +100,41 @@ func (s *Supervisor) start(runtime *os.File) (net.Conn, error) {
 		)
 	}
 	s.readers[process] = true
-	s.work.Go(func() { s.supervise(process, beats, socket, complaint) })
-	return ours, nil
+	known := make(chan struct{})
+	s.work.Go(func() {
+		defer close(known)
+		s.supervise(process, beats, socket, complaint)
+	})
+	return &observed{Conn: ours, known: known}, nil
+}
+
+// observed is the observer's connection to a reader. Its end is seen once it is known why the
+// reader ended: whoever asks by then does not take the runtime for the cause.
+type observed struct {
+	net.Conn
+	known <-chan struct{} // closed once the end of the reader was entered
+}
+
+// Read implements net.Conn.
+func (c *observed) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.await(err)
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *observed) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.await(err)
+	return n, err
+}
+
+// await waits if an error is the end of the reader, which closes its connection to end, or is ended
+// for the silence that follows.
+func (c *observed) await(err error) {
+	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		<-c.known
+	}
 }
 
 const (
@@ -222,15 +255,7 @@ func (s *Supervisor) Why(err error) string {
 	if text := answer.GRPCStatus().Message(); strings.HasPrefix(text, leftStream) {
 		return text
 	}
-	// The end of a connection is seen a moment before the end of its process.
-	const moments = 15
-	for range moments {
-		if why := s.takeWhy(); why != "" {
-			return why
-		}
-		time.Sleep(lookEvery / 10)
-	}
-	return ""
+	return s.takeWhy()
 }
 
 func (s *Supervisor) takeWhy() string {

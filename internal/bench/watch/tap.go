@@ -215,10 +215,9 @@ func (t *tap) begin(kind, pod string) (end func(error, ...pleg.Pod)) {
 // ownFailures counts this watch's own failures of a kind of read: the watch did not run, or ended
 // its reader with the connection of the read. The caller holds the mutex.
 func (t *tap) ownFailures(kind string, ends []time.Time) int {
-	const moment = time.Second // the end of a connection is seen before the end of its process
 	n := t.ownErrors[kind]
 	for _, f := range t.doubtful {
-		by := func(end time.Time) bool { return !end.Before(f.begun) && end.Before(f.ended.Add(moment)) }
+		by := func(end time.Time) bool { return !end.Before(f.begun) && !end.After(f.ended) }
 		if f.kind == kind && slices.ContainsFunc(ends, by) {
 			n++
 		}
