@@ -198,8 +198,9 @@ func unwritten(err error) bool {
 }
 
 // sameWish is for how long after a signal another one is taken for the same wish: timeout(1), for
-// one, sends SIGTERM to its command and then to the group that the command is in.
-const sameWish = 500 * time.Millisecond
+// one, sends SIGTERM to its command and then to the group that the command is in. A variable for
+// tests.
+var sameWish = 500 * time.Millisecond
 
 // endAtSignals calls cancel at the first Ctrl-C, SIGTERM or hangup. A second Ctrl-C or SIGTERM
 // after sameWish kills. A second hangup does not, because shells repeat the terminal's; nor does
