@@ -20,8 +20,7 @@ import (
 // asked to end.
 const slowChild = `cat >/dev/null; echo asked >&3; read -r line <&4`
 
-// asParent makes this program one that stops a slow child, with the descriptors 3 and 4 for it, and
-// says at descriptor 5 that it runs again after it was stopped.
+// asParent makes this program one that stops a slow child, and itself meanwhile.
 const asParent = "EVENTED_PLEG_TEST_PARENT"
 
 const grace = 2 * time.Second
@@ -30,57 +29,66 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asParent) == "" {
 		os.Exit(m.Run())
 	}
-	cmd := exec.Command("/bin/sh", "-c", slowChild)
-	cmd.ExtraFiles = []*os.File{os.NewFile(3, "asked"), os.NewFile(4, "end")}
-	c, err := Run("the child", cmd)
-	if err == nil {
-		go sayOn(os.NewFile(5, "on"))
-		err = c.Stop(grace)
+	if err := stopSlowChild(); err != nil {
+		fmt.Println("stopped:", err)
+		os.Exit(1)
 	}
-	fmt.Println("stopped:", err)
+	fmt.Println("stopped")
 }
 
-// sayOn waits until this process has been stopped, and for what is overdue then to be done.
-func sayOn(out *os.File) {
-	for last := time.Now(); time.Since(last) < grace; {
+func stopSlowChild() error {
+	fromChild, asked, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	end, toChild, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/bin/sh", "-c", slowChild)
+	cmd.ExtraFiles = []*os.File{asked, end}
+	c, err := Run("the child", cmd)
+	if err != nil {
+		return err
+	}
+	go func() { // ends with the program
+		_, _ = bufio.NewReader(fromChild).ReadString('\n') // Stop waits from now on
+		standStill()
+		_, _ = fmt.Fprintln(toChild, "end")
+	}()
+	return c.Stop(grace)
+}
+
+// standStill stops this process until it is continued, a grace later at least, and waits for what
+// is overdue then to be done.
+func standStill() {
+	last := time.Now()
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	for time.Since(last) < grace { // the signal may take a moment
 		last = time.Now()
 		time.Sleep(10 * time.Millisecond)
 	}
 	time.Sleep(50 * time.Millisecond)
-	fmt.Fprintln(out, "on")
 }
 
-// TestStandstillIsNoGrace really stops a process that waits for the end of its child, for longer
-// than the child has to end. The child is not killed, and ends when it was going to.
+// TestStandstillIsNoGrace has a process that waits for the end of its child really stand still, for
+// longer than the child has to end. The child is not killed, and ends when it was going to.
 func TestStandstillIsNoGrace(t *testing.T) {
-	fromChild, asked, err := os.Pipe()
-	testkit.Check(t, err)
-	defer fromChild.Close()
-	end, toChild, err := os.Pipe()
-	testkit.Check(t, err)
-	defer toChild.Close()
-	fromParent, on, err := os.Pipe()
-	testkit.Check(t, err)
-	defer fromParent.Close()
 	var said strings.Builder
 	parent := exec.Command(testkit.Must(os.Executable())(t))
 	parent.Env = append(os.Environ(), asParent+"=yes")
-	parent.ExtraFiles = []*os.File{asked, end, on}
 	parent.Stdout = &said
 	parent.Stderr = os.Stderr
 	testkit.Check(t, parent.Start())
-	testkit.Check(t, asked.Close())
-	testkit.Check(t, end.Close())
-	testkit.Check(t, on.Close())
-
-	testkit.Must(bufio.NewReader(fromChild).ReadString('\n'))(t) // Stop waits from now on
-	testkit.Check(t, parent.Process.Signal(syscall.SIGSTOP))
+	var is syscall.WaitStatus
+	testkit.Must(syscall.Wait4(parent.Process.Pid, &is, syscall.WUNTRACED, nil))(t)
+	if !is.Stopped() {
+		t.Fatalf("it has not stopped, but ended with %d", is.ExitStatus())
+	}
 	time.Sleep(grace + time.Second) // in which it does not run
 	testkit.Check(t, parent.Process.Signal(syscall.SIGCONT))
-	_, onErr := bufio.NewReader(fromParent).ReadString('\n')
-	_, endErr := fmt.Fprintln(toChild, "end")
-	testkit.Check(t, parent.Wait())
-	if said.String() != "stopped: <nil>\n" || onErr != nil || endErr != nil {
-		t.Errorf("%q (%v, %v)", said.String(), onErr, endErr)
+	err := parent.Wait()
+	if err != nil || said.String() != "stopped\n" {
+		t.Errorf("%q (%v)", said.String(), err)
 	}
 }
