@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -131,6 +134,40 @@ func TestSummaryCountsAllEvents(t *testing.T) {
 	})
 }
 
+// notes are what a program says, which can be read while it runs.
+type notes struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (n *notes) Write(b []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(b)
+}
+
+func (n *notes) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.String()
+}
+
+var (
+	metricsAt = regexp.MustCompile(`http://\S+/metrics`)
+	unsent    = regexp.MustCompile(`(?m)^event_recorder_unsent [1-9]`)
+)
+
+// served returns the metrics that a program serves by its notes, empty for none.
+func served(said string) string {
+	answer, err := http.Get(metricsAt.FindString(said))
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	return string(text)
+}
+
 // TestStatusOfABrokenOutput runs the program into a pipe without a reader, a pipe that is full, and
 // a full disk.
 func TestStatusOfABrokenOutput(t *testing.T) {
@@ -138,9 +175,14 @@ func TestStatusOfABrokenOutput(t *testing.T) {
 		read, write, err := os.Pipe()
 		testkit.Check(t, err)
 		t.Cleanup(func() { testkit.Check(t, read.Close()) })
-		testkit.Check(t, write.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-		_, err = write.Write(make([]byte, 1<<21)) // more than a pipe holds
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
+		raw := testkit.Must(write.SyscallConn())(t)
+		testkit.Check(t, raw.Write(func(fd uintptr) bool {
+			for err == nil {
+				_, err = syscall.Write(int(fd), make([]byte, 1<<16))
+			}
+			return true
+		}))
+		if !errors.Is(err, syscall.EAGAIN) {
 			t.Fatalf("the pipe is not full: %v", err)
 		}
 		return write
@@ -163,8 +205,11 @@ func TestStatusOfABrokenOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var said bytes.Buffer
+			var said notes
 			program := exec.CommandContext(t.Context(), os.Args[0], "--fake", "--node", "n")
+			if c.signal {
+				program.Args = append(program.Args, "--http-addr", "127.0.0.1:0")
+			}
 			program.Env = append(os.Environ(), asProgram+"=1")
 			out := c.out(t)
 			program.Stdout = out
@@ -174,7 +219,11 @@ func TestStatusOfABrokenOutput(t *testing.T) {
 			hung := time.AfterFunc(time.Minute, func() { _ = program.Process.Kill() })
 			defer hung.Stop()
 			if c.signal {
-				time.Sleep(5 * time.Second) // the first Event comes after three
+				for limit := time.Now().Add(time.Minute); !unsent.MatchString(served(said.String())); time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(limit) {
+						t.Fatalf("it has no Event to print: %s", said.String())
+					}
+				}
 				testkit.Check(t, program.Process.Signal(syscall.SIGTERM))
 			}
 			err := program.Wait()
