@@ -4,11 +4,13 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -25,6 +27,9 @@ func RemoveSocket(path string, there fs.FileInfo, name string) error {
 	if err == nil {
 		_ = conn.Close()
 		return fmt.Errorf("something listens on %s already: stop it, or choose another path", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) { // as of a busy server's full queue
+		return fmt.Errorf("nobody can tell whether something listens on %s: remove it, or choose another path: %w", path, err)
 	}
 	err = os.Remove(path)
 	if err != nil {
