@@ -49,7 +49,7 @@ func TestHungShim(t *testing.T) {
 	testkit.Check(t, rt.SetFaults(testkit.Must(fakeruntime.ParseFaults("hang-item=0.2"))(t)))
 	testkit.Must(rt.Populate(ten))(t)
 	within := 3 * time.Second
-	look := func() Report {
+	look := func(enough func(Report) bool) Report {
 		for ; ; within *= 2 { // on a crowded machine not all pods were read
 			r := Examine(t.Context(), Options{
 				Endpoint: "unix://" + socket,
@@ -59,26 +59,28 @@ func TestHungShim(t *testing.T) {
 				Within: within,
 				Host:   &Machine{Socket: socket},
 			})
-			if r.Worth == Sick || within > time.Minute {
+			if enough(r) || within > time.Minute {
 				return r
 			}
 		}
 	}
-	before := look()
-	var hung []string // the seed decides
-	for _, pod := range rt.Truth().Pods {
-		for _, s := range pod.Sandboxes {
-			if strings.Contains(fmt.Sprint(before.Findings), s.Containers[0].ID) {
-				hung = append(hung, s.ID)
+	var hung, sandbox string // the seed decides
+	before := look(func(r Report) bool {
+		for _, pod := range rt.Truth().Pods {
+			id := pod.Sandboxes[0].Containers[0].ID
+			if strings.Contains(fmt.Sprint(r.Findings), id) {
+				hung = id
+				sandbox = pod.Sandboxes[0].ID
 			}
 		}
-	}
-	if len(hung) == 0 {
+		return hung != ""
+	})
+	if hung == "" {
 		t.Fatalf("no container hangs: %+v", before.Findings)
 	}
-	shim := standIn(t, hung[0])
+	shim := standIn(t, sandbox)
 	testkit.Check(t, shim.Signal(syscall.SIGSTOP))
-	r := look()
+	r := look(func(r Report) bool { return strings.Contains(fmt.Sprint(r.Findings), hung) })
 	said := fmt.Sprint(r.Findings)
 	for _, want := range []string{
 		"item-hangs", "is not answered", fmt.Sprintf("its shim, process %d (containerd-shim), is stopped", shim.Pid), fmt.Sprintf("kill -CONT %d", shim.Pid),
