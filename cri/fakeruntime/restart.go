@@ -117,8 +117,10 @@ type listener struct {
 	net.Listener
 	rt *Runtime
 
-	mu    sync.Mutex // guards conns; may be taken with the runtime's mutex held, not the other way around
+	mu    sync.Mutex // guards the fields below; may be taken with the runtime's mutex held, not the other way around
 	conns map[*conn]struct{}
+	// closed: what is accepted still came in at the last moment.
+	closed bool
 }
 
 type conn struct {
@@ -147,9 +149,23 @@ func (l *listener) admit(c net.Conn) net.Conn {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
 	tracked := &conn{c, l}
 	l.conns[tracked] = struct{}{}
 	return tracked
+}
+
+// Close implements net.Listener, and breaks the connections: a server that is stopped waits for the
+// first bytes of each new client, two minutes for one that says nothing.
+func (l *listener) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	err := l.Listener.Close()
+	l.breakAll()
+	return err
 }
 
 func (c *conn) Close() error {

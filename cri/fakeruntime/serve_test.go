@@ -54,6 +54,26 @@ func TestServeEndsWhatHangs(t *testing.T) {
 }
 
 // A listener that fails is an error; a closed runtime is none, and serves nothing any more.
+// A client that has connected and says nothing holds up no end.
+func TestServeEndsASilentClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := must(New(Config{}))(t)
+		lis := bufconn.Listen(1)
+		ctx, end := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		served.Go(func() { check(t, rt.Serve(ctx, lis)) })
+		silent := must(lis.Dial())(t)
+		defer silent.Close()
+		synctest.Wait()
+		begun := time.Now()
+		end()
+		served.Wait()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("Serve has ended %v after its context", took)
+		}
+	})
+}
+
 func TestServeErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := must(New(Config{}))(t)
