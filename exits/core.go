@@ -86,8 +86,11 @@ type effects struct {
 // see takes a status of a pod.
 func (c *core) see(now time.Time, s sighting) effects {
 	p := c.pods[s.pod.UID]
+	if !s.readAfter.IsZero() && (p == nil || s.outrun(p.madeAt)) {
+		return effects{} // the answer to a read for a pod that has gone meanwhile
+	}
 	if p == nil {
-		p = newPod(s.pod.Ref)
+		p = newPod(now, s.pod.Ref)
 		c.pods[s.pod.UID] = p
 	}
 	p.name(&s.pod)
@@ -121,6 +124,9 @@ func (c *core) see(now time.Time, s sighting) effects {
 // show takes a container in a status.
 func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *effects) {
 	x := p.containers[shown.ID]
+	if x == nil && s.outrun(p.droppedAt) {
+		return // dropped, or an event tells of it
+	}
 	if x == nil {
 		x = &container{shown: Container{ID: shown.ID, Name: shown.Name, FinishedAt: shown.FinishedAt}}
 		c.add(p, x)
@@ -131,6 +137,7 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 		}
 	}
 	x.unshown = false
+	x.shownAt = now
 	x.shown.Attempt = shown.Attempt
 	if x.startedAgain(shown) {
 		if x.stage == stageSettling {
@@ -138,7 +145,8 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 		}
 		c.become(x, stageAlive, now)
 	}
-	if x.stage == stageTold || shown.Phase == pleg.PhaseUnknown {
+	before := shown.Phase < pleg.PhaseExited && s.outrun(x.since)
+	if x.stage == stageTold || shown.Phase == pleg.PhaseUnknown || x.stage == stageSettling && before {
 		return
 	}
 	x.shown = *shown
@@ -231,7 +239,11 @@ func (c *core) announced(now time.Time, p *pod, s *sighting) {
 		if reported || c.dropped.has(id) || c.syncedAt.IsZero() || s.event.Seen.Before(c.syncedAt) {
 			return // told, or from before the first look
 		}
-		x = &container{shown: Container{ID: id, Name: s.event.ContainerName}, unshown: true}
+		x = &container{
+			shown:   Container{ID: id, Name: s.event.ContainerName},
+			shownAt: now,
+			unshown: true,
+		}
 		c.add(p, x)
 		p.name(&Pod{Ref: Ref{Name: s.event.PodName, Namespace: s.event.Namespace}})
 	}
@@ -244,8 +256,9 @@ func (c *core) announced(now time.Time, p *pod, s *sighting) {
 // absent takes a known container missing in a status. Only a proof of the removal ends the record.
 func (c *core) absent(now time.Time, p *pod, id string, s *sighting, out *effects) {
 	x := p.containers[id]
-	if !s.gone(id) {
-		doubtful := s.readAfter.IsZero() && !slices.Contains(s.pod.Unread, id)
+	if !s.gone(id, x.shownAt) {
+		unproved := s.readAfter.IsZero() || !s.unreadable && s.outrun(x.shownAt)
+		doubtful := unproved && !slices.Contains(s.pod.Unread, id)
 		if x.stage == stageAlive && x.ran && doubtful {
 			p.want(now)
 		}
@@ -260,7 +273,7 @@ func (c *core) absent(now time.Time, p *pod, id string, s *sighting, out *effect
 	}
 	c.become(x, stageTold, now)
 	c.containers--
-	p.drop(id)
+	p.drop(now, id)
 }
 
 // stood takes a time in which the loop did not run: the process was stopped, or had no CPU. Nobody
@@ -399,9 +412,11 @@ func (c *core) sandboxes(now time.Time, p *pod, s *sighting, out *effects) {
 			x = &sandbox{}
 			p.sandboxes[b.ID] = x
 		}
+		x.shownAt = now
 		switch {
-		case b.Ready:
-			*x = sandbox{ready: true}
+		case b.Ready && !s.outrun(x.suspectedAt):
+			*x = sandbox{ready: true, shownAt: now}
+		case b.Ready: // before the suspicion
 		case x.told || !x.ready:
 		case x.suspectedAt.IsZero():
 			x.suspect(now, b.ID, &s.pod)
@@ -410,7 +425,7 @@ func (c *core) sandboxes(now time.Time, p *pod, s *sighting, out *effects) {
 		}
 	}
 	maps.DeleteFunc(p.sandboxes, func(id string, x *sandbox) bool {
-		return !shown[id] && (s.pod.empty() || s.read() && !slices.Contains(s.pod.Unread, id))
+		return !shown[id] && s.lacks(id, x.shownAt)
 	})
 }
 

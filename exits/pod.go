@@ -20,6 +20,8 @@ type pod struct {
 	// loops holds the last reported end by the container's name, while a container of the name is
 	// shown: the notes of equal ends in a row are equal.
 	loops map[string]loop
+	// madeAt is when the record was made, droppedAt when that of a container was last dropped.
+	madeAt, droppedAt time.Time
 	// look is the next read of the pod's status.
 	look look
 }
@@ -35,8 +37,10 @@ type container struct {
 	seenAt time.Time
 	// since is seenAt, later by the times in which the loop did not run. The settle time and the time
 	// for a read count from then.
-	since  time.Time
-	unread bool // the end is told without a read of its status, which failed
+	since time.Time
+	// shownAt is when a status last showed the container, or an event told of it.
+	shownAt time.Time
+	unread  bool // the end is told without a read of its status, which failed
 	// unshown: no status has shown the container, only an event has told of its end.
 	unshown bool
 }
@@ -56,6 +60,8 @@ const (
 type sandbox struct {
 	ready bool // shown ready before
 	told  bool // its death is reported, or was ordinary
+	// shownAt is when a status last showed the sandbox.
+	shownAt time.Time
 	// suspectedAt is when the sandbox was first shown dead under the running containers suspects;
 	// zero: not so.
 	suspectedAt time.Time
@@ -93,17 +99,28 @@ type sighting struct {
 // read reports whether the status was read for this sighting, with success.
 func (s *sighting) read() bool { return !s.readAfter.IsZero() && !s.unreadable }
 
-// gone reports whether the absence of a container from the status proves its removal from the
-// runtime.
-func (s *sighting) gone(id string) bool {
-	named := s.event.Type == pleg.ContainerRemoved && s.event.ID == id
+// outrun reports whether the status may be from before a time at which another one was taken: it is
+// the answer to a read that had begun before. Answers wait beside events.
+func (s *sighting) outrun(at time.Time) bool { return !s.readAfter.IsZero() && s.readAfter.Before(at) }
+
+// lacks reports whether the absence of an ID from the status proves that the runtime does not have
+// it any more. shownAt is when it was last shown.
+func (s *sighting) lacks(id string, shownAt time.Time) bool {
 	absent := s.pod.empty() || s.read() && !slices.Contains(s.pod.Unread, id)
-	return named || !s.unreadable && absent
+	return absent && !s.unreadable && !s.outrun(shownAt)
 }
 
-func newPod(ref Ref) *pod {
+// gone reports whether the absence of a container from the status proves its removal from the
+// runtime, or an event names it.
+func (s *sighting) gone(id string, shownAt time.Time) bool {
+	named := s.event.Type == pleg.ContainerRemoved && s.event.ID == id
+	return named || s.lacks(id, shownAt)
+}
+
+func newPod(now time.Time, ref Ref) *pod {
 	return &pod{
 		ref:        ref,
+		madeAt:     now,
 		containers: make(map[string]*container),
 		sandboxes:  make(map[string]*sandbox),
 		loops:      make(map[string]loop),
@@ -174,7 +191,8 @@ func runs(c *Container, sandboxID string) bool {
 }
 
 // drop forgets a container, and the loop of its name if no other container has the name.
-func (p *pod) drop(id string) {
+func (p *pod) drop(now time.Time, id string) {
+	p.droppedAt = now
 	name := p.containers[id].shown.Name
 	delete(p.containers, id)
 	for _, x := range p.containers {
