@@ -190,12 +190,12 @@ func (c *core) known(x *container) bool {
 // old reports whether an ended container, never seen alive, ended before the reporter first
 // started. A clock set back to before that start makes the stamps of all new ends earlier: until
 // the start has passed once more, nothing is old.
+//
+// The clock may also have been wrong when the container ended, at the boot of a node without one of
+// its own: what was created or started later than the reporter has ended later.
 func (c *core) old(now time.Time, shown *Container) bool {
-	ended := shown.FinishedAt
-	if ended.IsZero() {
-		ended = shown.CreatedAt
-	}
-	return ended.Before(c.since) && !now.Before(c.since)
+	latest := later(shown.FinishedAt, later(shown.CreatedAt, shown.StartedAt))
+	return latest.Before(c.since) && !now.Before(c.since)
 }
 
 // add makes a record. What the process before left is reported from what the runtime shows.

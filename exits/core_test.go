@@ -299,8 +299,16 @@ func TestCore(t *testing.T) {
 			}
 			s.slowRead(both, 300*time.Millisecond)
 		}, []string{failed, failed}},
+		{"by its stamp from before the first start, as of a node that booted with a wrong clock", func(s *stand) {
+			boot := exited("a", 255, "Unknown")
+			boot.FinishedAt = time.Unix(40, 0)
+			s.cached(shows(boot), diedEvent)
+			s.read(shows(boot), false)
+		}, []string{"ContainerLost Container app ended unseen by the container runtime (exit code 255, Unknown), attempt 0"}},
 		{"older than the reporter", func(s *stand) {
 			old := exited("a", 1, "Error")
+			old.CreatedAt = start.Add(-3 * time.Second)
+			old.StartedAt = start.Add(-2 * time.Second)
 			old.FinishedAt = start.Add(-time.Second)
 			s.cached(shows(old), diedEvent)
 			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "a"})

@@ -113,7 +113,7 @@ func noteOf(e *End, now time.Time) string {
 	if !e.Unshown {
 		fmt.Fprintf(&b, ", attempt %d", e.Attempt)
 	}
-	if !e.FinishedAt.IsZero() && now.Sub(e.FinishedAt) > lateAfter {
+	if !e.FinishedAt.IsZero() && !e.FinishedAt.Before(e.StartedAt) && now.Sub(e.FinishedAt) > lateAfter {
 		fmt.Fprintf(&b, ", at %s", e.FinishedAt.UTC().Format(time.RFC3339))
 	}
 	if e.Message != "" {
