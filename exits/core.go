@@ -297,7 +297,7 @@ func (c *core) stood(long time.Duration) {
 func (c *core) overdue(now time.Time, p *pod, out *effects) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		x := p.containers[id]
-		if x.stage == stageSettling && now.Sub(x.since) >= c.giveUp {
+		if x.stage == stageSettling && now.Sub(x.since) >= c.settle+c.giveUp {
 			x.unread = true
 			c.tell(now, p, x, false, out)
 		}

@@ -243,6 +243,17 @@ func TestCore(t *testing.T) {
 			}
 			s.read(shows(exited("a", 1, "Error")), true)
 		}, []string{failed}},
+		{"a read within the settle time is none that failed", func(s *stand) {
+			s.core.settle = time.Minute
+			s.cached(shows(exited("a", 137, "Error")), diedEvent)
+			s.now = s.now.Add(30 * time.Second)
+			s.take(sighting{pod: shows(exited("a", 137, "Error")), readAfter: s.now}) // for another container
+			s.read(shows(exited("a", 137, "OOMKilled")), false)
+			if e := s.told[0]; !e.Settled || e.Unread {
+				s.t.Errorf("settled %v, unread %v", e.Settled, e.Unread)
+			}
+			s.told[0].Note = ""
+		}, []string{"ContainerOOMKilled "}},
 		{"unreadable, and the process stands still", func(s *stand) {
 			s.cached(shows(exited("a", 1, "Error")), diedEvent)
 			s.read(shows(exited("a", 1, "Error")), true)

@@ -60,7 +60,8 @@ type Config[S any] struct {
 	// Settle is the time from the first sight of an end to the read that settles its reason and code.
 	// Default 500ms.
 	Settle time.Duration
-	// GiveUp is how long the settling read may take or fail before the end is reported as last seen.
+	// GiveUp is how long, after Settle, the settling read may take or fail before the end is reported
+	// as last seen.
 	// Default 10s. Neither time passes while the process is stopped or has no CPU.
 	GiveUp time.Duration
 	// Readers bounds the pods whose statuses are awaited at once. Default 64.
