@@ -455,7 +455,7 @@ func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects)
 		if !slices.Contains(x.suspects, y.ID) {
 			continue
 		}
-		running = append(running, y.Name)
+		running = append(running, printable(y.Name, maxName))
 		died = died || y.Phase != pleg.PhaseExited || y.ExitCode == codeUnknown
 	}
 	if !died {

@@ -373,6 +373,19 @@ func TestCore(t *testing.T) {
 			s.cached(dead, pleg.Event{Type: pleg.PodSync})
 			s.take(sighting{pod: dead, readAfter: s.now}) // a read for somebody else
 		}, []string{"SandboxDied The pod's sandbox ended under its running containers: app"}},
+		{"a sandbox dies under a container with an enormous name", func(s *stand) {
+			large := running("a")
+			large.Name = strings.Repeat("n", 1<<20)
+			s.cached(shows(large), pleg.Event{Type: pleg.ContainerStarted})
+			dead := shows(large)
+			dead.Sandboxes[0].Ready = false
+			s.cached(dead, pleg.Event{Type: pleg.ContainerDied, ID: "s", Kind: pleg.Sandbox})
+			s.read(dead, false)
+			if n := len(s.told[0].Running[0]); n > maxName {
+				s.t.Errorf("the ledger would have a name of %d bytes", n)
+			}
+			s.told[0].Note = ""
+		}, []string{"SandboxDied "}},
 		{"a sandbox is stopped with its containers", func(s *stand) {
 			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
 			dead := shows(running("a"))
