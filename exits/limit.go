@@ -75,12 +75,22 @@ func (l *limiter) admit(now time.Time, namespace string) bool {
 	return true
 }
 
-// prune drops full buckets.
+// mostBuckets bounds the buckets: at a slow rate, or none, those of namespaces that come and go
+// are never full.
+const mostBuckets = 4096
+
+// prune drops full buckets, and makes room for another one: the fullest has the least to remember.
 func (l *limiter) prune(now time.Time) {
+	fullest := ""
 	for namespace, b := range l.namespaces {
 		b.fill(now, l.namespace)
 		if b.tokens >= float64(l.namespace.Burst) {
 			delete(l.namespaces, namespace)
+		} else if known := l.namespaces[fullest]; known == nil || b.tokens > known.tokens {
+			fullest = namespace
 		}
+	}
+	if len(l.namespaces) >= mostBuckets {
+		delete(l.namespaces, fullest)
 	}
 }

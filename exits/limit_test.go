@@ -47,3 +47,21 @@ func TestSmallRates(t *testing.T) {
 		}
 	}
 }
+
+// TestBucketsAreBounded: at a rate of none no bucket gets full again. What a namespace has used is
+// remembered before that of another which used less.
+func TestBucketsAreBounded(t *testing.T) {
+	l := newLimiter(start, Rate{PerSecond: 0, Burst: 10}, Rate{PerSecond: 1000, Burst: 1e6})
+	for range 10 {
+		l.admit(start, "loud")
+	}
+	for i := range 2 * mostBuckets {
+		l.admit(start, fmt.Sprint("ns", i))
+	}
+	if len(l.namespaces) > mostBuckets {
+		t.Errorf("%d buckets are kept, want at most %d", len(l.namespaces), mostBuckets)
+	}
+	if l.admit(start, "loud") {
+		t.Error("a namespace that has used its rate has another")
+	}
+}
