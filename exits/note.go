@@ -130,11 +130,12 @@ func deed(e *End) string {
 	}
 	switch e.Kind {
 	case OOMKilled:
+		// Not "at its limit": it may be the node that lacked memory, or a group of the pod.
 		limit := ""
 		if e.MemoryLimit > 0 {
-			limit = " at its limit of " + bytesText(e.MemoryLimit)
+			limit = ", limit " + bytesText(e.MemoryLimit)
 		}
-		return fmt.Sprintf("%s for lack of memory%s (OOMKilled, %s)", oomDeed(e), limit, code)
+		return fmt.Sprintf("%s for lack of memory (OOMKilled, %s%s)", oomDeed(e), code, limit)
 	case Completed:
 		return "completed (exit code 0)"
 	case Killed, Stopped:

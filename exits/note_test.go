@@ -42,9 +42,9 @@ func TestKindsAndNotes(t *testing.T) {
 		{ended(128, "Error"), Failed, "Container app failed (exit code 128) after 2.3s, attempt 3"},
 		{ended(255, "Error"), Failed, "Container app failed (exit code 255) after 2.3s, attempt 3"},
 		{long, Failed, "Container app failed (exit code 1) after 2d3h, attempt 3"},
-		{oom, OOMKilled, "Container app was killed for lack of memory at its limit of 20Mi (OOMKilled, exit code 137, SIGKILL) after 2.3s, attempt 3"},
+		{oom, OOMKilled, "Container app was killed for lack of memory (OOMKilled, exit code 137, SIGKILL, limit 20Mi) after 2.3s, attempt 3"},
 		{ended(0, "OOMKilled"), OOMKilled, "Container app completed after a process in it was killed for lack of memory (OOMKilled, exit code 0) after 2.3s, attempt 3"},
-		{worker, OOMKilled, "Container app failed after a process in it was killed for lack of memory at its limit of 20Mi (OOMKilled, exit code 1) after 2.3s, attempt 3"},
+		{worker, OOMKilled, "Container app failed after a process in it was killed for lack of memory (OOMKilled, exit code 1, limit 20Mi) after 2.3s, attempt 3"},
 		{ended(143, "OOMKilled"), OOMKilled, "Container app was ended by SIGTERM after a process in it was killed for lack of memory (OOMKilled, exit code 143, SIGTERM) after 2.3s, attempt 3"},
 		{ended(128, "OOMKilled"), OOMKilled, "Container app was killed for lack of memory (OOMKilled, exit code 128) after 2.3s, attempt 3"}, // gvisor 14679
 		{ended(137, "Error"), Killed, "Container app was ended by SIGKILL (exit code 137) after 2.3s, attempt 3"},

@@ -387,7 +387,7 @@ func (c *cluster) reported() {
 	for _, pod := range c.pods(c.t.Context()) {
 		name, _, _ := strings.Cut(pod.Name, "-")
 		want := map[string][]string{
-			"cart":   {string(exits.OOMKilled), "OOMKilled, exit code 137", "at its limit of 20Mi"},
+			"cart":   {string(exits.OOMKilled), "OOMKilled, exit code 137", "limit 20Mi"},
 			"worker": {string(exits.Failed), "Container app failed (exit code 1) after "},
 			"setup":  {"Container migrate failed (exit code 7)", "Container migrate completed (exit code 0)", "Container app completed (exit code 0)"},
 		}[name]
