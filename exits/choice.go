@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Choice selects the ends to report. The zero value chooses all ends of the default kinds. Other
@@ -46,6 +47,7 @@ func (c Choice) checked() (chooser, error) {
 			errs = append(errs, fmt.Errorf("Choice.Kinds: no kind of end is named %q: see Kinds", kind))
 		}
 	}
+	errs = append(errs, named("Choice.Namespaces", c.Namespaces), named("Choice.ExceptNamespaces", c.ExceptNamespaces))
 	for _, namespace := range c.Namespaces {
 		if slices.Contains(c.ExceptNamespaces, namespace) {
 			errs = append(errs, fmt.Errorf("Choice: the namespace %q is in Namespaces and in ExceptNamespaces: remove it from one", namespace))
@@ -56,6 +58,17 @@ func (c Choice) checked() (chooser, error) {
 		errs = append(errs, fmt.Errorf("Choice.Labels %q: %w", c.Labels, err))
 	}
 	return chooser{Choice: c, selector: selector}, errors.Join(errs...)
+}
+
+// named returns an error for the first of a field's namespaces that none can have as its name: it
+// would never choose anything.
+func named(field string, namespaces []string) error {
+	for _, namespace := range namespaces {
+		if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
+			return fmt.Errorf("%s: no namespace is named %q: %s", field, printable(namespace, maxName), wrong[0])
+		}
+	}
+	return nil
 }
 
 // chooses reports whether an end is to be reported.

@@ -138,7 +138,7 @@ func openLedger(path string) (*os.File, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fs.ErrNotExist
+		return nil, noFile(path)
 	case err != nil:
 		return nil, refuse("%w: name a file whose folder can be searched", err)
 	case !info.Mode().IsRegular():
@@ -154,6 +154,15 @@ func openLedger(path string) (*os.File, error) {
 		return nil, errors.Join(refuse("%s is replaced just now: only one process may use it", path), file.Close())
 	}
 	return file, nil
+}
+
+// noFile returns the error for a path without a file: the first write makes a file, and no folder.
+func noFile(path string) error {
+	folder := filepath.Dir(path)
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return refuse("%s cannot be written: there is no folder %s: make the folder, or name another file", path, folder)
+	}
+	return fs.ErrNotExist
 }
 
 // typeOf names the type of a file that is not regular.
@@ -230,10 +239,12 @@ func replace(path string, data []byte) error {
 	if err == nil {
 		err = file.Sync()
 	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(next, path)
 	}
-	if err := os.Rename(next, path); err != nil {
+	if err != nil {
+		_ = os.Remove(next) // on a full disk, its part takes room
 		return err
 	}
 	folder, err := os.Open(filepath.Dir(path))

@@ -259,3 +259,18 @@ func TestLedgerFollowsNoLink(t *testing.T) {
 		t.Errorf("the ledger is %v (%v), want a regular file", info, err)
 	}
 }
+
+// TestChoiceOfNoNamespace: a name that no namespace can have chooses nothing, for ever.
+func TestChoiceOfNoNamespace(t *testing.T) {
+	for _, name := range []string{"", "Shop", "my_app", "a b", "a*", "-a", strings.Repeat("n", 64), "\x1b[31m"} {
+		for field, choice := range map[string]Choice{
+			"Choice.Namespaces":       {Namespaces: []string{"a", name}},
+			"Choice.ExceptNamespaces": {ExceptNamespaces: []string{"a", name}},
+		} {
+			err := choice.Validate()
+			if err == nil || !strings.Contains(err.Error(), field+`: no namespace is named "`) || strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("%s %q: %v", field, name, err)
+			}
+		}
+	}
+}

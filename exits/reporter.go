@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -134,8 +135,8 @@ func New[S any](config Config[S]) (*Reporter[S], error) {
 	bad(config.GiveUp < 0, "GiveUp is %v: use a time that is not negative", config.GiveUp)
 	bad(config.Readers < 0, "Readers is %d: use a number that is not negative", config.Readers)
 	for name, rate := range map[string]Rate{"NamespaceRate": config.NamespaceRate, "NodeRate": config.NodeRate} {
-		bad(rate != Rate{} && !(rate.PerSecond >= 0 && rate.Burst > 0),
-			"%s is %v a second and %d at once: use numbers above 0", name, rate.PerSecond, rate.Burst)
+		bad(rate != Rate{} && !(rate.PerSecond >= 0 && rate.PerSecond <= math.MaxFloat64 && rate.Burst > 0),
+			"%s is %v a second and %d at once: use a finite rate of at least 0, and a burst above 0", name, rate.PerSecond, rate.Burst)
 	}
 	unfit := CheckPath(config.Path)
 	bad(unfit != nil, "Path: %w", unfit)
