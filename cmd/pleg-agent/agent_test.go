@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -105,6 +106,17 @@ func TestConfig(t *testing.T) {
 		"namespaces: [a]\nexcept-namespaces: [a]": `the namespace "a"`,
 		"namespace-rate: -1":                      "--namespace-rate -1",
 		"settle: 0s":                              "--settle 0s",
+		"settle: 61s":                             "--settle 1m1s",
+		"namespaces: [a, Shop]":                   `--namespaces: Choice.Namespaces: no namespace is named "Shop"`,
+		"except-namespaces: ['', a]":              `--except-namespaces: Choice.ExceptNamespaces: no namespace is named ""`,
+		"node-rate: .inf":                         "--node-rate",
+		"node-rate: Inf":                          "--node-rate +Inf",
+		"namespace-rate: NaN":                     "--namespace-rate NaN",
+		"qps: Inf":                                "--qps +Inf",
+		"http-addr: '9465'":                       "--http-addr 9465: missing port in address: use HOST:PORT",
+		"http-addr: ':99999'":                     "--http-addr :99999: invalid port",
+		"http-addr: ':metricz'":                   "--http-addr :metricz: ",
+		"node: My_Node":                           `--node "My_Node": no node has this name`,
 	}
 	for text, want := range bad {
 		testkit.Check(t, os.WriteFile(path, []byte(text), 0o600))
@@ -117,6 +129,10 @@ func TestConfig(t *testing.T) {
 		{"--fake", "--endpoint", "unix:///x"},
 		{"--endpoint", "tcp://x"},
 		{"--fake", "--output", "yaml"},
+		{"--endpoint", "unix:///x", "--output", "json"},
+		{"--fake", "--http-addr", "9465"},
+		{"--fake", "--node", "a b"},
+		{"--fake", "--state", filepath.Join(path, "..", "none", "reported.json")},
 		{"--fake", "--state", filepath.Dir(path)},
 		{"--fake", "--state", path},
 	} {
@@ -129,10 +145,10 @@ func TestConfig(t *testing.T) {
 // TestConfigKeepsTheText: what YAML takes for a number or a truth may be the name of a namespace.
 func TestConfigKeepsTheText(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.yaml")
-	text := "except-namespaces: [20240601, 1e3, 0123, 1.10, no, 0x1f, 2024-06-01, a]\nnode-burst: 1000000\nnode-rate: 2.50\n"
+	text := "except-namespaces: [20240601, 1e3, 0123, no, 0x1f, 2024-06-01, a]\nnode-burst: 1000000\nnode-rate: 2.50\n"
 	testkit.Check(t, os.WriteFile(path, []byte(text), 0o600))
 	o := testkit.Must(config(t, "--fake", "--config", path))(t)
-	want := []string{"20240601", "1e3", "0123", "1.10", "no", "0x1f", "2024-06-01", "a"}
+	want := []string{"20240601", "1e3", "0123", "no", "0x1f", "2024-06-01", "a"}
 	if !slices.Equal(o.exceptNamespaces, want) || o.nodeBurst != 1000000 || o.nodeRate != 2.5 {
 		t.Errorf("%q, %d at once, %v a second", o.exceptNamespaces, o.nodeBurst, o.nodeRate)
 	}
@@ -212,6 +228,40 @@ func TestAgentEndsWithItsReporter(t *testing.T) {
 			t.Errorf("after %v: %v, want an end at once that names the folder", time.Since(began), err)
 		}
 	})
+}
+
+// TestTheNodeHasTheNameThatAKubeletGivesIt: by default that is the host's in small letters.
+func TestTheNodeHasTheNameThatAKubeletGivesIt(t *testing.T) {
+	for _, test := range []struct {
+		options options
+		host    string
+		want    string
+		bad     string
+	}{
+		{options{}, "Worker-1.example.org\n", "worker-1.example.org", ""},
+		{options{node: "worker-2"}, "worker-1", "worker-2", ""},
+		{options{}, "my_host", "", `no node has the name of the host, "my_host"`},
+		{options{print: true}, "My_Host", "my_host", ""},
+		{options{node: "My", print: true}, "a", "", `--node "My"`},
+	} {
+		o := test.options
+		err := o.findNode(func() (string, error) { return test.host, nil })
+		switch {
+		case test.bad != "" && (!cli.IsUsage(err) || !strings.Contains(err.Error(), test.bad)):
+			t.Errorf("%+v on %q: %v, want %q", test.options, test.host, err, test.bad)
+		case test.bad == "" && (err != nil || o.node != test.want):
+			t.Errorf("%+v on %q: %q, %v, want %q", test.options, test.host, o.node, err, test.want)
+		}
+	}
+}
+
+// TestVerboseIsAnyNumber: a count may be given as a number, also a negative one.
+func TestVerboseIsAnyNumber(t *testing.T) {
+	for _, verbose := range []string{"-1", "0", "7"} {
+		root := newRoot(io.Discard, io.Discard)
+		root.SetArgs([]string{"--fake", "--node", "n1", "--verbose=" + verbose, "--duration", "1ms"})
+		testkit.Check(t, root.ExecuteContext(t.Context()))
+	}
 }
 
 func TestSummary(t *testing.T) {

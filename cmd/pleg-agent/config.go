@@ -16,7 +16,7 @@ import (
 
 // readConfig sets the flags that are in the file of --config and not on the command line. Keys are
 // the names of flags; a value is what the flag takes, or a list of it. The flags get the text as it
-// is written: 20240601, 1e3, 0123, 1.10 and no may be the names of namespaces.
+// is written: 20240601, 1e3, 0123, 0x1f and no may be the names of namespaces.
 func (o *options) readConfig(flags *pflag.FlagSet) error {
 	if o.config == "" {
 		return nil

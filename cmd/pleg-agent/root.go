@@ -5,9 +5,12 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/grpclog"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cri"
@@ -81,7 +85,7 @@ lists no pods: names and UIDs come from the runtime.`,
 				return err
 			}
 			levels := []slog.Level{slog.LevelWarn, -2, -10}
-			logger := cli.SetLogger(errOut, levels[min(o.verbose, len(levels)-1)])
+			logger := cli.SetLogger(errOut, levels[max(0, min(o.verbose, len(levels)-1))])
 			// The errors of gRPC come back with the calls.
 			grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 			return o.run(klog.NewContext(cmd.Context(), logger), out, errOut)
@@ -153,20 +157,22 @@ func (o *options) validate() error {
 		return cli.Usagef("--output %s: use text or json", o.output)
 	case o.fake && (o.endpoint != "" || o.kubeconfig != ""):
 		return cli.Usagef("--fake has a runtime of its own and prints: leave --endpoint and --kubeconfig out")
+	case o.output == "json" && !o.print && !o.fake:
+		return cli.Usagef("--output json: Events are sent, and not printed: add --print, or leave it out")
 	case o.lasting < 0:
 		return cli.Usagef("--duration %v: use a time that is not negative", o.lasting)
-	case !(o.qps > 0) || o.qpsBurst <= 0:
-		return cli.Usagef("--qps %v, --qps-burst %d: use numbers above 0", o.qps, o.qpsBurst)
-	case o.settle <= 0:
-		return cli.Usagef("--settle %v: use a time above 0, such as 500ms", o.settle)
+	case !(o.qps > 0 && o.qps <= math.MaxFloat32) || o.qpsBurst <= 0:
+		return cli.Usagef("--qps %v, --qps-burst %d: use finite numbers above 0", o.qps, o.qpsBurst)
+	case o.settle <= 0 || o.settle > longestSettle:
+		return cli.Usagef("--settle %v: use a time above 0 and of %v at most, such as 500ms", o.settle, longestSettle)
 	}
 	for _, rate := range []struct {
 		name  string
 		rate  float64
 		burst int
 	}{{"namespace", o.namespaceRate, o.namespaceBurst}, {"node", o.nodeRate, o.nodeBurst}} {
-		if !(rate.rate >= 0) || rate.burst <= 0 {
-			return cli.Usagef("--%s-rate %v, --%s-burst %d: use a rate of at least 0 and a burst above 0", rate.name, rate.rate, rate.name, rate.burst)
+		if !(rate.rate >= 0 && rate.rate <= math.MaxFloat64) || rate.burst <= 0 {
+			return cli.Usagef("--%s-rate %v, --%s-burst %d: use a finite rate of at least 0 and a burst above 0", rate.name, rate.rate, rate.name, rate.burst)
 		}
 	}
 	if _, err := o.choice(); err != nil {
@@ -175,18 +181,57 @@ func (o *options) validate() error {
 	if err := exits.CheckPath(o.state); err != nil {
 		return cli.Usagef("--state: %w", err)
 	}
-	if o.node == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return cli.Usagef("--node is missing, and the host has no name: %w", err)
-		}
-		o.node = host
+	if err := checkAddress(o.httpAddr); err != nil {
+		return cli.Usagef("--http-addr %s: %w: use HOST:PORT or :PORT, such as :9465", o.httpAddr, err)
 	}
 	if o.fake {
 		o.print = true
-		return nil
+	}
+	if err := o.findNode(os.Hostname); err != nil || o.fake {
+		return err
 	}
 	return o.findEndpoint()
+}
+
+// longestSettle is more than any runtime takes for a reason: until then nobody is told of an end.
+const longestSettle = time.Minute
+
+// checkAddress returns what is wrong with an address to listen on. Whether the host has it shows
+// later.
+func checkAddress(address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	var wrong *net.AddrError
+	if errors.As(err, &wrong) {
+		return errors.New(wrong.Err)
+	}
+	return err
+}
+
+// findNode completes and checks the name of the node. By default it is that which a kubelet gives
+// it: the name of the host in small letters. The API server takes no Event about another one.
+func (o *options) findNode(hostname func() (string, error)) error {
+	given := o.node
+	if given == "" {
+		host, err := hostname()
+		if err != nil {
+			return cli.Usagef("--node is missing, and the host has no name: %w", err)
+		}
+		o.node = strings.ToLower(strings.TrimSpace(host))
+	}
+	wrong := validation.IsDNS1123Subdomain(o.node)
+	switch {
+	case len(wrong) == 0, given == "" && o.print:
+		return nil
+	case given == "":
+		return cli.Usagef("--node is missing, and no node has the name of the host, %q: %s", o.node, wrong[0])
+	}
+	return cli.Usagef("--node %q: no node has this name: %s", given, wrong[0])
 }
 
 // choice returns the choice of ends.
@@ -203,8 +248,18 @@ func (o *options) choice() (exits.Choice, error) {
 		}
 		c.Kinds = append(c.Kinds, kind)
 	}
-	if err := c.Validate(); err != nil {
-		return c, cli.Usagef("--namespaces, --except-namespaces, --selector: %w", err)
+	for _, part := range []struct {
+		flags  string
+		choice exits.Choice
+	}{
+		{"--namespaces", exits.Choice{Namespaces: c.Namespaces}},
+		{"--except-namespaces", exits.Choice{ExceptNamespaces: c.ExceptNamespaces}},
+		{"--selector", exits.Choice{Labels: c.Labels}},
+		{"--namespaces, --except-namespaces", c},
+	} {
+		if err := part.choice.Validate(); err != nil {
+			return c, cli.Usagef("%s: %w", part.flags, err)
+		}
 	}
 	return c, nil
 }
