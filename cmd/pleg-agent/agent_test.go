@@ -371,3 +371,27 @@ func TestNamespacesAreBounded(t *testing.T) {
 		t.Errorf("%d values of the label namespace, want %d with %s among them", len(values), maxNamespaces-1, otherNamespaces)
 	}
 }
+
+// TestLatenciesAfterAClockThatWasSetBack: the sums of both histograms do not fall.
+func TestLatenciesAfterAClockThatWasSetBack(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := testkit.Must(newMeter(registry))(t)
+	ended := time.Now().Add(time.Hour)
+	m.observe(exits.End{Kind: exits.Failed, FinishedAt: ended}, exits.Reported)
+	sink := &timedSink{newPrinter(new(bytes.Buffer), false), m.stored}
+	e := &eventsv1.Event{}
+	e.Annotations = map[string]string{exits.AnnotationFinishedAt: ended.Format(time.RFC3339Nano)}
+	testkit.Must(sink.Create(t.Context(), e))(t)
+	seen := 0
+	for _, family := range testkit.Must(registry.Gather())(t) {
+		if h := family.GetMetric()[0].GetHistogram(); h != nil {
+			seen += int(h.GetSampleCount())
+			if h.GetSampleSum() != 0 {
+				t.Errorf("the sum of %s is %v", family.GetName(), h.GetSampleSum())
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d observations, want 2", seen)
+	}
+}

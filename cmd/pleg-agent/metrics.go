@@ -102,9 +102,13 @@ func (m *meter) observe(e exits.End, outcome exits.Outcome) {
 		return
 	}
 	if !e.FinishedAt.IsZero() {
-		m.handed.Observe(time.Since(e.FinishedAt).Seconds())
+		m.handed.Observe(secondsSince(e.FinishedAt))
 	}
 }
+
+// secondsSince returns the time since an end by the runtime's stamp. A clock that was set back makes
+// it 0: the sum of a histogram must not fall, or Prometheus takes the process for a new one.
+func secondsSince(ended time.Time) float64 { return max(0, time.Since(ended).Seconds()) }
 
 func (m *meter) restarted(pod exits.Ref) {
 	m.restarts.WithLabelValues(m.label(pod.Namespace)).Inc()
@@ -157,7 +161,7 @@ func (s *timedSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Ev
 	if err == nil {
 		ended, parseErr := time.Parse(time.RFC3339Nano, e.Annotations[exits.AnnotationFinishedAt])
 		if parseErr == nil {
-			s.stored.Observe(time.Since(ended).Seconds())
+			s.stored.Observe(secondsSince(ended))
 		}
 	}
 	return stored, err
