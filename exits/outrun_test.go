@@ -29,8 +29,8 @@ func (s *stand) keeps(containers int) {
 	}
 }
 
-// TestAnEventOvertakesARead: the answer to a read waits beside the events of Watch, and may be older
-// than one that is taken first. It says nothing against what that one's status has shown.
+// TestAnEventOvertakesARead: the answer to a read waits beside the events of Watch, and may be
+// older than one that is taken first. It says nothing against what that one's status has shown.
 func TestAnEventOvertakesARead(t *testing.T) {
 	const (
 		failed = "ContainerFailed Container app failed (exit code 1) after 30s, attempt 0"

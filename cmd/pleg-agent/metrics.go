@@ -106,8 +106,8 @@ func (m *meter) observe(e exits.End, outcome exits.Outcome) {
 	}
 }
 
-// secondsSince returns the time since an end by the runtime's stamp. A clock that was set back makes
-// it 0: the sum of a histogram must not fall, or Prometheus takes the process for a new one.
+// secondsSince returns the time since an end by the runtime's stamp. A clock that was set back
+// makes it 0: the sum of a histogram must not fall, or Prometheus takes the process for a new one.
 func secondsSince(ended time.Time) float64 { return max(0, time.Since(ended).Seconds()) }
 
 func (m *meter) restarted(pod exits.Ref) {

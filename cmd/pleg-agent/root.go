@@ -214,7 +214,7 @@ func checkAddress(address string) error {
 }
 
 // findNode completes and checks the name of the node. By default it is that which a kubelet gives
-// it: the name of the host in small letters. The API server takes no Event about another one.
+// it: the name of the host in small letters. kubectl shows no Event about another one.
 func (o *options) findNode(hostname func() (string, error)) error {
 	given := o.node
 	if given == "" {
