@@ -81,3 +81,21 @@ func (c *chooser) chooses(e *End) bool {
 	}
 	return c.selector.Empty() || c.selector.Matches(labels.Set(e.Labels))
 }
+
+// asked returns the labels that the selector asks for: all that the choice depends on.
+func (c *chooser) asked(all map[string]string) map[string]string {
+	var asked map[string]string
+	requirements, _ := c.selector.Requirements() // a parsed selector can choose something
+	for i := range requirements {
+		key := requirements[i].Key()
+		value, ok := all[key]
+		if !ok {
+			continue
+		}
+		if asked == nil {
+			asked = make(map[string]string)
+		}
+		asked[key] = value
+	}
+	return asked
+}

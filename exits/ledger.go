@@ -34,7 +34,8 @@ type record struct {
 	Settling []settlingEnd `json:"settling,omitempty"`
 }
 
-// settlingEnd is an end as last seen, without a note, and with what its report is chosen by.
+// settlingEnd is an end as last seen, without a note, and with the labels that its report is chosen
+// by.
 type settlingEnd struct {
 	End
 	Labels map[string]string `json:"labels,omitempty"`

@@ -331,6 +331,9 @@ func (w *run[S]) record(now time.Time) *record {
 	if w.config.Path != "" { // in a storm, most of the work
 		r.Reported = w.core.reported()
 		r.Settling = w.core.unreported()
+		for i := range r.Settling { // a pod may have a megabyte of them, and many containers
+			r.Settling[i].Labels = w.choice.asked(r.Settling[i].Labels)
+		}
 	}
 	return r
 }
