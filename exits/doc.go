@@ -65,7 +65,8 @@
 // [New] names every unworkable field. [Config.Path] may be the path of a ledger or of no file yet:
 // whatever else is there, such as a folder, a link or somebody's file, is refused and stays as it
 // is ([CheckPath]). A damaged ledger is put aside, and the reporter starts as if for the first
-// time. A failed write of the ledger is tried again. Both are logged, and counted in [Stats].
+// time. A failed write of the ledger is tried again, and ends wait for none that takes more than
+// five seconds. All are logged, and counted in [Stats].
 //
 // # Where to read
 //

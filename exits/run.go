@@ -5,6 +5,7 @@ package exits
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -38,9 +39,13 @@ type run[S any] struct {
 	// batch are ends to be handed to the recorder after the next write of the ledger; saving are those
 	// of the write under way.
 	batch, saving []End
-	// writing: a write is under way; written has room for its result.
-	writing bool
-	written chan error
+	// writing: a write is under way, since writesSince; written has room for its result.
+	writing     bool
+	writesSince time.Time
+	written     chan error
+	save        func(path string, r *record) error // saveLedger
+	// hangs: the write takes so long that ends do not wait for it.
+	hangs bool
 	// retryAt is when a failed write is made again; zero: none failed.
 	retryAt time.Time
 	// loggedAt is when a failed write was last logged.
@@ -75,6 +80,8 @@ const (
 	keptEarly = tick / 10
 	// ledgerRetry is the pause before a failed write of the ledger is made again.
 	ledgerRetry = 5 * time.Second
+	// writePatience is how long ends wait for a write: a disk that hangs is one that fails.
+	writePatience = 5 * time.Second
 	// earlierFor is how long after the first sync an ID in the ledger waits for the runtime to show it:
 	// a pod may be unreadable. A standstill does not count, and the loop runs every earlierBeat to
 	// notice one.
@@ -110,6 +117,7 @@ func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
 		refused:  refusal(err),
 		results:  make(chan result[S], r.config.Readers),
 		written:  make(chan error, 1),
+		save:     saveLedger,
 		retryAt:  now, // the first write
 	}
 	for i := range record.Unsent {
@@ -184,6 +192,7 @@ func (w *run[S]) loop() {
 		case <-timer:
 		}
 		now = time.Now()
+		w.outwait(now)
 		w.tick(now)
 		if !w.keepAt.IsZero() && !now.Before(w.keepAt) {
 			w.keep(now)
@@ -211,8 +220,11 @@ func (w *run[S]) timer(now time.Time) <-chan time.Time {
 	if w.reading < w.config.Readers {
 		plan(w.core.next())
 	}
-	if !w.writing {
+	switch {
+	case !w.writing:
 		plan(w.retryAt)
+	case !w.hangs:
+		plan(later(now, w.writesSince.Add(writePatience)))
 	}
 	if !w.keepAt.IsZero() {
 		plan(later(now, w.keepAt))
@@ -314,11 +326,28 @@ func (w *run[S]) startWrite(now time.Time) {
 		return
 	}
 	w.writing = true
+	w.writesSince = now
 	w.retryAt = time.Time{}
 	w.saving = w.batch
 	w.batch = nil
 	record := w.record(now)
-	w.children.Go(func() { w.written <- saveLedger(w.config.Path, record) })
+	w.children.Go(func() { w.written <- w.save(w.config.Path, record) })
+}
+
+// outwait hands over the ends that have waited for a write for too long, and those that come while
+// it hangs, as after a failed write.
+func (w *run[S]) outwait(now time.Time) {
+	if !w.writing || len(w.written) > 0 || now.Sub(w.writesSince) < writePatience {
+		return
+	}
+	if !w.hangs {
+		w.hangs = true
+		w.failed(now, fmt.Errorf("exits: the write of the ledger %s takes more than %v", w.config.Path, writePatience))
+	}
+	w.handOver(now)
+	w.saving = w.batch
+	w.batch = nil
+	w.handOver(now)
 }
 
 // record returns the content of the ledger. Reports handed over a moment ago count as sent.
@@ -364,7 +393,15 @@ func (w *run[S]) wrote(now time.Time, err error) {
 	w.writing = false
 	if err != nil {
 		w.failed(now, err)
+	} else if w.hangs {
+		w.retryAt = now // the file lacks what was handed over meanwhile
 	}
+	w.hangs = false
+	w.handOver(now)
+}
+
+// handOver hands over the ends of a write.
+func (w *run[S]) handOver(now time.Time) {
 	for i := range w.saving {
 		w.deliver(now, &w.saving[i])
 	}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exits
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/pleg"
+)
+
+// TestADiskThatHangs: the write of the ledger does not return. Ends wait for it for five seconds,
+// and those that come later for nothing; the ledger has them all once the disk is well again.
+func TestADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const before, meanwhile = 3, 5
+		path := filepath.Join(t.TempDir(), "reported.json")
+		g := &slowReads{statuses: cache.New[Pod](nil), watch: make(chan pleg.Event, 10)}
+		r := must(New(Config[Pod]{
+			Generator: g,
+			Statuses:  g.statuses,
+			View:      func(p *Pod) Pod { return *p },
+			Recorder:  &reasons{},
+			Path:      path,
+		}))(t)
+		told := func() int { return int(r.Stats().Ends[Failed]) }
+		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+		w := newRun(ctx, r)
+		well := make(chan struct{})
+		w.save = func(path string, r *record) error {
+			if len(r.Reported) > 0 {
+				<-well
+			}
+			return saveLedger(path, r)
+		}
+		var running sync.WaitGroup
+		running.Go(w.loop)
+		time.Sleep(2 * time.Second)
+		end := func(n int) {
+			uid := cache.UID(fmt.Sprint("u", n))
+			shown := exited(fmt.Sprint("c", n), 1, "Error")
+			shown.CreatedAt, shown.StartedAt, shown.FinishedAt = time.Now(), time.Now(), time.Now()
+			pod := &Pod{Ref: Ref{UID: uid, Namespace: "ns", Name: "p"}, Containers: []Container{shown}}
+			g.statuses.Set(uid, pod, nil, time.Now())
+			g.next = pod
+			g.watch <- pleg.Event{Pod: uid, Type: pleg.ContainerDied, ID: shown.ID, Seen: time.Now()}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		for n := range before {
+			end(n)
+		}
+		if told() != 0 {
+			t.Errorf("%d ends are told before they are in the ledger", told())
+		}
+		time.Sleep(writePatience)
+		synctest.Wait()
+		if told() != before {
+			t.Errorf("%d ends are told while the disk hangs, want %d", told(), before)
+		}
+		for n := range meanwhile {
+			end(before + n)
+			if told() != before+n+1 {
+				t.Errorf("%d ends are told, want that of a second ago, too", told())
+			}
+		}
+		if errs := r.Stats().LedgerErrors; errs != 1 {
+			t.Errorf("%d errors are counted of one write", errs)
+		}
+		close(well)
+		time.Sleep(time.Second)
+		kept := must(loadLedger(path, time.Now()))(t)
+		if len(kept.Reported) != before+meanwhile {
+			t.Errorf("the ledger has %d ends, want %d", len(kept.Reported), before+meanwhile)
+		}
+		cancel()
+		running.Wait()
+		g.reads.Wait()
+		if told() != before+meanwhile {
+			t.Errorf("%d ends are told, want %d, each once", told(), before+meanwhile)
+		}
+	})
+}
