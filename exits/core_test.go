@@ -411,9 +411,9 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// FuzzCore gives a core any statuses, events and answers, some of which are overtaken by an event: no
-// end is told twice, none by an answer from before a status that shows the container running, and
-// nothing is left when the runtime is empty.
+// FuzzCore gives a core any statuses, events and answers, some of which are overtaken by an event:
+// no end is told twice, none by an answer from before a status that shows the container running,
+// and nothing is left when the runtime is empty.
 func FuzzCore(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz"))
 	f.Add([]byte{1, 2, 3, 250, 251, 252, 7, 7, 7, 7, 80, 90, 130, 140, 200, 210, 220})
