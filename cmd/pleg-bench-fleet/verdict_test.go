@@ -201,8 +201,8 @@ func TestVerdictFails(t *testing.T) {
 	}
 }
 
-// refusingAddress returns an address that refuses all connections until the test ends: a socket has
-// it, and does not listen. A number of a port that nobody uses may be somebody's on the next machine.
+// refusingAddress returns an address that refuses all connections until the test ends: a socket
+// has it, and does not listen. A port that nobody uses may be somebody's on the next machine.
 func refusingAddress(t *testing.T) string {
 	fd := testkit.Must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0))(t)
 	t.Cleanup(func() { testkit.Check(t, syscall.Close(fd)) })
