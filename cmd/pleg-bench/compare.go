@@ -108,6 +108,9 @@ func measure(path string) (*measured, error) {
 		}
 		return err
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: name a folder of --out, or a %s", err, report.BenchmarksFile)
+	}
 	if err == nil && len(paths) == 0 {
 		err = fmt.Errorf("%s holds no %s: name a folder of --out", path, report.BenchmarksFile)
 	}
