@@ -16,7 +16,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// A million occurrences cost three calls, and the count is exact.
+// Ten thousand occurrences cost three calls, and the count is exact.
 func Example() {
 	server := eventstest.NewServer() // stands in for events.NewClientSink(client)
 	broadcaster, err := events.New(events.Options{Sink: server.Sink(), Instance: "node-1", NoRoster: true})
