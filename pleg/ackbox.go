@@ -20,7 +20,7 @@ type OwnCall struct {
 // Calling announces a coming call of the agent, and returns the function to call at its end,
 // once. Without an error, the items are in the given phases now; an item needs its ID, Kind and
 // Phase, and may have its Name. With an error, or without items, the call may have changed
-// something.
+// something. Give no items with an error: they would be believed.
 //
 // The end of a call causes a read of the pod, a moment later (Config.CallSettle) and once for a
 // few calls. Watch and cache show the result of the read. The reported phases mark a change as

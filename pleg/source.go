@@ -191,8 +191,9 @@ const (
 	// ContainerRemoved: the runtime no longer has the container or sandbox.
 	ContainerRemoved EventType = "ContainerRemoved"
 	// PodSync: a change of the pod without an event of its own: events that found the outbox full, a
-	// phase taken back by a read, or a status read for RequestReinspect. The pod's status in the cache
-	// has the details.
+	// phase taken back by a read, a state that the runtime has lost or found again, a status with
+	// another content and no phase changed (see Same in [Config]), or a status read for
+	// RequestReinspect. The pod's status in the cache has the details.
 	PodSync EventType = "PodSync"
 )
 
