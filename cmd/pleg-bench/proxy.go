@@ -236,8 +236,8 @@ type proxyReport struct {
 	Runtime string `json:"runtime"`
 	// Seconds is how long the proxy disturbed, with the moment before, in which it opened its socket.
 	Seconds float64 `json:"seconds"`
-	// StoodSeconds is for how long of Seconds the proxy itself did not run: it was stopped, or had no
-	// CPU. It held up every call then, whatever the rules say.
+	// StoodSeconds is for how long of these seconds the proxy itself did not run: it was stopped, or
+	// had no CPU. It held up every call then, whatever the rules say.
 	StoodSeconds float64 `json:"stood_seconds"`
 	// Seed is --seed.
 	Seed uint64 `json:"seed"`
