@@ -344,7 +344,8 @@ func (o *options) connect(ctx context.Context, out, errOut io.Writer) (with part
 	rules.ExplicitPath = o.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
-		return with, finish, fmt.Errorf("no way to an API server: %w (--print and --fake need none)", err)
+		return with, finish, cli.Usagef(
+			"no way to an API server: %w: name a kubeconfig with --kubeconfig, or print Events with --print or --fake", err)
 	}
 	config.QPS = o.qps
 	config.Burst = o.qpsBurst

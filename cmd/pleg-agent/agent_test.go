@@ -142,6 +142,17 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// TestKubeconfigThatIsNotThere is an error of usage that names the file and the remedy.
+func TestKubeconfigThatIsNotThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none")
+	root := newRoot(io.Discard, io.Discard)
+	root.SetArgs([]string{"--endpoint", path + ".sock", "--kubeconfig", path})
+	err := root.ExecuteContext(t.Context())
+	if !cli.IsUsage(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "with --kubeconfig") {
+		t.Errorf("%v: want an error of usage that names %s and the flag", err, path)
+	}
+}
+
 // TestConfigKeepsTheText: what YAML takes for a number or a truth may be the name of a namespace.
 func TestConfigKeepsTheText(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.yaml")
