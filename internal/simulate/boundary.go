@@ -26,6 +26,9 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	begun := b.enter()
 	b.listBegun = begun
 	b.unnoticed = 0
+	if stood := begun.Sub(b.paused); begun.Sub(b.resumed) <= withinTurn && stood <= unnoticed {
+		b.unnoticed = stood // the turn that has begun the list stood before the call
+	}
 	b.lists++
 	b.outcome.read("list", "")
 	b.listBegins(begun)

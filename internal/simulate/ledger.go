@@ -44,7 +44,7 @@ type ledger struct {
 	accused    map[pleg.Reason]bool      // the reasons among them
 	listEnd    time.Time                 // end of the latest list, well or not
 	listTook   time.Duration             // how long that list lasted
-	unnoticed  time.Duration             // pauses of the loop since the last list began, each too short to be noticed
+	unnoticed  time.Duration             // pauses of the loop since the turn that began the last list, each too short to be noticed
 	lapse      time.Duration             // the longest of them
 	stood      time.Duration             // all pauses of the loop
 	paused     time.Time                 // begin of the last standstill; pauses that run on are one
