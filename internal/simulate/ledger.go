@@ -57,7 +57,7 @@ type ledger struct {
 	disturbed  time.Time                 // the last disturbance
 	podEnd     map[cache.UID]time.Time   // start of the latest finished read of the pod, failed or not
 	podFail    map[cache.UID]time.Time   // start of the latest failed list
-	wholes     map[cache.UID][]time.Time // starts of the reads of all statuses of a pod that ended well
+	wholes     map[cache.UID][]time.Time // starts of the reads of all statuses of a pod that ended well, from their list on
 	podWhole   map[cache.UID]time.Time   // start of the latest successful read of the pod, from its list on
 	asked      map[cache.UID]time.Time   // the latest reinspection requested of a pod and not answered
 	stopping   bool                      // the generator's context has ended

@@ -106,7 +106,11 @@ func (b *ledger) inspected(uid cache.UID, begun time.Time, peek bool) {
 			from = begun
 		}
 		x.whole = latest(x.whole, from)
-		b.wholes[uid] = append(b.wholes[uid], begun)
+		whole := begun
+		if x.started.Before(begun) && !x.started.IsZero() {
+			whole = x.started // with the list of the pod
+		}
+		b.wholes[uid] = append(b.wholes[uid], whole)
 	}
 	if begun.After(b.asked[uid]) {
 		delete(b.asked, uid)
