@@ -258,6 +258,24 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// TestACallCountsAnyPartOfTheNewestEnds: an Event is counted a while before its call begins. What
+// comes between the two is not the answer's, whenever spells are joined.
+func TestACallCountsAnyPartOfTheNewestEnds(t *testing.T) {
+	const between = newestSpells - 4
+	for before := 0; before < 2*maxSpells; before += between {
+		synctest.Test(t, func(t *testing.T) {
+			x := newTallied(5000 + before)
+			e := x.event()
+			x.more(between)
+			x.sink.asked(e)
+			x.sink.answered(e, lastOf(e), nil)
+			if got := x.sink.waiting(); got != between {
+				t.Errorf("after %d ends, %d are not known to be told, want %d", 5000+before, got, between)
+			}
+		})
+	}
+}
+
 // TestCombinedEndsAreKeptAfterASecond: in the midst of a storm the ledger has all but the ends of
 // the last second, or of a keptEarly less.
 func TestCombinedEndsAreKeptAfterASecond(t *testing.T) {
