@@ -192,17 +192,18 @@ func (k *peeks) outdates(known *records, p *pod, shows []Item) bool {
 }
 
 // hides reports whether a read is left out because it may have looked earlier than the last peek
-// that was applied: of such reads in a row the second decides. A whole read that shows the same
-// phases is covered if the peek began later and has looked at all of its items: then what the cache
-// shows of them is newer.
+// that was applied: of such reads in a row the second decides. A read that shows the same phases is
+// covered if the peek began later and could read the same items: then what the cache shows of them
+// is newer.
 func (k *peeks) hides(known *records, p *pod, r *look, f *flight, shows []Item) (hides, covered bool) {
 	x := k.of[p.uid]
 	if x == nil || r.began > x.looked {
 		return false, false
 	}
 	if known.matches(p, shows) {
-		unseen := func(it Item) bool { return !x.read.has(it.ID) }
-		covered = r.err == nil && f.started <= x.from && !slices.ContainsFunc(shows, unseen)
+		other := func(it Item) bool { return x.read.has(it.ID) == r.unread.has(it.ID) }
+		reads := r.err == nil || len(r.readable()) > 0
+		covered = reads && f.started <= x.from && !slices.ContainsFunc(shows, other)
 		if covered || f.started > x.looked {
 			return false, covered
 		}
