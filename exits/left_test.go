@@ -132,6 +132,7 @@ func TestEndsLeftByTheProcessBefore(t *testing.T) {
 		}, []string{failed}},
 		{"by its stamp from before the first start", func(s *stand) {
 			old := exited("a", 1, "Error")
+			old.CreatedAt = start.Add(-time.Hour)
 			old.StartedAt = start.Add(-time.Minute)
 			old.FinishedAt = start.Add(-time.Second)
 			s.cached(shows(old), sync)
