@@ -89,6 +89,7 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	p := c.ensure(r.uid)
 	f := c.reads.end(p, r.err == nil, now)
+	c.peeks.release(p.uid, now)
 	news := p.takeNews()
 	shows := r.shows.Items
 	if r.listing != nil {

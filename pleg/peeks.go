@@ -71,6 +71,10 @@ type peeking struct {
 	queued bool
 	began  instant
 
+	// held reports whether the next peek waits for the read under way, which decides: see
+	// peeks.holds.
+	held bool
+
 	// retold is what was told during the peek under way, and was no news.
 	retold retold
 
@@ -309,6 +313,32 @@ func (k *peeks) precede(uid cache.UID, due instant) instant {
 	return max(due, k.looked(uid).next())
 }
 
+// holds returns until when a peek of a pod gives way to the read under way; zero if it need not.
+// After a read that was left out the next one decides. If a peek was applied meanwhile, the read
+// could show older content of one item than the peek, and be the only look at another. A read that
+// hangs holds no peek.
+func (k *peeks) holds(x *peeking, p *pod, r *reads) instant {
+	f := r.inflight[p]
+	if !p.crossed || f == nil || f.started <= x.looked {
+		return 0
+	}
+	return f.started.add(peekAfter)
+}
+
+// hold has the next peek of a pod wait for the read under way, until the given time at the latest.
+func (k *peeks) hold(x *peeking, until instant) {
+	x.held = true
+	k.wants(x, until)
+}
+
+// release has the peek of a pod that waited for a read made now, as the read has ended.
+func (k *peeks) release(uid cache.UID, now instant) {
+	if x := k.of[uid]; x != nil && x.held {
+		x.held = false
+		k.wants(x, now)
+	}
+}
+
 // asksFor returns the items of a pod in the last list as far as peeks ask for them. What lists show
 // is left to the ordinary read, unless that has failed, or hangs since before: on a slow runtime,
 // two reads of each pod would make all of them slower.
@@ -382,6 +412,7 @@ func (k *peeks) begin(x *peeking, asked, listed []Item, now instant) {
 	x.asked = setOfItems(asked)
 	x.listed = setOfItems(listed)
 	x.began = now
+	x.held = false
 	k.lane.begin(now)
 }
 
@@ -520,6 +551,11 @@ func (c *core[S]) tickPeeks(now instant) {
 			k.leave(x, p, &c.lists, &c.reads)
 			continue
 		}
+		until := k.holds(x, p, &c.reads)
+		if until > now {
+			k.hold(x, until)
+			continue
+		}
 		listed := k.asksFor(p, &c.reads)
 		if asked := c.named(p, listed, x.left); len(asked) > 0 && !p.foreign {
 			k.begin(x, asked, listed, now)
@@ -554,7 +590,12 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	if r.status != nil {
 		x.shown = now
 		confirmed := !p.failed() && r.began < c.lists.asOf(p) // by a look that began later
-		if !p.foreign && !confirmed {
+		until := c.peeks.holds(x, p, &c.reads)
+		switch {
+		case p.foreign || confirmed:
+		case until > now:
+			c.peeks.hold(x, until)
+		default:
 			verdict = x.judge(&c.records, p, &r.look, span{r.began, now}, c.reads.since(p))
 		}
 	}
