@@ -66,9 +66,12 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return usagef("say what to do: scenarios, compare, value or upstream")
+		return usagef("say what to do: scenarios, compare, value or upstream; each takes -h")
 	}
 	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		fmt.Println(usage)
+		return nil
 	case standalone.Inside:
 		return standalone.RunInside(args[1:])
 	case scene.FakeRuntime:
@@ -88,8 +91,17 @@ func run(ctx context.Context, args []string) error {
 	case "upstream":
 		return runUpstream(ctx, args[1:])
 	}
-	return usagef("%q is none of scenarios, compare, value and upstream", args[0])
+	return usagef("%q is none of scenarios, compare, value and upstream; each takes -h", args[0])
 }
+
+const usage = `usage: kubelet-e2e scenarios|compare|value|upstream [FLAG...] [VARIANT...]
+
+scenarios  plays each kubelet through starts, ends, probes, kills and a disturbed stream
+compare    measures kubelets beside each other
+value      measures what the PLEG is worth, each kubelet in a run of its own
+upstream   runs upstream's own node e2e tests
+
+Each takes -h. Run it as root in the root of the repository; make kubelet builds the kubelets.`
 
 // common are the flags of scenarios and compare.
 type common struct {
@@ -179,6 +191,7 @@ var restingGates = map[string]bool{
 // variants returns those of the names, or all of the released versions.
 func variants(dir string, names []string) ([]scene.Variant, error) {
 	var chosen []scene.Variant
+	var known []string
 	for _, version := range []string{"1.36.3", "1.37.1", preview} {
 		file := func(kind string) string { return filepath.Join(dir, "kubelet-v"+version+"-"+kind) }
 		for _, v := range []scene.Variant{
@@ -187,6 +200,7 @@ func variants(dir string, names []string) ([]scene.Variant, error) {
 			{Name: "evented-" + version, Binary: file("evented"), Gates: ourGates, Ours: true},
 			{Name: "resting-" + version, Binary: file("evented"), Gates: restingGates, Ours: true},
 		} {
+			known = append(known, v.Name)
 			if unasked := version == preview || strings.HasPrefix(v.Name, "gate-") ||
 				strings.HasPrefix(v.Name, "resting-"); !slices.Contains(names, v.Name) &&
 				(len(names) > 0 || unasked) {
@@ -200,8 +214,10 @@ func variants(dir string, names []string) ([]scene.Variant, error) {
 			chosen = append(chosen, v)
 		}
 	}
-	if len(chosen) == 0 {
-		return nil, usagef("no variant is called %s", strings.Join(names, " or "))
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, usagef("no variant is called %q; there are %s", name, strings.Join(known, ", "))
+		}
 	}
 	return chosen, nil
 }

@@ -60,9 +60,14 @@ func choose(list []scene.Scenario, only string) ([]scene.Scenario, error) {
 		return list, nil
 	}
 	names := strings.Split(only, ",")
+	var known []string
+	for _, s := range list {
+		known = append(known, s.Name)
+	}
 	for _, name := range names {
-		if !slices.ContainsFunc(list, func(s scene.Scenario) bool { return s.Name == name }) {
-			return nil, usagef("no scenario is called %q", name)
+		if !slices.Contains(known, name) {
+			return nil, usagef("no scenario is called %q here, where some are with -api alone and some without; there are %s",
+				name, strings.Join(known, ", "))
 		}
 	}
 	return slices.DeleteFunc(list, func(s scene.Scenario) bool { return !slices.Contains(names, s.Name) }), nil
