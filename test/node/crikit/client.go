@@ -23,15 +23,19 @@ package crikit
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -64,7 +68,32 @@ func Dial(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("crikit: %w", err)
 	}
-	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), Options: o, Conn: conn}, nil
+	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(limited{conn, answerLimit}), Options: o, Conn: conn}, nil
+}
+
+// answerLimit bounds a call, so that a runtime that hangs ends a test with its name: beyond the two
+// minutes for which CRI-O leaves calls unanswered that come soon after its start.
+const answerLimit = 4 * time.Minute
+
+// limited is a connection whose calls say what has not been answered. Streams have no limit.
+type limited struct {
+	*grpc.ClientConn
+	most time.Duration
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (l limited) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	within, cancel := standstill.WithTimeout(ctx, l.most)
+	defer cancel()
+	err := l.ClientConn.Invoke(within, method, args, reply, opts...)
+	switch {
+	case err == nil || within.Err() == nil:
+		return err
+	case ctx.Err() != nil:
+		return status.Errorf(codes.DeadlineExceeded, "the runtime has not answered %s: %v", path.Base(method), context.Cause(ctx))
+	}
+	return status.Errorf(codes.DeadlineExceeded,
+		"the runtime has not answered %s for %v: it hangs, see its log", path.Base(method), l.most)
 }
 
 // Images is the runtime's image service, on the same connection.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -202,21 +203,33 @@ func (c *Client) Delete(ctx context.Context, sandboxID string) error {
 
 // RemoveAll deletes every sandbox of the client's namespace.
 func (c *Client) RemoveAll(ctx context.Context) error {
-	list, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
-		Filter: &runtimeapi.PodSandboxFilter{
-			LabelSelector: map[string]string{load.LabelPodNamespace: c.Namespace},
-		},
-	})
+	_, err := c.removeAll(ctx, func(namespace string) bool { return namespace == c.Namespace })
+	return err
+}
+
+// RemoveAbandoned deletes every sandbox whose namespace begins with the prefix, those of a run that
+// was killed, and returns their number.
+func (c *Client) RemoveAbandoned(ctx context.Context, prefix string) (removed int, err error) {
+	return c.removeAll(ctx, func(namespace string) bool { return strings.HasPrefix(namespace, prefix) })
+}
+
+func (c *Client) removeAll(ctx context.Context, in func(namespace string) bool) (removed int, err error) {
+	list, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
-		return fmt.Errorf("crikit: list the sandboxes of %s: %w", c.Namespace, err)
+		return 0, fmt.Errorf("crikit: list the sandboxes: %w", err)
 	}
 	var errs []error
 	for _, sandbox := range list.Items {
+		if !in(sandbox.Labels[load.LabelPodNamespace]) {
+			continue
+		}
 		if err := c.Delete(ctx, sandbox.Id); err != nil && !Gone(err) {
 			errs = append(errs, err)
+			continue
 		}
+		removed++
 	}
-	return errors.Join(errs...)
+	return removed, errors.Join(errs...)
 }
 
 // Gone reports whether a call failed because its object is not there any more.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,6 +35,7 @@ type Agent struct {
 	name   string
 	config worker.Config
 	events []bench.Delivery
+	killed bool // by the scenario
 }
 
 // workerRate is how often the pod workers of an agent ask for a newer status, a second.
@@ -63,7 +65,7 @@ func (t *T) NewAgent(settings ...func(*worker.Config)) *Agent {
 	cmd.Env = append(os.Environ(), envAgent+"=1")
 	cmd.Stderr = log
 	a.Child = testkit.Must(child.Run(a.name, cmd))(t)
-	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
+	ctx, cancel := run.clock.WithTimeout(t.ctx, startLimit)
 	defer cancel()
 	_, err := child.Ask[worker.Hello](ctx, a.Calls, "Start", a.config)
 	if err == nil && a.config.Truth != "" {
@@ -71,8 +73,7 @@ func (t *T) NewAgent(settings ...func(*worker.Config)) *Agent {
 	}
 	if err != nil {
 		a.Kill()
-		text, _ := os.ReadFile(log.Name())
-		t.Fatalf("the agent did not start (%v): %s", err, text[max(0, len(text)-2000):])
+		t.Fatalf("the agent did not start (%v): %s", err, a.lastWords())
 	}
 	t.Cleanup(a.finish)
 	t.Logf("%s started, pid %d: %+v", a.name, a.PID(), a.config)
@@ -94,12 +95,36 @@ func stableAfter(d time.Duration) func(*worker.Config) {
 	return func(c *worker.Config) { c.StableAfter = d }
 }
 
+// Kill kills the agent like kill -9, and waits for its end.
+func (a *Agent) Kill() {
+	a.killed = true
+	a.Child.Kill()
+}
+
+// crash matches the beginning of what Go's runtime says when it ends a program.
+var crash = regexp.MustCompile(`(?m)^(panic: |fatal error: |SIG[A-Z]+: )`)
+
+// lastWords returns the beginning of the crash in the agent's log, or the end of the log.
+func (a *Agent) lastWords() []byte {
+	const most = 2000
+	text, _ := os.ReadFile(filepath.Join(a.t.Dir, a.name+".log")) // or nothing
+	if at := crash.FindIndex(text); at != nil {
+		return text[at[0]:min(len(text), at[0]+most)]
+	}
+	return text[max(0, len(text)-most):]
+}
+
 // finish asks for figures and violations, and ends the agent. A killed agent has none to report.
 func (a *Agent) finish() {
-	if !a.Alive() {
+	if a.killed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.t.ctx), startLimit)
+	if !a.Alive() {
+		a.t.Errorf("%s ended by itself (%v), want it to live until the scenario ends; its log:\n%s",
+			a.name, a.Err(), a.lastWords())
+		return
+	}
+	ctx, cancel := run.clock.WithTimeout(context.WithoutCancel(a.t.ctx), startLimit)
 	defer cancel()
 	report, err := child.Ask[worker.Report](ctx, a.Calls, "Report", true)
 	if err != nil {

@@ -64,7 +64,7 @@ func stalled(t *T) {
 	}
 	t.Sleep(t.Seconds(30, 5) - time.Since(stop))
 	a.Signal(syscall.SIGCONT)
-	t.Figure("continued→runtime goes on", "%dms", l.progressed().Milliseconds())
+	t.Figure("continued→runtime goes on", "%dms", l.progressed("agent continued").Milliseconds())
 	l.Paused(func() {}) // calls hung before the end of the stop are over
 	l.undisturbed("agent reads again", t.Seconds(10, 4))
 
@@ -72,7 +72,7 @@ func stalled(t *T) {
 	a.Signal(syscall.SIGSTOP)
 	l.stopped(most)
 	a.Kill()
-	t.Figure("killed→runtime goes on", "%dms", l.progressed().Milliseconds())
+	t.Figure("killed→runtime goes on", "%dms", l.progressed("agent killed").Milliseconds())
 	l.Stop()
 
 	again := t.NewAgent()

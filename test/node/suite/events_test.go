@@ -191,7 +191,10 @@ func (a *Agent) afterFailedCreate(pod *crikit.Pod) {
 	if id, err := t.Create(t.ctx, pod, crikit.Spec{Name: "broken", Command: "/does/not/exist"}); err == nil {
 		t.Fatalf("a container with a command that does not exist was created: %s", id)
 	}
-	t.Sleep(before.RelistPeriod) // a relist, at least
+	tried := a.Stats().Relists
+	a.Until("a list from after the failed creation", func(now worker.Progress) bool {
+		return now.Relists > tried+1 // the next may have begun before
+	})
 	a.Converge()
 	if held := bench.ItemsOf(a.Cache(), pod.UID); len(held) != 1 {
 		t.Errorf("the pod with a container that could not be created holds %v", held)

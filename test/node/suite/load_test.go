@@ -111,9 +111,9 @@ func (l *load) stopped(most time.Duration) time.Duration {
 }
 
 // progressed waits until a call has succeeded from now on.
-func (l *load) progressed() time.Duration {
+func (l *load) progressed(while string) time.Duration {
 	began := time.Now()
-	return l.t.Eventually("the load goes on", func() error {
+	return l.t.Eventually("the load goes on, "+while, func() error {
 		if idle := l.idle(); idle > time.Since(began) {
 			return fmt.Errorf("no call has succeeded for %v", idle)
 		}
@@ -132,6 +132,7 @@ func (l *load) undisturbed(while string, d time.Duration) {
 	}
 	before, failed := l.Stats(), failures()
 	l.t.Sleep(d)
+	l.progressed(while) // a call that hangs has not failed
 	l.took(while, before)
 	if failures() > failed {
 		l.t.Errorf("%s, calls failed: %v with %q", while, l.Stats().Errors, l.Stats().FirstErrors)

@@ -76,7 +76,7 @@ func (t *T) start() {
 
 // atEnd does the work within a limit, also after an interrupt.
 func (t *T) atEnd(work func(context.Context)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), startLimit)
+	ctx, cancel := run.clock.WithTimeout(context.WithoutCancel(t.ctx), startLimit)
 	defer cancel()
 	work(ctx)
 }
@@ -95,21 +95,26 @@ func (t *T) removePods(ctx context.Context) {
 	if t.Daemon != nil && !t.Daemon.Alive() {
 		err = t.Daemon.Start(ctx)
 	}
-	if err = errors.Join(err, t.RemoveAll(ctx)); err != nil {
+	err = errors.Join(err, t.RemoveAll(ctx))
+	switch {
+	case err == nil:
+	case t.Daemon == nil:
+		t.Errorf("pods of the namespace %s are left on this runtime: remove them by hand: %v", t.Namespace, err)
+	default: // they go with the run
 		t.Logf("remove the pods: %v", err)
 	}
 }
 
 // StopRuntime stops the runtime with the signal. Containers live on.
 func (t *T) StopRuntime(signal syscall.Signal) {
-	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
+	ctx, cancel := run.clock.WithTimeout(t.ctx, startLimit)
 	defer cancel()
 	t.Check(t.Daemon.Stop(ctx, signal))
 }
 
 // StartRuntime starts the runtime, at first or again, and waits for an answer.
 func (t *T) StartRuntime() {
-	ctx, cancel := context.WithTimeout(t.ctx, startLimit)
+	ctx, cancel := run.clock.WithTimeout(t.ctx, startLimit)
 	defer cancel()
 	t.Check(t.Daemon.Start(ctx))
 }
@@ -163,7 +168,7 @@ func (t *T) End(id string, pid int) {
 // Exited waits until the runtime reports the containers as exited, and returns the last's status.
 func (t *T) Exited(ids ...string) (status *runtimeapi.ContainerStatus) {
 	for _, id := range ids {
-		ctx, cancel := context.WithTimeout(t.ctx, startLimit)
+		ctx, cancel := run.clock.WithTimeout(t.ctx, startLimit)
 		var err error
 		status, err = t.WaitState(ctx, id, runtimeapi.ContainerState_CONTAINER_EXITED)
 		cancel()
@@ -291,19 +296,20 @@ func (t *T) Figure(name, format string, args ...any) {
 	t.Log("FIGURE", t.figures[len(t.figures)-1])
 }
 
-// settle bounds the wait for a state, on a machine however slow.
+// settle bounds the wait for a state, on a machine however slow: the time in which this process did
+// not run is no part of it.
 const settle = 4 * time.Minute
 
 // Eventually polls until holds returns nil, and returns the duration.
 func (t *T) Eventually(what string, holds func() error) time.Duration {
 	t.Helper()
-	began := time.Now()
+	began, waited := time.Now(), run.clock.Begin()
 	for {
 		err := holds()
 		if err == nil {
 			return time.Since(began)
 		}
-		if time.Since(began) > settle {
+		if ran, _ := waited.Took(); ran > settle {
 			t.Fatalf("%s: not within %v: %v", what, settle, err)
 		}
 		t.Sleep(10 * time.Millisecond)

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,8 +26,10 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
+	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
 	"github.com/evented-pleg/evented-pleg/test/node/runtimes"
 	"github.com/evented-pleg/evented-pleg/test/node/unshare"
@@ -68,10 +71,14 @@ var (
 	)
 
 	run struct { // set before the first scenario
-		ctx     context.Context // ends with the run
-		dir     string          // for the scenarios' own, with a short name
-		root    string          // of the repository
-		results string
+		ctx  context.Context // ends with the run
+		dir  string          // for the scenarios' own, with a short name
+		root string          // of the repository
+		// abandoned are the directories of killed runs on a runtime in place, until their pods are gone
+		abandoned []string
+		results   string
+		ran       atomic.Int32      // scenarios
+		clock     *standstill.Meter // of the waits
 	}
 )
 
@@ -84,6 +91,9 @@ func TestMain(m *testing.M) {
 		var stop context.CancelFunc
 		run.ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
+		var still func()
+		run.clock, still = standstill.Start()
+		defer still()
 		code := m.Run()
 		if run.ctx.Err() != nil {
 			return unshare.ExitInterrupted
@@ -96,7 +106,7 @@ func TestMain(m *testing.M) {
 	}
 	// The suite starts nothing but agents, which end with their input.
 	var err error
-	if run.dir, err = os.MkdirTemp("/tmp", "in-place-"); err != nil {
+	if run.dir, run.abandoned, err = unshare.Claim("pleg-in-place-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(unshare.ExitCannotRun)
 	}
@@ -252,6 +262,9 @@ func TestNode(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() { // once all have run
+		if run.ran.Load() == 0 && !t.Failed() {
+			t.Errorf("RUN or -test.run chooses no scenario by %q; there are:\n%s", flag.Lookup("test.run").Value, list())
+		}
 		table := "| runtime | scenario | outcome | took | figures |\n|---|---|---|---|---|\n" + strings.Join(
 			rows.all,
 			"",
@@ -260,6 +273,16 @@ func TestNode(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// list returns the names of the scenarios.
+func list() string {
+	var names []string
+	for _, s := range scenarios {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, "\n")
 }
 
 // prepare builds the programs for a run on a runtime; for a runtime in place only ours.
@@ -280,7 +303,23 @@ func prepare(t *testing.T, name string) *env {
 			image.DefaultRef,
 		)
 	}
+	if *endpoint != "" {
+		removeAbandoned(t)
+	}
 	return &env{set: set, kind: kind, image: cmp.Or(*imageRef, image.DefaultRef)}
+}
+
+// removeAbandoned removes what killed runs have left on the runtime in place.
+func removeAbandoned(t *testing.T) {
+	t.Helper()
+	client := testkit.Must(crikit.Dial(crikit.Options{Endpoint: *endpoint}))(t)
+	defer client.Close()
+	for _, dir := range run.abandoned {
+		removed, err := client.RemoveAbandoned(run.ctx, filepath.Base(dir)+"-")
+		t.Logf("%d pods of the abandoned run %s are removed", removed, dir)
+		testkit.Check(t, errors.Join(err, os.RemoveAll(dir)))
+	}
+	run.abandoned = nil
 }
 
 // limit bounds a scenario.
@@ -314,6 +353,7 @@ func (e *env) run(t *testing.T, s Scenario) {
 		)
 	})
 	t.Log(s.Source)
+	run.ran.Add(1)
 	if *endpoint != "" && s.Private != "" {
 		t.Skip("not applicable: " + s.Private)
 	}

@@ -57,8 +57,10 @@ func (e *told) after(at time.Time) string {
 
 // teller is a process of cmd/pleg-agent that prints its Events.
 type teller struct {
+	t     *T
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when its output is read
+	over  bool          // end was called
 
 	mu     sync.Mutex // owns events
 	events []told
@@ -77,7 +79,7 @@ func (t *T) newTeller() *teller {
 	}
 	log := testkit.Must(os.OpenFile(filepath.Join(t.Dir, "pleg-agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(t)
 	defer log.Close()
-	x := &teller{ended: make(chan struct{})}
+	x := &teller{t: t, ended: make(chan struct{})}
 	x.cmd = exec.Command(
 		program,
 		"--endpoint",
@@ -112,11 +114,21 @@ func (x *teller) read(out io.Reader) {
 	}
 }
 
-// end ends the process, and returns all that it has told.
+// end ends the process, and returns all that it has told. Later calls return the same. A process
+// that has ended by itself, or takes SIGTERM and does not end with 0, fails the scenario.
 func (x *teller) end(signal syscall.Signal) []told {
-	_ = x.cmd.Process.Signal(signal) // it may have ended
-	<-x.ended
-	_ = x.cmd.Wait() // killed, or 0
+	if !x.over {
+		x.over = true
+		_ = x.cmd.Process.Signal(signal) // the end tells whether it was there
+		<-x.ended
+		_ = x.cmd.Wait() // the state tells
+		status := x.cmd.ProcessState.Sys().(syscall.WaitStatus)
+		killed := status.Signaled() && status.Signal() == syscall.SIGKILL && signal == syscall.SIGKILL
+		if ended := status.Exited() && status.ExitStatus() == 0 && signal == syscall.SIGTERM; !killed && !ended {
+			x.t.Errorf("pleg-agent ended with %v, want an end at our signal %v: see pleg-agent.log",
+				x.cmd.ProcessState, signal)
+		}
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.events

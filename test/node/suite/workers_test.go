@@ -111,6 +111,9 @@ func idle(t *T) {
 		)
 		a.Kill()
 	}
+	if calls[worker.Generic] == 0 {
+		t.Errorf("in %v polling made no RPC through the proxy, want one list at least: nothing was counted", length)
+	}
 	// Polling makes a list of sandboxes and of containers a second, on a machine that is fast enough.
 	// The stream must save nearly all of them, the project's purpose.
 	if polls := 2 * int(length/time.Second); t.Traits.Events && calls[worker.Evented]*4 > polls {

@@ -95,7 +95,7 @@ func supervise(parent string) int {
 	}
 	removeAbandoned(parent)
 	code := ExitCannotRun
-	dir, err := newDir(parent)
+	dir, err := newDir(parent, prefix)
 	if err == nil {
 		err = MakeCgroup(filepath.Base(dir))
 	}
@@ -186,6 +186,11 @@ func first() int {
 	return status.ExitStatus()
 }
 
+// strayed are the machine's folders to which a runtime writes with any configuration: the sockets
+// of shims and the pipes of containerd before 2.3, and CRI-O's cache of images. In the namespaces
+// they are empty, and go with them.
+var strayed = []string{"/run/containerd", "/var/lib/containers/cache"}
+
 // enter puts this process into the run's cgroup, and gives it the mounts of its namespaces.
 func enter(cgroup string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -199,6 +204,12 @@ func enter(cgroup string) error {
 	}
 	if err := MountCgroups(); err != nil {
 		return err
+	}
+	for _, dir := range strayed {
+		err := errors.Join(os.MkdirAll(dir, 0o711), unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=711"))
+		if err != nil {
+			return fmt.Errorf("an empty %s: %w", dir, err)
+		}
 	}
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "") // with containers
 }
@@ -234,9 +245,20 @@ func reap(signals <-chan os.Signal, argv []string, attr *os.ProcAttr) (status sy
 	}
 }
 
+// Claim makes a directory for a program that needs no namespaces, as a run has one, and returns those
+// of the prefix whose programs were killed. They are the caller's then, to clean up and remove.
+func Claim(prefix string) (dir string, abandoned []string, err error) {
+	abandoned, err = claimAbandoned(parent, prefix)
+	if err != nil {
+		return "", nil, err
+	}
+	dir, err = newDir(parent, prefix)
+	return dir, abandoned, err
+}
+
 // newDir makes a run's directory, locked before it is named, until this process ends: a named
 // directory without a lock is of a supervisor that was killed.
-func newDir(parent string) (string, error) {
+func newDir(parent, prefix string) (string, error) {
 	made, err := os.MkdirTemp(parent, "new-"+prefix)
 	if err != nil {
 		return "", err
@@ -257,18 +279,42 @@ func lock(dir string) (fd int, err error) {
 
 // removeAbandoned removes the files of killed supervisors.
 func removeAbandoned(parent string) {
+	dirs, err := claimAbandoned(parent, prefix)
+	for _, dir := range dirs {
+		err = errors.Join(err, remove(dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "unshare:", err)
+	}
+}
+
+// unnamed is how long a supervisor may take at most to name the directory that it has made.
+const unnamed = time.Hour
+
+// claimAbandoned returns the directories of killed programs, and locks them until this process
+// ends. A directory that was never named is empty, and removed.
+func claimAbandoned(parent, prefix string) (claimed []string, err error) {
 	dirs, _ := filepath.Glob(filepath.Join(parent, prefix+"*")) // the pattern is good
 	for _, dir := range dirs {
-		fd, err := lock(dir)
-		if err == nil {
+		fd, busy := lock(dir)
+		switch {
+		case busy == nil:
 			fmt.Fprintln(os.Stderr, "unshare: an abandoned run:", dir)
-			err = remove(dir)
-		}
-		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
-			fmt.Fprintln(os.Stderr, "unshare:", err)
+			claimed = append(claimed, dir)
+			continue
+		case !errors.Is(busy, syscall.EWOULDBLOCK) && !errors.Is(busy, syscall.ENOENT):
+			err = errors.Join(err, fmt.Errorf("unshare: lock %s: %w", dir, busy))
 		}
 		_ = syscall.Close(fd)
 	}
+	begun, _ := filepath.Glob(filepath.Join(parent, "new-"+prefix+"*")) // the pattern is good
+	for _, dir := range begun {
+		info, missing := os.Stat(dir)
+		if missing == nil && time.Since(info.ModTime()) > unnamed {
+			err = errors.Join(err, os.Remove(dir))
+		}
+	}
+	return claimed, err
 }
 
 // remove removes what a run leaves when its namespaces are gone: its cgroup and its directory.

@@ -41,6 +41,7 @@ const (
 	// orphan is a line of shell that leaves a process behind, deaf to SIGTERM, in its own session,
 	// without a parent and in a cgroup of its own, and a mount.
 	orphan = `echo "$NODE_E2E_DIR"; mount -t tmpfs none /mnt; mkdir /sys/fs/cgroup/*/inner 2>/dev/null
+		touch /run/containerd/stray-"${NODE_E2E_DIR##*/}" /var/lib/containers/cache/stray-"${NODE_E2E_DIR##*/}" || exit 9
 		(trap '' TERM; setsid sh -c 'echo 0 >$(ls /sys/fs/cgroup/*/inner/cgroup.procs | head -n1); trap "" TERM; while :; do sleep 1; done' "$UNSHARE_TEST_PARENT/daemon" &)
 		`
 	// waits is a line of shell that ends in order at SIGTERM.
@@ -112,6 +113,11 @@ func TestNothingIsLeft(t *testing.T) {
 			if left := Cgroups(filepath.Base(said[0])); len(left) > 0 {
 				t.Errorf("cgroups are left: %q", left)
 			}
+			for _, dir := range strayed {
+				if left, _ := filepath.Glob(filepath.Join(dir, "stray-"+filepath.Base(said[0]))); len(left) > 0 {
+					t.Errorf("files are left: %q", left)
+				}
+			}
 			for end := time.Now().Add(30 * time.Second); len(named(t, parent)) > 0; time.Sleep(time.Millisecond) {
 				if tt.signal != syscall.SIGKILL || time.Now().After(end) {
 					t.Fatalf("processes are left: %q", named(t, parent))
@@ -177,10 +183,25 @@ func named(t *testing.T, dir string) (found []string) {
 	return found
 }
 
+// TestADirThatWasNeverNamedIsRemoved checks that what a supervisor leaves that is killed between the
+// making of its directory and the naming goes an hour later, and no sooner.
+func TestADirThatWasNeverNamedIsRemoved(t *testing.T) {
+	parent := t.TempDir()
+	old, young := filepath.Join(parent, "new-"+prefix+"old"), filepath.Join(parent, "new-"+prefix+"young")
+	long := time.Now().Add(-2 * unnamed)
+	if err := errors.Join(os.Mkdir(old, 0o700), os.Mkdir(young, 0o700), os.Chtimes(old, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	removeAbandoned(parent)
+	if left, _ := filepath.Glob(filepath.Join(parent, "*")); len(left) != 1 || left[0] != young {
+		t.Errorf("%q, want %s only", left, young)
+	}
+}
+
 // TestNewDirIsLocked checks that a run's directory is never named without being locked.
 func TestNewDirIsLocked(t *testing.T) {
 	parent := t.TempDir()
-	dir, err := newDir(parent)
+	dir, err := newDir(parent, prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
