@@ -95,7 +95,7 @@ test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or 
 	$(GO) tool gotestsum --format testname --junitfile $(BUILD)/node/junit.xml --raw-command -- $(GO) tool test2json -t -p node-e2e \
 		$(BUILD)/node/node-e2e -test.v=test2json $(if $(RUN),-test.run '//$(RUN)') $(if $(RUNTIME),-runtime $(RUNTIME))
 	cat $(BUILD)/node/results/figures.md
-	$(GO) test -count=1 -tags e2e ./test/node/unshare
+	$(GO) test -count=1 -tags e2e ./test/node/unshare ./test/kubelet/machine
 
 .PHONY: runtime
 runtime: ## a private runtime with our workload image, for pleg-bench --endpoint; Ctrl-C or kill ends it (NAME=crio or another: go run ./test/node/cmd/runtime --list)

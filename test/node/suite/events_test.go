@@ -109,6 +109,9 @@ func stale(t *T) {
 	t.Figure("rounds", "%d", ran)
 	t.Figure("raw events", "%d", sent)
 	t.Figure("stale payloads sent", "%d, %d of them with a newer stamp", len(found), newer)
+	if t.Traits.Events && stats.Claims == 0 {
+		t.Errorf("the runtime has sent %d events, and the agent has heard of no change: it was not tested", sent)
+	}
 	if stats.Regressions != 0 || stats.Overruled != 0 {
 		t.Errorf("regressions %d, overruled claims %d, want none", stats.Regressions, stats.Overruled)
 	}
@@ -241,6 +244,9 @@ func replay(t *T) {
 	t.Figure("history", "%v", time.Since(began).Round(time.Second))
 	t.Figure("old IDs", "%d", len(old))
 	t.Figure("claims replayed", "%d", stats.ReplayedClaims)
+	if t.Traits.Events && stats.ReplayedClaims == 0 {
+		t.Errorf("of %d IDs that had gone no old event came, want a replay by %s", len(old), t.env.version)
+	}
 	if stats.Missed > 0 {
 		t.Errorf("%d changes counted as missed", stats.Missed)
 	}

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -295,13 +296,9 @@ func prepare(t *testing.T, name string) *env {
 	set := testkit.Must(components.Build(run.ctx, name, t.Output()))(t)
 	if *endpoint != "" && *imageRef == "" {
 		archive := filepath.Join(run.results, "workload-image.tar")
-		err := image.PackFile(archive, set.Workload(), image.DefaultRef)
-		t.Fatalf(
-			"load the workload image %s (%v) into the runtime with its own tool, then run again with NODE_E2E_IMAGE=%s",
-			archive,
-			err,
-			image.DefaultRef,
-		)
+		testkit.Check(t, image.PackFile(archive, set.Workload(), image.DefaultRef))
+		t.Fatalf("load the workload image %s into the runtime with its own tool, then run again with NODE_E2E_IMAGE=%s",
+			archive, image.DefaultRef)
 	}
 	if *endpoint != "" {
 		removeAbandoned(t)
@@ -314,6 +311,9 @@ func removeAbandoned(t *testing.T) {
 	t.Helper()
 	client := testkit.Must(crikit.Dial(crikit.Options{Endpoint: *endpoint}))(t)
 	defer client.Close()
+	if _, err := client.Version(run.ctx, &runtimeapi.VersionRequest{}); err != nil {
+		t.Fatalf("no runtime answers at %s (-endpoint, NODE_E2E_ENDPOINT): %v", *endpoint, err)
+	}
 	for _, dir := range run.abandoned {
 		removed, err := client.RemoveAbandoned(run.ctx, filepath.Base(dir)+"-")
 		t.Logf("%d pods of the abandoned run %s are removed", removed, dir)
