@@ -245,8 +245,9 @@ func reap(signals <-chan os.Signal, argv []string, attr *os.ProcAttr) (status sy
 	}
 }
 
-// Claim makes a directory for a program that needs no namespaces, as a run has one, and returns those
-// of the prefix whose programs were killed. They are the caller's then, to clean up and remove.
+// Claim makes a directory for a program that needs no namespaces, as a run has one, and returns
+// those of the prefix whose programs were killed. They are the caller's then, to clean up and
+// remove.
 func Claim(prefix string) (dir string, abandoned []string, err error) {
 	abandoned, err = claimAbandoned(parent, prefix)
 	if err != nil {

@@ -183,8 +183,8 @@ func named(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestADirThatWasNeverNamedIsRemoved checks that what a supervisor leaves that is killed between the
-// making of its directory and the naming goes an hour later, and no sooner.
+// TestADirThatWasNeverNamedIsRemoved checks that what a supervisor leaves that is killed between
+// the making of its directory and the naming goes an hour later, and no sooner.
 func TestADirThatWasNeverNamedIsRemoved(t *testing.T) {
 	parent := t.TempDir()
 	old, young := filepath.Join(parent, "new-"+prefix+"old"), filepath.Join(parent, "new-"+prefix+"young")
