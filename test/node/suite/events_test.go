@@ -244,7 +244,8 @@ func replay(t *T) {
 	t.Figure("history", "%v", time.Since(began).Round(time.Second))
 	t.Figure("old IDs", "%d", len(old))
 	t.Figure("claims replayed", "%d", stats.ReplayedClaims)
-	if t.Traits.Events && stats.ReplayedClaims == 0 {
+	// On a runtime in place another subscriber may have had the backlog.
+	if t.Traits.Events && t.Daemon != nil && stats.ReplayedClaims == 0 {
 		t.Errorf("of %d IDs that had gone no old event came, want a replay by %s", len(old), t.env.version)
 	}
 	if stats.Missed > 0 {
