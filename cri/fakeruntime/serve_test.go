@@ -53,7 +53,6 @@ func TestServeEndsWhatHangs(t *testing.T) {
 	})
 }
 
-// A listener that fails is an error; a closed runtime is none, and serves nothing any more.
 // A client that has connected and says nothing holds up no end.
 func TestServeEndsASilentClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -74,6 +73,7 @@ func TestServeEndsASilentClient(t *testing.T) {
 	})
 }
 
+// A listener that fails is an error; a closed runtime is none, and serves nothing any more.
 func TestServeErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := must(New(Config{}))(t)
