@@ -437,6 +437,9 @@ func (i Item) words() string {
 	if i.Pod == "" { // lists show no sandbox of a container, or one without metadata
 		where = "an unnamed pod"
 	}
+	if i.Kind == "container" && i.Name == "" { // of which only an event told
+		return "a container of " + where
+	}
 	if i.Kind == "container" {
 		return fmt.Sprintf("container %s of %s", i.Name, where)
 	}
@@ -518,10 +521,18 @@ func lists(f Facts) []Finding {
 	if len(f.Missed) == 0 {
 		return nil
 	}
+	n, least := len(f.Missed), ""
+	if f.Unsure > 0 {
+		least = "at least "
+	}
+	sentence := "a list lacked " + least + bench.Count(n, "item that was there", "items that were there")
+	if f.Blank {
+		sentence = "the runtime lists nothing, and " + least + bench.Count(n, "item is there", "items are there")
+	}
 	return []Finding{{
 		ID:       "lists-differ",
 		Grade:    Ill,
-		Sentence: "a list lacked " + bench.Count(len(f.Missed), "item that was there", "items that were there"),
+		Sentence: sentence,
 		Evidence: firstOf(f.Missed),
 		Change:   f.log() + ": has the runtime just started?",
 	}}

@@ -165,7 +165,12 @@ type examiner struct {
 	// first and second are the items of two lists, third those of one more, nil if none was made.
 	first, second, third map[string]item
 	heard                map[string]bool // IDs in events
-	paths                []string        // the runtime's folders, by its configuration
+	told                 map[string]Item // containers in events, but those told to be removed
+	// absent are items that no list shows any more and whose statuses are answered. unsure are those
+	// that were not asked for.
+	absent []Item
+	unsure map[string]bool
+	paths  []string // the runtime's folders, by its configuration
 }
 
 // item is an item as listed.
@@ -255,21 +260,11 @@ func (e *examiner) examine(ctx context.Context) {
 	opened := time.Now()
 	if e.facts.Stream.Skipped == "" {
 		e.heard = make(map[string]bool)
+		e.told = make(map[string]Item)
 		listening.Go(func() { e.listen(until, opened) })
 	}
 	e.status(ctx)
-	first, ok := e.list(ctx)
-	if ok {
-		e.first = first
-		e.count()
-		e.read(again)
-		e.metrics(again)
-		<-again.Done()
-		e.second, ok = e.list(ctx)
-	}
-	if ok && e.lost() {
-		e.third, _ = e.list(ctx)
-	}
+	ok = e.listTwice(ctx, again)
 	if !ok {
 		stop()
 	}
@@ -278,6 +273,29 @@ func (e *examiner) examine(ctx context.Context) {
 		e.compare(opened)
 		e.forget()
 	}
+}
+
+// listTwice lists, reads the items until again ends, and lists once more. It looks again at what
+// that list lacks.
+func (e *examiner) listTwice(ctx, again context.Context) (ok bool) {
+	e.first, ok = e.list(ctx)
+	if !ok {
+		return false
+	}
+	e.count()
+	e.read(again)
+	e.metrics(again)
+	<-again.Done()
+	named := e.named()
+	e.second, ok = e.list(ctx)
+	if !ok {
+		return false
+	}
+	if e.lost() || e.unlisted(named) {
+		e.third, _ = e.list(ctx)
+	}
+	e.lookForAbsent(ctx, named)
+	return true
 }
 
 // client returns a client that connects for its first call.
@@ -736,6 +754,7 @@ func (e *examiner) hear(event *runtimeapi.ContainerEventResponse, opened time.Ti
 	if len(e.heard) < most {
 		e.heard[event.GetContainerId()] = true
 	}
+	e.name(event)
 }
 
 // metrics asks for the lists a minute.
@@ -778,8 +797,8 @@ func (e *examiner) newest() map[string]int64 {
 	return newest
 }
 
-// told are the IDs of which the stream told, and of sandboxes with such a container.
-func (e *examiner) told() map[string]bool {
+// toldOf are the IDs of which the stream told, and of sandboxes with such a container.
+func (e *examiner) toldOf() map[string]bool {
 	told := maps.Clone(e.heard)
 	for id, i := range e.second {
 		if e.heard[id] {
@@ -796,8 +815,20 @@ func (e *examiner) compare(opened time.Time) {
 	f := &e.facts
 	listening := e.listening()
 	newest := e.newest()
-	told := e.told()
+	told := e.toldOf()
+	missing := make(map[string]bool)
+	f.Missed = append(f.Missed, e.absent...)
+	for _, i := range e.absent {
+		missing[i.ID] = true
+	}
+	if len(missing) > 0 {
+		f.Unsure = len(e.unsure)
+	}
+	f.Blank = len(missing) > 0 && len(e.second) == 0 && len(e.third) == 0
 	changed := func(i item) {
+		if missing[i.ID] || len(missing) > 0 && e.unsure[i.ID] { // such lists prove no change
+			return
+		}
 		f.Stream.Changed++
 		if listening && !e.heard[i.ID] && i.Kind == "container" { // CRI-O tells little of sandboxes
 			f.Stream.Untold = append(f.Stream.Untold, i.Item)

@@ -40,6 +40,8 @@ type Facts struct {
 	MostExitedCount           int
 	Items                     []Item // hanging or unreadable items
 	Missed                    []Item // items that were there, and missing from a list
+	Blank                     bool   // the last lists showed nothing, and lacked some of Missed
+	Unsure                    int    // items beside Missed that were not asked for
 	Unexamined                int    // items for which there was no time, or Spared
 	// Spared is why the runtime was asked no more, empty if nothing was left out for its sake.
 	Spared        string
