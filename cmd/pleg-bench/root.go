@@ -142,7 +142,7 @@ var usualSockets = cli.RuntimeSockets
 func findEndpoint(flag string) (string, error) {
 	endpoint := cmp.Or(flag, os.Getenv(endpointVariable))
 	for _, path := range usualSockets {
-		if info, err := os.Stat(path); endpoint == "" && err == nil && info.Mode().Type() == fs.ModeSocket {
+		if endpoint == "" && isSocket(path) {
 			endpoint = "unix://" + path
 		}
 	}
@@ -155,6 +155,15 @@ func findEndpoint(flag string) (string, error) {
 		return "", cli.Usagef("--endpoint: %w", err)
 	}
 	return endpoint, checkEndpoint(endpoint)
+}
+
+// isSocket reports whether a socket is at a path. One on a dead mount is none that can be used.
+func isSocket(path string) bool {
+	is, _ := doctor.Look(path, func() bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Mode().Type() == fs.ModeSocket
+	})
+	return is
 }
 
 // absolute returns an endpoint, or the path of a socket, with a relative path made absolute.

@@ -65,7 +65,7 @@ func Conclude(f Facts) Report {
 	}
 	var list []Finding
 	for _, rule := range []func(Facts) []Finding{
-		unreachable, silent, calls, lists, hanging, conditions, unreadable, kubelet, disks, clocks, leftovers, events, pressure, costs, others, limits,
+		unreachable, silent, calls, lists, hanging, conditions, unreadable, kubelet, mounts, disks, clocks, leftovers, events, pressure, costs, others, limits,
 	} {
 		list = append(list, rule(f)...)
 	}
@@ -156,6 +156,9 @@ func unreachable(f Facts) []Finding {
 
 // silent finds a runtime that takes connections and says nothing.
 func silent(f Facts) []Finding {
+	if slices.Contains(f.Host.Dead, strings.TrimPrefix(f.Endpoint, "unix://")) {
+		return nil // nobody got as far as the runtime
+	}
 	if f.Unreachable != "" || len(f.Calls) == 0 || f.Calls[0].Hung == 0 || f.Calls[0].Hung < f.Calls[0].Count {
 		return nil
 	}
@@ -589,6 +592,31 @@ func kubelet(f Facts) []Finding {
 		Sentence: "the kubelet says that it is not healthy",
 		Evidence: []string{f.Host.KubeletHealth},
 		Change:   "journalctl -u kubelet -n 100; the findings beside this one are the likely cause",
+	}}
+}
+
+// mounts finds paths about which the kernel gives no answer. The runtime and the kubelet look at
+// most of them, and hang as well.
+func mounts(f Facts) []Finding {
+	dead := f.Host.Dead
+	if len(dead) == 0 {
+		return nil
+	}
+	var evidence []string
+	for _, path := range dead[:min(len(dead), mostNamed)] {
+		evidence = append(evidence, fmt.Sprintf("%s: no answer in %s", path, bench.Seconds(lookIn.Seconds())))
+	}
+	more := ""
+	if n := len(dead) - 1; n > 0 {
+		more = " and " + bench.Count(n, "other path")
+	}
+	return []Finding{{
+		ID:       "mount-dead",
+		Grade:    Ill,
+		Sentence: "the kernel gives no answer about " + dead[0] + more,
+		Evidence: evidence,
+		Change: "findmnt -t nfs,nfs4,cifs,ceph,fuse: which server or FUSE daemon is gone? umount -l of that mount; " +
+			"for a path in /proc: cat /proc/PID/stack",
 	}}
 }
 

@@ -714,6 +714,29 @@ func TestSicknesses(t *testing.T) {
 	}
 }
 
+// TestSocketOnADeadMount: the kernel looks for a socket on a dead mount and heeds no context. The
+// examination ends in its time, and does not say that the runtime took a connection.
+func TestSocketOnADeadMount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan struct{})
+		defer close(never)
+		r := examine(t, sickness{
+			host: HostFacts{Seen: true, Dead: []string{"/run/test.sock", "/var/lib/kubelet"}},
+			options: func(o *Options) {
+				o.Dial = func(context.Context) (net.Conn, error) {
+					<-never
+					return nil, net.ErrClosed
+				}
+			},
+		})
+		said := fmt.Sprint(r.Findings)
+		if r.Worth != Sick || len(r.Findings) != 1 || r.Findings[0].ID != "mount-dead" ||
+			!strings.Contains(said, "no answer about /run/test.sock and 1 other path") {
+			t.Errorf("%s: %s", r.Worth, said)
+		}
+	})
+}
+
 // TestEarlierWaitsAreNotOfTheExamination: in a watch that examines again and again a wait of once
 // does not excuse slow calls for good.
 func TestEarlierWaitsAreNotOfTheExamination(t *testing.T) {

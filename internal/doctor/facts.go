@@ -112,6 +112,8 @@ type HostFacts struct {
 	Seen bool
 	// Unseen is why an area of the machine could not be looked at, by the area's name.
 	Unseen map[string]string
+	// Dead are the paths about which the kernel gave no answer in time.
+	Dead []string
 	// Owner is the process listening on the socket.
 	Owner Process
 	// Shims are the keepers of sandboxes or containers, by ID of a sandbox or container.

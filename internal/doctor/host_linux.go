@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -32,10 +34,56 @@ type Machine struct {
 	// Kubelet is the address of the kubelet's /healthz, empty to skip the kubelet.
 	Kubelet string
 
+	// kernel answers about paths; the zero value is the machine's own. Tests have others.
+	kernel kernel
+
 	begun   time.Time
 	before  map[int]float64 // CPU seconds by PID, of the runtime and the shims
 	clients int             // connections to the socket, before our own
 	listens bool            // the socket is in the table of this network namespace
+	locked  int             // the processes among dead
+	dead    []string        // the paths about which the kernel gave no answer
+}
+
+// kernel are the calls that may hang on a dead mount, or for a process whose memory is locked. Nil
+// functions are the kernel's own.
+type kernel struct {
+	resolve   func(path string) (string, error)
+	disk      func(path string) (Disk, unix.Fsid, error)
+	listener  func(socket string) int
+	arguments func(p procfs.Proc) ([]string, error)
+}
+
+// mostDead bounds the looks at processes without an answer: each takes a second.
+const mostDead = 3
+
+// died notes a path about which the kernel gave no answer.
+func (m *Machine) died(path string) {
+	if !slices.Contains(m.dead, path) {
+		m.dead = append(m.dead, path)
+	}
+}
+
+// argumentsOf are the arguments of a process, none if the kernel does not tell: it waits for a
+// process that holds its own memory, as one may that hangs.
+func (m *Machine) argumentsOf(p procfs.Proc) []string {
+	read := m.kernel.arguments
+	if read == nil {
+		read = procfs.Proc.CmdLine
+	}
+	if m.locked >= mostDead {
+		return nil
+	}
+	name := fmt.Sprintf("/proc/%d/cmdline", p.PID)
+	list, answered := Look(name, func() []string {
+		list, _ := read(p)
+		return list
+	})
+	if !answered {
+		m.locked++
+		m.died(name)
+	}
+	return list
 }
 
 var _ Host = (*Machine)(nil)
@@ -44,8 +92,10 @@ var _ Host = (*Machine)(nil)
 func (m *Machine) Begin(context.Context) {
 	m.begun = time.Now()
 	m.before = make(map[int]float64)
-	m.clients, m.listens = connectionsOf(m.Socket)
-	owner := listenerOf(m.Socket)
+	m.dead = nil
+	m.locked = 0
+	m.clients, m.listens = m.connections()
+	owner := m.listener()
 	all, _ := procfs.AllProcs() // none are seen then
 	for _, p := range all {
 		name, _ := p.Comm()
@@ -64,7 +114,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 		Unseen: map[string]string{},
 	}
 	span := time.Since(m.begun).Seconds()
-	owner := listenerOf(m.Socket)
+	owner := m.listener()
 	known := make(map[string]bool)
 	for _, id := range what.IDs {
 		known[id] = true
@@ -79,7 +129,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 		case p.PID == owner:
 			f.Seen = true
 			f.Owner = process
-			arguments, _ := p.CmdLine()
+			arguments := m.argumentsOf(p)
 			if process.Name == ourName && slices.Contains(arguments, ourProxy) {
 				f.Owner.Name += " " + ourProxy // and no fake runtime
 			}
@@ -87,7 +137,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 			f.Seen = true
 			f.ShimsRun++
 			f.ShimCPU += process.CPU
-			arguments, _ := p.CmdLine()
+			arguments := m.argumentsOf(p)
 			for _, id := range idsIn(strings.Join(arguments, " "), known) {
 				f.Shims[id] = process
 			}
@@ -96,13 +146,13 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 				f.Stuck[id] = append(f.Stuck[id], process)
 			}
 		case p.PID != os.Getpid() && p.PID != os.Getppid():
-			arguments, _ := p.CmdLine()
+			arguments := m.argumentsOf(p)
 			if slices.ContainsFunc(arguments, func(a string) bool { return strings.Contains(a, m.Socket) }) {
 				f.Callers = append(f.Callers, process)
 			}
 		}
 	}
-	clients, _ := connectionsOf(m.Socket)
+	clients, _ := m.connections()
 	f.Clients = min(m.clients, clients) // a stalled server may still hold ours
 	if !m.listens {
 		f.Unseen["clients"] = "nobody listens on the socket in this network namespace"
@@ -122,6 +172,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 	if !asked {
 		f.Unseen["kubelet"] = "no kubelet is reached at " + cmp.Or(m.Kubelet, "any address")
 	}
+	f.Dead = m.dead
 	return f
 }
 
@@ -141,11 +192,11 @@ func (m *Machine) disks(f *HostFacts, paths []string) {
 			"/var/log/pods",
 			socket,
 		}
-		f.Disks = disksOf(append(paths, usual...)...)
+		f.Disks = m.disksOf(append(paths, usual...)...)
 		return
 	}
 	f.Unseen["disks"] = "in this container, only those of the socket and of the runtime's images are seen"
-	f.Disks = disksOf(socket, "/")
+	f.Disks = m.disksOf(socket, "/")
 	for i := range f.Disks {
 		if f.Disks[i].Path == "/" {
 			f.Disks[i].Means = "the runtime's images, by the root of this container,"
@@ -200,6 +251,19 @@ func cpuOf(p procfs.Proc) float64 {
 	return stat.CPUTime()
 }
 
+// listener is the process listening on the socket, 0 if not known.
+func (m *Machine) listener() int {
+	ask := m.kernel.listener
+	if ask == nil {
+		ask = listenerOf
+	}
+	pid, answered := lookFor(context.Background(), 2*lookIn, m.Socket, func() int { return ask(m.Socket) })
+	if !answered {
+		m.died(m.Socket)
+	}
+	return pid
+}
+
 // listenerOf is the process listening on a socket, 0 if not known.
 func listenerOf(socket string) int {
 	conn, err := net.DialTimeout("unix", socket, time.Second)
@@ -221,24 +285,32 @@ func listenerOf(socket string) int {
 	return pid
 }
 
-// connectionsOf counts the open connections at a socket, by the kernel's table of this network
+// connections counts the open connections at the socket, by the kernel's table of this network
 // namespace, and reports whether the socket is in the table. The name there is the server's.
-func connectionsOf(socket string) (n int, listens bool) {
+func (m *Machine) connections() (n int, listens bool) {
 	file, err := os.Open("/proc/net/unix")
 	if err != nil {
 		return 0, false
 	}
 	defer file.Close()
-	resolved := resolve(socket)
+	resolved := m.resolve(m.Socket)
+	names := map[string]string{m.Socket: resolved} // as resolved before
 	const connected, state, path = "03", 5, 7
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
-		if len(fields) <= path || filepath.Base(fields[path]) != filepath.Base(resolved) || resolve(fields[path]) != resolved {
+		if len(fields) <= path || filepath.Base(fields[path]) != filepath.Base(resolved) {
 			continue
 		}
-		if fields[state] == connected {
+		name, known := names[fields[path]]
+		if !known {
+			name = m.resolve(fields[path])
+			names[fields[path]] = name
+		}
+		switch {
+		case name != resolved:
+		case fields[state] == connected:
 			n++
-		} else {
+		default:
 			listens = true
 		}
 	}
@@ -246,34 +318,85 @@ func connectionsOf(socket string) (n int, listens bool) {
 }
 
 // resolve is a path without links, the path itself if that is not known.
-func resolve(path string) string {
-	resolved, err := filepath.EvalSymlinks(path)
-	if err != nil {
+func (m *Machine) resolve(path string) string {
+	ask := m.kernel.resolve
+	if ask == nil {
+		ask = filepath.EvalSymlinks
+	}
+	resolved, answered := Look(path, func() string {
+		resolved, err := ask(path)
+		if err != nil {
+			return path
+		}
+		return resolved
+	})
+	if !answered {
+		m.died(path)
 		return path
 	}
 	return resolved
 }
 
-// disksOf are the file systems of paths, each once, without those that do not exist.
-func disksOf(paths ...string) (list []Disk) {
-	seen := make(map[unix.Fsid]bool)
-	for _, path := range paths {
-		var s unix.Statfs_t
-		if path == "" || unix.Statfs(path, &s) != nil || seen[s.Fsid] {
-			continue
-		}
-		seen[s.Fsid] = true
-		size := uint64(s.Bsize)
-		list = append(list, Disk{
-			Path:       path,
-			Mount:      mountOf(path),
-			FreeBytes:  s.Bavail * size,
-			Bytes:      s.Blocks * size,
-			FreeInodes: s.Ffree,
-			Inodes:     s.Files,
+// disksOf are the file systems of paths, each once, without those that do not exist. All are looked
+// at together: several may give no answer.
+func (m *Machine) disksOf(paths ...string) (list []Disk) {
+	type place struct {
+		disk     Disk
+		id       unix.Fsid
+		err      error
+		answered bool
+	}
+	ask := m.kernel.disk
+	if ask == nil {
+		ask = diskOf
+	}
+	places := make([]place, len(paths))
+	var all sync.WaitGroup
+	for i, path := range paths {
+		all.Go(func() {
+			at := &places[i]
+			if path == "" {
+				at.answered, at.err = true, fs.ErrNotExist
+				return
+			}
+			found, answered := Look(path, func() (p place) {
+				p.disk, p.id, p.err = ask(path)
+				return p
+			})
+			*at = found
+			at.answered = answered
 		})
 	}
+	all.Wait()
+	seen := make(map[unix.Fsid]bool)
+	for i, at := range places {
+		switch {
+		case !at.answered:
+			m.died(paths[i])
+		case at.err == nil && !seen[at.id]:
+			seen[at.id] = true
+			list = append(list, at.disk)
+		}
+	}
 	return list
+}
+
+// diskOf is the file system of a path, with its ID.
+func diskOf(path string) (Disk, unix.Fsid, error) {
+	var s unix.Statfs_t
+	err := unix.Statfs(path, &s)
+	if err != nil {
+		return Disk{}, unix.Fsid{}, err
+	}
+	size := uint64(s.Bsize)
+	return Disk{
+		Path:       path,
+		Mount:      mountOf(path),
+		FreeBytes:  s.Bavail * size,
+		Bytes:      s.Blocks * size,
+		FreeInodes: s.Ffree,
+		Inodes:     s.Files,
+	}, s.Fsid, nil
 }
 
 // mountOf is the mount point of a path's file system.

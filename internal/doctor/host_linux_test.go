@@ -12,10 +12,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -95,7 +101,7 @@ func TestHungShim(t *testing.T) {
 // it, and none of paths that do not exist.
 func TestDisks(t *testing.T) {
 	dir := t.TempDir()
-	list := disksOf("", filepath.Join(dir, "nothing"), dir, filepath.Dir(dir))
+	list := new(Machine).disksOf("", filepath.Join(dir, "nothing"), dir, filepath.Dir(dir))
 	if len(list) == 0 || list[0].Path != dir {
 		t.Fatalf("disks %+v", list)
 	}
@@ -188,12 +194,84 @@ func TestSocketBehindLinks(t *testing.T) {
 		server := testkit.Must(net.Listen("unix", filepath.Join(test.bound, "x.sock")))(t)
 		held := testkit.Must(net.Dial("unix", filepath.Join(test.asked, "x.sock")))(t)
 		taken := testkit.Must(server.Accept())(t)
-		n, listens := connectionsOf(filepath.Join(test.asked, "x.sock"))
+		n, listens := (&Machine{Socket: filepath.Join(test.asked, "x.sock")}).connections()
 		if n != 1 || !listens {
 			t.Errorf("bound in %s, asked in %s: %d connections, listens: %v", test.bound, test.asked, n, listens)
 		}
 		testkit.Check(t, taken.Close())
 		testkit.Check(t, held.Close())
 		testkit.Check(t, server.Close())
+	}
+}
+
+// TestDeadMounts: the kernel gives no answer about a path, as on a dead mount, or about a process.
+// The rest of the machine is looked at, the path is named, and no look is left twice.
+func TestDeadMounts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	never, hung := make(chan struct{}), new(atomic.Int32)
+	var ended sync.WaitGroup
+	hang := func() {
+		ended.Add(1)
+		defer ended.Done()
+		hung.Add(1)
+		<-never
+	}
+	t.Cleanup(func() {
+		close(never)
+		ended.Wait()
+	})
+	for _, test := range []struct {
+		name   string
+		kernel func(path string) kernel // which hangs for the path
+		path   string
+	}{
+		{"a disk", func(path string) kernel {
+			return kernel{disk: func(at string) (Disk, unix.Fsid, error) {
+				if at == path {
+					hang()
+				}
+				return diskOf(at)
+			}}
+		}, filepath.Join(dir, "dead")},
+		{"links", func(path string) kernel {
+			return kernel{resolve: func(at string) (string, error) {
+				if at == path {
+					hang()
+				}
+				return at, nil
+			}}
+		}, filepath.Join(dir, "links.sock")},
+		{"the socket", func(string) kernel {
+			return kernel{listener: func(string) int {
+				hang()
+				return 0
+			}}
+		}, filepath.Join(dir, "listener.sock")},
+		{"a process", func(path string) kernel {
+			return kernel{arguments: func(p procfs.Proc) ([]string, error) {
+				if fmt.Sprintf("/proc/%d/cmdline", p.PID) == path {
+					hang()
+				}
+				return p.CmdLine()
+			}}
+		}, fmt.Sprintf("/proc/%d/cmdline", standIn(t, "").Pid)},
+	} {
+		socket := test.path
+		if filepath.Ext(socket) != ".sock" {
+			socket = filepath.Join(test.path, "cri.sock")
+		}
+		hung.Store(0)
+		for range 2 { // as in repeated examinations
+			m := &Machine{Socket: socket, kernel: test.kernel(test.path)}
+			m.Begin(t.Context())
+			f := m.End(t.Context(), Whereabouts{})
+			if len(f.Dead) == 0 || slices.ContainsFunc(f.Dead, func(p string) bool { return p != test.path }) || len(f.Disks) == 0 {
+				t.Errorf("%s: dead %q, want %s; disks %+v", test.name, f.Dead, test.path, f.Disks)
+			}
+		}
+		if n := hung.Load(); n != 1 {
+			t.Errorf("%s: %d looks hang, want 1", test.name, n)
+		}
 	}
 }

@@ -54,6 +54,7 @@ var Kinds = []Term{
 	{"shim-stopped", "a shim is stopped"},
 	{"items-unreadable", "items are listed and cannot be read"},
 	{"kubelet-unhealthy", "the kubelet says that it is not healthy"},
+	{"mount-dead", "a mount gives no answer"},
 	{"disk-full", "a file system is full"},
 	{"clock-behind", "the machine's clock is behind the runtime's stamps"},
 	{"stamps-behind", "the runtime stamps what happens too early"},
