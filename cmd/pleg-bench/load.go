@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // loadCommand is the common part of the commands with a load, run and stress: flags, and the steps
@@ -102,6 +104,16 @@ func (l *loadCommand) end(cmd *cobra.Command, result bench.Finding, good bool, t
 		Timeline: timeline,
 	}
 	return l.output.Write(cmd, saved, good, left)
+}
+
+// unfinished returns the error of a load that has no result. With -o json it prints a document that
+// says so: whoever reads the pipe waits for one. A wrong command line has no output.
+func (l *loadCommand) unfinished(cmd *cobra.Command, err error, document func(why string, interrupted bool) any) error {
+	if l.output.Form != "json" || cli.IsUsage(err) {
+		return err
+	}
+	printed := document(err.Error(), cmd.Context().Err() != nil)
+	return errors.Join(err, printable.WriteJSON(cmd.OutOrStdout(), printed, "  "))
 }
 
 // progressLine is the phase, and a bar while the load runs.

@@ -177,7 +177,10 @@ failed.`,
 			result, err := run.Run(cmd.Context(), o)
 			l.display.Show("")
 			if result == nil {
-				return cli.Denied(o.Endpoint, refusal(err))
+				err = cli.Denied(o.Endpoint, refusal(err))
+				return l.unfinished(cmd, err, func(why string, interrupted bool) any {
+					return run.Unfinished(o, why, interrupted)
+				})
 			}
 			return l.end(cmd, result, result.OK, result.Series, err)
 		},

@@ -44,7 +44,10 @@ made is removed at the end, also after Ctrl-C.`,
 			result, err := run.Stress(cmd.Context(), o)
 			l.display.Show("")
 			if result == nil {
-				return cli.Denied(o.Endpoint, refusal(err))
+				err = cli.Denied(o.Endpoint, refusal(err))
+				return l.unfinished(cmd, err, func(why string, interrupted bool) any {
+					return run.UnfinishedStress(o, why, interrupted)
+				})
 			}
 			return l.end(cmd, result, result.OK, result.Series, err)
 		},

@@ -28,6 +28,8 @@ const (
 	EndNoEvents = "no-events"
 	// EndNothing: no container was completed, or no event received.
 	EndNothing = "nothing-measured"
+	// EndUnfinished: the test ended by an error before its first step.
+	EndUnfinished = "unfinished"
 )
 
 // StressResult is the outcome of a stress test.
@@ -39,8 +41,10 @@ type StressResult struct {
 	// Runtime names the runtime.
 	Runtime RuntimeResult `json:"runtime"`
 	// End is why the rate was raised no further: knee, max-rate, runtime-limit, stood-still,
-	// interrupted, no-events or nothing-measured.
+	// interrupted, no-events, nothing-measured or unfinished.
 	End string `json:"end"`
+	// Unfinished is why the test ended before its first step; left out otherwise.
+	Unfinished string `json:"unfinished,omitempty"`
 	// Events is the number of container events (evented_pleg_connection_latency_seconds_count).
 	Events uint64 `json:"events"`
 	// StoodSeconds is for how long pleg-bench did not run: it was stopped, or had no CPU.
