@@ -45,6 +45,7 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 	r.loadBegan = time.Now()
 	r.setUp = before.Changes
 	r.mu.Unlock()
+	r.announce()
 
 	var restarting sync.WaitGroup
 	restarting.Go(func() { r.restart(r.asked) })

@@ -86,6 +86,9 @@ type runner struct {
 
 	outage *outage
 
+	// news has the latest state that is to be told whatever the clock says.
+	news chan Status
+
 	mu        sync.Mutex // owns the fields below
 	facts     []load.Fact
 	changes   []bench.Change // on a real runtime, as the load learned of them
@@ -171,7 +174,8 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	background.Go(func() { r.meter.Run(backgroundCtx) })
 	background.Go(func() { r.every(backgroundCtx, factsEvery, r.sendFacts) })
 	background.Go(func() { r.every(backgroundCtx, historyEvery, r.collect) })
-	background.Go(func() { r.every(backgroundCtx, statusEvery, r.tellStatus) })
+	r.news = make(chan Status, 1)
+	background.Go(func() { r.progress(backgroundCtx) })
 
 	if r.fake == nil {
 		if err := r.survey(asked); err != nil {
@@ -275,7 +279,7 @@ func (r *runner) closeRuntime() error {
 // cleanup removes the load's pods from a real runtime, also when ctx has ended.
 func (r *runner) cleanup(ctx context.Context) error {
 	r.enter("removing what was made")
-	r.tellStatus(ctx)
+	r.announce()
 	ctx, cancel := r.meter.WithTimeout(context.WithoutCancel(ctx), cleanupFor)
 	defer cancel()
 	if err := r.driver.Cleanup(ctx); err != nil {
@@ -362,20 +366,53 @@ func (r *runner) collect(ctx context.Context) {
 	}
 }
 
-func (r *runner) tellStatus(context.Context) {
+// progress tells where the run is, from time to time and when there is news, until ctx ends. Nobody else
+// does: a terminal that takes no output holds up no run.
+func (r *runner) progress(ctx context.Context) {
 	if r.options.OnStatus == nil {
 		return
 	}
+	ticker := time.NewTicker(statusEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case status := <-r.news:
+			r.options.OnStatus(status)
+			continue
+		default:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case status := <-r.news:
+			r.options.OnStatus(status)
+		case <-ticker.C:
+			r.options.OnStatus(r.status())
+		}
+	}
+}
+
+// announce has the present state told, also if the process then stands still for all of it. News that
+// nobody has taken stays.
+func (r *runner) announce() {
+	select {
+	case r.news <- r.status():
+	default:
+	}
+}
+
+// status is where the run is.
+func (r *runner) status() Status {
 	stats := r.driver.Stats()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	status := Status{Phase: r.phase, Changes: stats.Changes, Behind: stats.Behind}
 	if !r.loadBegan.IsZero() && r.phase == phaseLoad {
 		status.Changes -= r.setUp
 		status.Elapsed = time.Since(r.loadBegan)
 		status.Total = r.options.Duration
 	}
-	r.mu.Unlock()
-	r.options.OnStatus(status)
+	return status
 }
 
 // read reads the runtime in full, with a client that shares nothing with the generator's.
