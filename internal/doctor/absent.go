@@ -61,8 +61,8 @@ func (e *examiner) unlisted(named map[string]Item) bool {
 	return false
 }
 
-// suspects are the items that were listed or named, and that no later list shows. Of the listed ones
-// no event tells.
+// suspects are the items that were listed or named, and that no later list shows. Of the listed
+// ones no event tells.
 func (e *examiner) suspects(named map[string]Item) map[string]Item {
 	suspects := maps.Clone(named)
 	if suspects == nil {

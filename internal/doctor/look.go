@@ -12,12 +12,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
-// lookIn is how long the kernel may take to look at a path: it asks no process, unless the path lies
-// on a network file system or on one in user space (FUSE).
+// lookIn is how long the kernel may take to look at a path: it asks no process, unless the path
+// lies on a network file system or on one in user space (FUSE).
 const lookIn = time.Second
 
-// abandoned are the looks that were left because they took too long, by name, until they end. While a
-// look is left no other one of the name is begun: repeated examinations would pile them up, each
+// abandoned are the looks that were left because they took too long, by name, until they end. While
+// a look is left no other one of the name is begun: repeated examinations would pile them up, each
 // with a thread.
 var abandoned = struct {
 	mu    sync.Mutex

@@ -366,8 +366,8 @@ func (r *runner) collect(ctx context.Context) {
 	}
 }
 
-// progress tells where the run is, from time to time and when there is news, until ctx ends. Nobody else
-// does: a terminal that takes no output holds up no run.
+// progress tells where the run is, from time to time and when there is news, until ctx ends. Nobody
+// else does: a terminal that takes no output holds up no run.
 func (r *runner) progress(ctx context.Context) {
 	if r.options.OnStatus == nil {
 		return
@@ -392,8 +392,8 @@ func (r *runner) progress(ctx context.Context) {
 	}
 }
 
-// announce has the present state told, also if the process then stands still for all of it. News that
-// nobody has taken stays.
+// announce has the present state told, also if the process then stands still for all of it. News
+// that nobody has taken stays.
 func (r *runner) announce() {
 	select {
 	case r.news <- r.status():
