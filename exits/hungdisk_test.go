@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,7 @@ func TestADiskThatHangs(t *testing.T) {
 			return saveLedger(path, r)
 		}
 		var running sync.WaitGroup
-		running.Go(w.loop)
+		running.Go(func() { check(t, w.loop()) })
 		time.Sleep(2 * time.Second)
 		end := func(n int) {
 			uid := cache.UID(fmt.Sprint("u", n))
@@ -90,4 +91,85 @@ func TestADiskThatHangs(t *testing.T) {
 			t.Errorf("%d ends are told, want %d, each once", told(), before+meanwhile)
 		}
 	})
+}
+
+// TestADiskThatHangsAtTheEnd: neither the end of Run nor Save waits for a write for more than four
+// seconds. Both name the file, what waited for the write is told, and no other write begins beside
+// it, also once the process is to end.
+func TestADiskThatHangsAtTheEnd(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		hangs int // the write that hangs, counted from 1
+		ended bool
+		saved bool
+	}{
+		{"a write under way", 2, false, false},
+		{"the last write", 3, false, false},
+		{"the write of Save", 4, true, false},
+		{"no write", 5, true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "reported.json")
+				g := &slowReads{statuses: cache.New[Pod](nil), watch: make(chan pleg.Event, 10)}
+				r := must(New(Config[Pod]{
+					Generator: g,
+					Statuses:  g.statuses,
+					View:      func(p *Pod) Pod { return *p },
+					Recorder:  &reasons{},
+					Path:      path,
+					Sink:      NewSink(nil),
+					Unsent:    func() int64 { return 0 },
+				}))(t)
+				ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+				w := newRun(ctx, r)
+				well := make(chan struct{})
+				writes := 0
+				w.save = func(string, *record) error {
+					writes++
+					if writes == test.hangs {
+						<-well
+					}
+					return nil
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- w.loop() }()
+				time.Sleep(2 * time.Second) // the first write
+				shown := exited("c", 1, "Error")
+				shown.CreatedAt, shown.StartedAt, shown.FinishedAt = time.Now(), time.Now(), time.Now()
+				pod := &Pod{Ref: Ref{UID: "u", Namespace: "ns", Name: "p"}, Containers: []Container{shown}}
+				g.statuses.Set("u", pod, nil, time.Now())
+				g.next = pod
+				g.watch <- pleg.Event{Pod: "u", Type: pleg.ContainerDied, ID: "c", Seen: time.Now()}
+				time.Sleep(900 * time.Millisecond) // the second, for the end
+				began := time.Now()
+				cancel()
+				err := <-ended
+				judgeEnd(t, "Run", path, err, test.ended, began)
+				if told := r.Stats().Ends[Failed]; told != 1 {
+					t.Errorf("%d ends are told, want the one that has waited for the disk", told)
+				}
+				r.ended = w
+				began = time.Now()
+				judgeEnd(t, "Save", path, r.Save(0), test.saved, began)
+				if want := min(test.hangs, 4); writes != want {
+					t.Errorf("%d writes, want %d, and none beside one that hangs", writes, want)
+				}
+				close(well)
+				g.reads.Wait()
+			})
+		})
+	}
+}
+
+// judgeEnd judges the end of a call that writes the ledger.
+func judgeEnd(t *testing.T, what, path string, err error, well bool, began time.Time) {
+	t.Helper()
+	if took := time.Since(began); took > endPatience {
+		t.Errorf("%s took %v", what, took)
+	}
+	says := err != nil && strings.Contains(err.Error(), path) && strings.Contains(err.Error(), "its disk hangs")
+	if well != (err == nil) || !well && !says {
+		t.Errorf("%s: %v, want no error %v, else one that names the file", what, err, well)
+	}
 }

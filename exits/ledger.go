@@ -32,6 +32,8 @@ type record struct {
 	// Settling are ends that wait for the read before their report: the next process reports those that
 	// the runtime does not show any more.
 	Settling []settlingEnd `json:"settling,omitempty"`
+	// fresh: there was no ledger.
+	fresh bool
 }
 
 // settlingEnd is an end as last seen, without a note, and with the labels that its report is chosen
@@ -72,17 +74,37 @@ func refusal(err error) error {
 }
 
 // CheckPath returns nil if [Config.Path] can be the path: of a ledger, also a damaged one, or of no
-// file. The error names what is there instead. Nothing is changed.
+// file. The error names what is there instead, or says that another reporter uses the ledger.
+// Nothing is changed.
 func CheckPath(path string) error {
 	_, err := readLedger(path)
-	return refusal(err)
+	if err = refusal(err); err != nil || path == "" {
+		return err
+	}
+	if errors.Is(probe(path), errInUse) {
+		return inUse(path)
+	}
+	return nil
+}
+
+// lockSuffix ends the name of the file beside a ledger that a reporter locks.
+const lockSuffix = ".lock"
+
+// errInUse: the lock of a ledger is taken.
+var errInUse = errors.New("the ledger is in use")
+
+// inUse returns the refusal of a ledger that another reporter uses: each would forget what the
+// other has told.
+func inUse(path string) error {
+	return refuse("%s is in use by another process, which has locked %s%s: name another file, or end that process",
+		path, path, lockSuffix)
 }
 
 // loadLedger reads the file. Without a file it returns a new record that begins now. A damaged
 // ledger is renamed, and its error returned beside a new record: only the memory of earlier reports
 // is lost. With a refusedError the file is another's, and is not to be replaced.
 func loadLedger(path string, now time.Time) (record, error) {
-	fresh := record{Version: ledgerVersion, Since: now}
+	fresh := record{Version: ledgerVersion, Since: now, fresh: true}
 	r, err := readLedger(path)
 	switch {
 	case err == nil:

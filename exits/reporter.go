@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
@@ -114,7 +116,8 @@ type Reporter[S any] struct {
 
 	mu    sync.Mutex // owns the fields below
 	began bool
-	ended *run[S] // the finished run
+	ended *run[S]  // the finished run
+	lock  *os.File // of the ledger; nil: not locked
 	stats Stats
 }
 
@@ -166,6 +169,11 @@ func fill[T comparable](field *T, standard T) {
 // Run reports ends until ctx ends or Watch is closed, writes the ledger, and returns nil once
 // everything it started has ended. A reporter runs once; a second call returns ErrAlreadyRun. If
 // the file at Config.Path has become unfit since New, Run returns the error of [CheckPath] at once.
+// Run waits for the last writes for four seconds: if the disk hangs, it returns an error, and the
+// write goes on, because nothing can end it.
+//
+// The ledger is locked, by a file beside it, against other processes: with a [Config.Sink] until
+// [Reporter.Save], else until Run returns; if a write hangs, until the end of the process.
 func (r *Reporter[S]) Run(ctx context.Context) error {
 	r.mu.Lock()
 	again := r.began
@@ -174,29 +182,73 @@ func (r *Reporter[S]) Run(ctx context.Context) error {
 	if again {
 		return ErrAlreadyRun
 	}
+	if err := r.lockLedger(klog.FromContext(ctx)); err != nil {
+		return fmt.Errorf("exits: Config.Path: %w", err)
+	}
 	run := newRun(ctx, r)
 	if run.refused != nil {
 		run.cancel()
+		r.unlock()
 		return fmt.Errorf("exits: Config.Path: %w", run.refused)
 	}
-	run.loop()
+	err := run.loop()
 	r.mu.Lock()
 	r.ended = run
+	r.mu.Unlock()
+	if r.config.Sink == nil && err == nil {
+		r.unlock()
+	}
+	return err
+}
+
+// lockLedger takes the lock of the ledger, or returns the refusal if another process has it. Where
+// a file cannot be locked, or made, the ledger is used without: on a full disk, for one.
+func (r *Reporter[S]) lockLedger(logger klog.Logger) error {
+	path := r.config.Path
+	if path == "" {
+		return nil
+	}
+	file, err := lock(path)
+	switch {
+	case errors.Is(err, errInUse):
+		return inUse(path)
+	case err != nil:
+		logger.Error(err, "The ledger is not locked: see to it that no other process uses the file", "path", path)
+	}
+	r.mu.Lock()
+	r.lock = file
 	r.mu.Unlock()
 	return nil
 }
 
+// unlock gives the lock of the ledger back.
+func (r *Reporter[S]) unlock() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lock != nil {
+		_ = r.lock.Close() // nothing was written
+		r.lock = nil
+	}
+}
+
 // Save writes the ledger once more, after Run has returned and the recorder was shut down: unsent
 // is the number of Events left unsent by the shutdown, of an *events.UnsentError its Occurrences.
-// The next process makes them again. Before the end of Run, Save does nothing.
+// The next process makes them again. Before the end of Run, without a [Config.Sink], and the second
+// time, Save does nothing. It waits for the disk as Run does at its end, and returns an error if
+// the ledger is not written then.
 func (r *Reporter[S]) Save(unsent int64) error {
 	r.mu.Lock()
 	run := r.ended
+	r.ended = nil
 	r.mu.Unlock()
-	if run == nil {
+	if run == nil || run.sink == nil {
 		return nil
 	}
-	return run.saveFinally(unsent)
+	err := run.saveFinally(unsent)
+	if !run.writing {
+		r.unlock()
+	}
+	return err
 }
 
 // Stats returns a snapshot. Safe for concurrent use.

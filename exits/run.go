@@ -59,7 +59,8 @@ type run[S any] struct {
 	// wakes is when the loop runs again at the latest; zero: no time is planned.
 	wakes time.Time
 
-	children sync.WaitGroup
+	children sync.WaitGroup // the reads
+	writer   sync.WaitGroup // the write under way
 }
 
 // result is the answer to a read.
@@ -82,6 +83,9 @@ const (
 	ledgerRetry = 5 * time.Second
 	// writePatience is how long ends wait for a write: a disk that hangs is one that fails.
 	writePatience = 5 * time.Second
+	// endPatience is how long the end of the run waits for its last writes, and Save for its own. The
+	// recorder sends what is left in between: a pod has 15 seconds for all three.
+	endPatience = 4 * time.Second
 	// earlierFor is how long after the first sync an ID in the ledger waits for the runtime to show it:
 	// a pod may be unreadable. A standstill does not count, and the loop runs every earlierBeat to
 	// notice one.
@@ -166,9 +170,15 @@ func (w *run[S]) recountOf(namespace string, kind Kind, ends int64) {
 	w.handCombined(namespace, kind)
 }
 
-// loop works until the context or Watch ends, and returns when all children have ended.
-func (w *run[S]) loop() {
-	defer w.finish()
+// loop works until the context or Watch ends, and returns when all children have ended; with an
+// error if a write of the ledger does not end.
+func (w *run[S]) loop() error {
+	w.follow()
+	return w.finish()
+}
+
+// follow works until the context or Watch ends.
+func (w *run[S]) follow() {
 	watch := w.config.Generator.Watch()
 	for {
 		now := time.Now()
@@ -325,19 +335,24 @@ func (w *run[S]) startWrite(now time.Time) {
 	if w.writing || len(w.batch) == 0 && !due {
 		return
 	}
-	w.writing = true
 	w.writesSince = now
 	w.retryAt = time.Time{}
 	w.saving = w.batch
 	w.batch = nil
-	record := w.record(now)
-	w.children.Go(func() { w.written <- w.save(w.config.Path, record) })
+	w.write(w.record(now))
 }
 
-// outwait hands over the ends that have waited for a write for too long, and those that come while
-// it hangs, as after a failed write.
+// write begins to write the ledger.
+func (w *run[S]) write(r *record) {
+	w.writing = true
+	w.writer.Go(func() { w.written <- w.save(w.config.Path, r) })
+}
+
+// outwait has no end wait for a write that hangs: what it was to save is handed over, as after a
+// failed write, and so is each end that comes before it returns.
 func (w *run[S]) outwait(now time.Time) {
-	if !w.writing || len(w.written) > 0 || now.Sub(w.writesSince) < writePatience {
+	returned := len(w.written) > 0 // and is taken in the loop's next turn
+	if !w.writing || returned || now.Sub(w.writesSince) < writePatience {
 		return
 	}
 	if !w.hangs {
@@ -345,9 +360,7 @@ func (w *run[S]) outwait(now time.Time) {
 		w.failed(now, fmt.Errorf("exits: the write of the ledger %s takes more than %v", w.config.Path, writePatience))
 	}
 	w.handOver(now)
-	w.saving = w.batch
-	w.batch = nil
-	w.handOver(now)
+	w.handOverBatch(now)
 }
 
 // record returns the content of the ledger. Reports handed over a moment ago count as sent.
@@ -406,6 +419,13 @@ func (w *run[S]) handOver(now time.Time) {
 		w.deliver(now, &w.saving[i])
 	}
 	w.saving = nil
+}
+
+// handOverBatch hands over the ends that wait for the next write.
+func (w *run[S]) handOverBatch(now time.Time) {
+	w.saving = w.batch
+	w.batch = nil
+	w.handOver(now)
 }
 
 // failed takes a failed write of the ledger. Each end in a storm causes one: the log has one of a
@@ -539,19 +559,51 @@ func eventType(kind Kind) string {
 	return corev1.EventTypeNormal
 }
 
-// finish ends the run. The children end with the context. A last write precedes the handing over of
-// the remaining told ends.
-func (w *run[S]) finish() {
+// finish ends the run. The reads end with the context. A last write precedes the handing over of
+// the remaining told ends. If a write hangs, no other may begin beside it: they are handed over
+// without.
+func (w *run[S]) finish() error {
 	w.cancel()
 	w.children.Wait()
-	if w.writing {
-		w.wrote(time.Now(), <-w.written)
+	patience := time.NewTimer(endPatience)
+	defer patience.Stop()
+	err := w.await(patience.C)
+	if err == nil {
+		w.saving = w.batch
+		w.batch = nil
+		w.write(w.record(time.Now()))
+		err = w.await(patience.C)
+	}
+	if err == nil {
+		w.writer.Wait()
+		return nil
 	}
 	now := time.Now()
-	err := saveLedger(w.config.Path, w.record(now))
-	w.saving = w.batch
-	w.batch = nil
-	w.wrote(now, err)
+	w.count(func(s *Stats) { s.LedgerErrors++ })
+	w.handOver(now)
+	w.handOverBatch(now)
+	return err
+}
+
+// await waits for the write under way, if there is one, and takes its result. Once the time is up
+// it returns an error, and the write goes on.
+func (w *run[S]) await(up <-chan time.Time) error {
+	if !w.writing {
+		return nil
+	}
+	select {
+	case err := <-w.written:
+		w.wrote(time.Now(), err)
+		return nil
+	case <-up:
+		return w.hung()
+	}
+}
+
+// hung returns the error for a write that the end of the run does not wait for any longer.
+func (w *run[S]) hung() error {
+	return fmt.Errorf("exits: the ledger %s is not written after %v, its disk hangs: "+
+		"the next process will repeat or miss reports", w.config.Path, endPatience)
 }
 
 // saveFinally writes the ledger after the recorder's shutdown. All unsent reports are kept, the
@@ -560,7 +612,20 @@ func (w *run[S]) saveFinally(unsent int64) error {
 	if w.sink != nil {
 		w.sink.bound(unsent)
 	}
-	return saveLedger(w.config.Path, w.record(time.Now().Add(2*tick)))
+	patience := time.NewTimer(endPatience)
+	defer patience.Stop()
+	if err := w.await(patience.C); err != nil {
+		return fmt.Errorf("%w: %d of them wait for the API server", err, unsent)
+	}
+	w.write(w.record(time.Now().Add(2 * tick)))
+	select {
+	case err := <-w.written:
+		w.writing = false
+		w.writer.Wait()
+		return err
+	case <-patience.C:
+		return w.hung()
+	}
 }
 
 func later(a, b time.Time) time.Time {

@@ -113,6 +113,7 @@ type agent struct {
 	tookAt      atomic.Pointer[time.Time] // when the API server last took an Event about an end
 	before      int64                     // in the ledger when it started
 	dead        atomic.Bool
+	saved       bool
 	cancel      context.CancelFunc
 	running     sync.WaitGroup
 }
@@ -219,6 +220,7 @@ func (a *agent) stop() []report {
 	}
 	a.running.Wait()
 	check(a.w.t, a.reporter.Save(occurrences))
+	a.saved = true
 	check(a.w.t, a.client.Close())
 	return a.reports
 }
@@ -226,7 +228,7 @@ func (a *agent) stop() []report {
 func (a *agent) reporterEnded() bool {
 	a.reporter.mu.Lock()
 	defer a.reporter.mu.Unlock()
-	return a.reporter.ended != nil
+	return a.reporter.ended != nil || a.saved
 }
 
 // unsentIn returns the number of the ends in a ledger that the next process tells again.
@@ -259,6 +261,7 @@ func (a *agent) kill() (reports []report, unsent, again int64) {
 	cancel()
 	_ = a.broadcaster.ShutdownWithContext(ctx)
 	a.running.Wait()
+	a.reporter.unlock() // by the end of the process
 	for _, r := range waiting {
 		if !r.again && killed.Sub(r.at) < tick {
 			unsent++
