@@ -32,6 +32,7 @@ func endedAgain() Container {
 func TestEachEndOfAContainerStartedAgain(t *testing.T) {
 	first := "ContainerFailed Container app failed (exit code 1) after 30s, attempt 0"
 	second := "ContainerOOMKilled Container app was killed for lack of memory (OOMKilled, exit code 137, SIGKILL) after 30s, attempt 0"
+	unseen := "ContainerLost Container app ended and was started again before its exit code could be read, attempt 0"
 	end := func(s *stand, shown Container) {
 		s.cached(shows(shown), pleg.Event{Type: pleg.PodSync})
 		s.read(shows(shown), false)
@@ -64,11 +65,74 @@ func TestEachEndOfAContainerStartedAgain(t *testing.T) {
 			s.cached(shows(running("a")), pleg.Event{Type: pleg.PodSync})
 			s.cached(shows(exited("a", -1, "Error")), pleg.Event{Type: pleg.PodSync})
 		}, []string{first}},
+		{"nobody saw the second start", nil, func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			end(s, exited("a", 1, "Error"))
+			end(s, endedAgain())
+		}, []string{first, second}},
+		{"nobody saw the second start, and the first end settles", nil, func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(exited("a", 1, "Error")), diedEvent)
+			s.read(shows(endedAgain()), false)
+			s.read(shows(endedAgain()), false)
+		}, []string{first, second}},
+		{"nobody saw the first end", nil, func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(again()), pleg.Event{Type: pleg.PodSync})
+			end(s, endedAgain())
+		}, []string{unseen, second}},
+		{"nobody saw the first end and the second start", nil, func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			end(s, endedAgain())
+		}, []string{unseen, second}},
+		{"ended again between two runs of the reporter", map[string]time.Time{"a": start.Add(30 * time.Second)}, func(s *stand) {
+			end(s, endedAgain())
+		}, []string{second}},
+		{"an answer from before the second start comes after it", nil, func(s *stand) {
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(exited("a", 1, "Error")), diedEvent)
+			s.overtaken(shows(exited("a", 1, "Error")), func() { s.cached(shows(again()), pleg.Event{Type: pleg.PodSync}) })
+			end(s, endedAgain())
+		}, []string{first, second}},
+		{"a clock that was set back during its life", map[string]time.Time{"a": start.Add(-time.Minute)}, func(s *stand) {
+			back := exited("a", 1, "Error")
+			back.FinishedAt = start.Add(-time.Minute)
+			s.cached(shows(back), pleg.Event{Type: pleg.PodSync})
+			s.cached(shows(back), pleg.Event{Type: pleg.PodSync})
+		}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newStand(t, test.told)
 			test.play(s)
 			s.wants(test.want...)
+		})
+	}
+}
+
+// TestTheCodeOfAnEarlierEnd: what the runtime's client remembers of a container by its ID may be of
+// an end before its last start, and is not told of the next one.
+func TestTheCodeOfAnEarlierEnd(t *testing.T) {
+	const (
+		first  = "ContainerFailed Container app failed (exit code 7) after 30s, attempt 0"
+		second = "ContainerFailed Container app failed (exit code 9), attempt 0"
+		lost   = "ContainerLost Container app ended and was removed before its exit code could be read, attempt 0"
+	)
+	for _, test := range []struct {
+		name  string
+		later int32 // what the client knows at the removal
+		want  string
+	}{{"remembered", 7, lost}, {"and a later one", 9, second}} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStand(t, nil)
+			code := int32(7)
+			s.core.exit = func(string) (int32, string, bool) { return code, "Error", true }
+			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+			s.cached(shows(exited("a", 7, "Error")), diedEvent)
+			s.read(shows(exited("a", 7, "Error")), false)
+			s.cached(shows(again()), pleg.Event{Type: pleg.PodSync})
+			code = test.later
+			s.cached(shows(), pleg.Event{Type: pleg.ContainerRemoved, ID: "a"})
+			s.wants(first, test.want)
 		})
 	}
 }

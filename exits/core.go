@@ -27,6 +27,8 @@ type core struct {
 	// since is when the reporter first started, in an earlier process perhaps. It has no monotonic
 	// reading: it is compared with the clock, which may be set back.
 	since time.Time
+	// fresh: no process has run before.
+	fresh bool
 	// syncedAt is when the cache was first known to hold the whole runtime; zero before.
 	syncedAt time.Time
 	// earlier are the IDs of the ends reported by earlier processes, by their time, until the runtime
@@ -63,6 +65,7 @@ func newCore(s settings, before *record) *core {
 		giveUp:  s.giveUp,
 		exit:    s.exit,
 		since:   before.Since.Round(0),
+		fresh:   before.fresh,
 		earlier: make(map[string]time.Time),
 		left:    make(map[string]End),
 		pods:    make(map[cache.UID]*pod),
@@ -128,32 +131,31 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 		return // dropped, or an event tells of it
 	}
 	if x == nil {
-		x = &container{shown: Container{ID: shown.ID, Name: shown.Name, FinishedAt: shown.FinishedAt}}
-		c.add(p, x)
-		if c.known(x) {
-			c.become(x, stageTold, now)
-		} else if shown.Attempt > 0 && !c.syncedAt.IsZero() {
-			out.restarted = append(out.restarted, p.ref)
-		}
+		x = c.meet(now, p, shown, out)
+	}
+	if s.outrun(x.shownAt) && shown.StartedAt.Before(x.shown.StartedAt) {
+		return // from before the container was started again
 	}
 	x.unshown = false
 	x.shownAt = now
 	x.shown.Attempt = shown.Attempt
 	if x.startedAgain(shown) {
-		if x.stage == stageSettling {
-			c.tell(now, p, x, false, out)
-		}
-		c.become(x, stageAlive, now)
+		c.begin(now, p, x, out)
 	}
 	before := shown.Phase < pleg.PhaseExited && s.outrun(x.since)
-	if x.stage == stageTold || shown.Phase == pleg.PhaseUnknown || x.stage == stageSettling && before {
+	if x.stage == stageTold {
+		x.learn(shown)
 		return
 	}
+	if shown.Phase == pleg.PhaseUnknown || x.stage == stageSettling && before {
+		return
+	}
+	overruled := x.shown.Phase == pleg.PhaseExited && !s.unreadable // the cache shows a later read
 	x.shown = *shown
 	switch shown.Phase {
 	case pleg.PhaseRunning:
 		x.ran = true
-		if s.read() {
+		if s.read() || overruled {
 			c.become(x, stageAlive, now) // the end was a false claim
 		}
 	case pleg.PhaseExited:
@@ -168,23 +170,84 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 	}
 }
 
-// startedAgain reports whether a container runs that was started after its last end: docker starts
-// a container again under its ID. A status from before the end, and a runtime that has lost the
-// end, show a start before it.
-func (x *container) startedAgain(shown *Container) bool {
-	ended := x.shown.FinishedAt
-	return x.stage != stageAlive && shown.Phase == pleg.PhaseRunning && !ended.IsZero() && shown.StartedAt.After(ended)
+// meet makes the record of a container on its first appearance in a status. An earlier process may
+// have told its end, or have left it to be told: in the life that the status shows, or in one
+// before.
+func (c *core) meet(now time.Time, p *pod, shown *Container, out *effects) *container {
+	x := &container{shown: Container{ID: shown.ID, Name: shown.Name}}
+	left, wasLeft := c.left[shown.ID]
+	c.add(p, x)
+	ended, told := c.told(shown.ID)
+	switch {
+	case told:
+		x.endedAt = ended
+		c.become(x, stageTold, now)
+		delete(c.earlier, shown.ID) // the record has it from now on
+	case shown.Attempt > 0 && !c.syncedAt.IsZero():
+		out.restarted = append(out.restarted, p.ref)
+	}
+	if !wasLeft {
+		return x
+	}
+	before := container{shown: Container{StartedAt: left.StartedAt}, endedAt: left.FinishedAt}
+	if before.startedAgain(shown) {
+		out.ends = append(out.ends, asLeft(left, now))
+		x.shown.StartedAt = left.StartedAt
+		x.endedAt = left.FinishedAt
+		c.become(x, stageTold, now)
+	}
+	return x
 }
 
-// known reports whether an earlier process has reported the end of a container on its first
-// appearance, and notes when the container ended.
-func (c *core) known(x *container) bool {
-	ended, told := c.earlier[x.shown.ID]
-	delete(c.earlier, x.shown.ID)
-	if x.shown.FinishedAt.IsZero() {
-		x.shown.FinishedAt = ended
+// told reports whether the end of a container without a record is told, by this process or by an
+// earlier one, and returns when it ended; zero if unknown.
+func (c *core) told(id string) (endedAt time.Time, ok bool) {
+	endedAt, ok = c.earlier[id]
+	return endedAt, ok || c.dropped.has(id)
+}
+
+// startedAgain reports whether a status shows a later life of the container than the record: docker
+// starts a container again under its ID. A status from before the end, and a runtime that has lost
+// the end, show the start that is known, or one before the end. An end may be before its own start:
+// the clock was set back.
+func (x *container) startedAgain(shown *Container) bool {
+	if shown.Phase != pleg.PhaseRunning && shown.Phase != pleg.PhaseExited {
+		return false
 	}
-	return told || c.dropped.has(x.shown.ID)
+	sameEnd := !x.endedAt.IsZero() && shown.FinishedAt.Equal(x.endedAt)
+	last := x.shown.StartedAt
+	if last.IsZero() {
+		last = x.endedAt
+	}
+	return !sameEnd && !last.IsZero() && shown.StartedAt.After(last)
+}
+
+// begin begins another life of a container. The end of the life before is told now, if it has not
+// been: as last seen, because the runtime does not show it any more.
+func (c *core) begin(now time.Time, p *pod, x *container, out *effects) {
+	if x.stage == stageSettling || x.stage == stageAlive && x.ran {
+		c.ended(x, now)
+		x.again = true
+		c.tell(now, p, x, false, out)
+	}
+	c.become(x, stageAlive, now)
+	x.ran = true
+	x.again = false
+	x.unread = false
+	if c.exit != nil {
+		x.stale.code, x.stale.reason, x.stale.known = c.exit(x.shown.ID)
+	}
+}
+
+// learn completes the record of a told container by what a status shows: only a later start shows
+// another life.
+func (x *container) learn(shown *Container) {
+	if x.shown.StartedAt.IsZero() {
+		x.shown.StartedAt = shown.StartedAt
+	}
+	if x.endedAt.IsZero() {
+		x.endedAt = shown.FinishedAt
+	}
 }
 
 // old reports whether an ended container, never seen alive, ended before the reporter first
@@ -193,7 +256,13 @@ func (c *core) known(x *container) bool {
 //
 // The clock may also have been wrong when the container ended, at the boot of a node without one of
 // its own: what was created or started later than the reporter has ended later.
+//
+// An end without a stamp is old in the first process alone: the later ones know by the ledger which
+// have ended before.
 func (c *core) old(now time.Time, shown *Container) bool {
+	if shown.FinishedAt.IsZero() && !c.fresh {
+		return false
+	}
 	latest := later(shown.FinishedAt, later(shown.CreatedAt, shown.StartedAt))
 	return latest.Before(c.since) && !now.Before(c.since)
 }
@@ -234,9 +303,9 @@ func (c *core) ended(x *container, now time.Time) {
 func (c *core) announced(now time.Time, p *pod, s *sighting) {
 	id := s.event.ID
 	x := p.containers[id]
-	_, reported := c.earlier[id]
+	_, told := c.told(id)
 	if x == nil {
-		if reported || c.dropped.has(id) || c.syncedAt.IsZero() || s.event.Seen.Before(c.syncedAt) {
+		if told || c.syncedAt.IsZero() || s.event.Seen.Before(c.syncedAt) {
 			return // told, or from before the first look
 		}
 		x = &container{
@@ -308,6 +377,7 @@ func (c *core) overdue(now time.Time, p *pod, out *effects) {
 func (c *core) tell(now time.Time, p *pod, x *container, settled bool, out *effects) {
 	c.become(x, stageTold, now)
 	e := c.endOf(p, x, settled)
+	x.endedAt = e.endedBy()
 	e.Note = c.note(now, p, &e)
 	out.ends = append(out.ends, e)
 }
@@ -331,14 +401,27 @@ func (c *core) passed(now time.Time) (out effects) {
 		return out
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.left)) {
-		e := c.left[id]
-		e.SeenAt = now
-		e.Note = noteOf(&e, now)
+		e := asLeft(c.left[id], now)
 		out.ends = append(out.ends, e)
-		c.earlier[id] = e.FinishedAt
+		c.earlier[id] = e.endedBy()
 	}
 	clear(c.left)
 	return out
+}
+
+// asLeft returns the end that the process before left, to be told as last seen.
+func asLeft(e End, now time.Time) End {
+	e.SeenAt = now
+	e.Note = noteOf(&e, now)
+	return e
+}
+
+// endedBy returns when a container ended; without a stamp, when that was seen.
+func (e *End) endedBy() time.Time {
+	if e.FinishedAt.IsZero() {
+		return e.SeenAt.Round(0) // to be compared with stamps
+	}
+	return e.FinishedAt
 }
 
 // unreported returns the ends that are seen and not reported, for the next process to report if
@@ -365,16 +448,26 @@ func (c *core) unreported() []settlingEnd {
 func (c *core) endOf(p *pod, x *container, settled bool) End {
 	last := *x
 	if !settled && c.exit != nil {
-		code, reason, ok := c.exit(last.shown.ID)
-		if ok {
+		var of exit
+		of.code, of.reason, of.known = c.exit(last.shown.ID)
+		if of.known && last.mayEnd(of) {
 			last.shown.Phase = pleg.PhaseExited
-			last.shown.ExitCode = code
-			last.shown.Reason = reason
+			last.shown.ExitCode = of.code
+			last.shown.Reason = of.reason
 		}
 	}
 	e := p.end(&last, settled)
 	e.Kind = classify(&e)
 	return e
+}
+
+// mayEnd reports whether what is remembered of a container's ID is the end of its life in the
+// record: it may also be that of an earlier one, or of a later one.
+func (x *container) mayEnd(of exit) bool {
+	if of == x.stale {
+		return false
+	}
+	return !x.again || x.shown.Phase == pleg.PhaseExited && of.code == x.shown.ExitCode
 }
 
 // loopPause is the pause between two ends of a container from which on they are no loop. The series
@@ -549,7 +642,7 @@ func (c *core) reported() map[string]time.Time {
 	for _, p := range c.pods {
 		for id, x := range p.containers {
 			if x.stage == stageTold {
-				all[id] = x.shown.FinishedAt
+				all[id] = x.endedAt
 			}
 		}
 	}

@@ -411,75 +411,179 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// FuzzCore gives a core any statuses, events and answers, some of which are overtaken by an event:
-// no end is told twice, none by an answer from before a status that shows the container running,
-// and nothing is left when the runtime is empty.
+// fuzzWorld is what a fuzzed runtime has had, and what was told of it.
+type fuzzWorld struct {
+	*stand
+	t *testing.T
+	// lives counts the starts of a container under its ID.
+	lives   map[string]int
+	started map[string]bool
+	// remembered is the code of the last end that the runtime's client has seen of a container.
+	remembered map[string]int32
+	// known are the lives of a container that the core was shown, told those that it has told; -1 is
+	// one that no status has shown.
+	known, told map[string]map[int]bool
+	// gone: the core was shown the pod without the container, which it knew. IDs do not come back.
+	gone map[string]bool
+}
+
+// FuzzCore gives a core any statuses, events and answers, some of which are overtaken by an event;
+// containers are started again under their IDs. No end is told twice, with the code of another, or
+// by an answer from before a status that shows the container running. When a later life is shown,
+// the end of each life that was shown before is told. Nothing is left when the runtime is empty.
 func FuzzCore(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz"))
 	f.Add([]byte{1, 2, 3, 250, 251, 252, 7, 7, 7, 7, 80, 90, 130, 140, 200, 210, 220})
+	f.Add([]byte{0, 2, 0, 64, 2, 0, 64, 3, 0, 0, 3, 3, 0, 3, 7})      // one start unseen, one end unseen
+	f.Add([]byte{0, 2, 0, 0, 3, 0, 192, 3, 2, 0, 2, 0, 0, 3, 3, 3})   // a start overtakes the answer to a read
+	f.Add([]byte{0, 3, 0, 0, 3, 3, 0, 3, 3, 64, 2, 0, 0, 0, 7, 0, 0}) // started again, and removed unseen
 	f.Fuzz(func(t *testing.T, script []byte) {
-		s := newStand(t, nil)
-		told := make(map[string]bool)
+		w := &fuzzWorld{
+			stand:      newStand(t, nil),
+			t:          t,
+			lives:      make(map[string]int),
+			started:    make(map[string]bool),
+			remembered: make(map[string]int32),
+			known:      make(map[string]map[int]bool),
+			told:       make(map[string]map[int]bool),
+			gone:       make(map[string]bool),
+		}
+		w.core.exit = func(id string) (int32, string, bool) {
+			code, ok := w.remembered[id]
+			return code, "Error", ok
+		}
 		for len(script) >= 3 {
-			a, b, c := script[0], script[1], script[2]
+			w.step(script[0], script[1], script[2])
 			script = script[3:]
-			s.now = s.now.Add(time.Duration(c%8) * 400 * time.Millisecond)
-			in := sighting{pod: fuzzedPod(cache.UID(fmt.Sprint(a%3)), b), unreadable: c&8 != 0}
-			if c&32 != 0 {
-				s.stands(time.Duration(a%4) * time.Minute)
-			}
-			if c&16 != 0 {
-				in.event = pleg.Event{Type: pleg.ContainerDied, ID: fmt.Sprint(a%3, "c", a>>2%4), Seen: s.now}
-			}
-			uid, due := s.core.due(s.now)
-			if due { // a read is of the pod that it is for, takes a while, and no event causes it
-				in = sighting{pod: fuzzedPod(uid, b), unreadable: in.unreadable, readAfter: s.now}
-				s.now = s.now.Add(time.Duration(c>>5) * 200 * time.Millisecond)
-			}
-			runs := make(map[string]bool)
-			if due && a&128 != 0 {
-				event := sighting{pod: fuzzedPod(uid, c)}
-				s.now = s.now.Add(time.Millisecond)
-				for i := range event.pod.Containers {
-					x := &event.pod.Containers[i]
-					runs[x.ID] = x.Phase == pleg.PhaseRunning
-				}
-				fuzzTell(t, told, s.core.see(s.now, event).ends)
-				s.checkInvariants()
-			}
-			ends := s.core.see(s.now, in).ends
-			fuzzTell(t, told, ends)
-			for _, e := range ends {
-				if runs[e.ID] {
-					t.Fatalf("%s is told, and a status from after the begin of the read shows it running", e.ID)
-				}
-			}
-			s.checkInvariants()
-			if next := s.core.next(); due && !next.IsZero() && s.core.looks[0].ref.UID == uid && next.Equal(s.now) && !in.unreadable && b == 0 {
-				t.Fatal("a read is planned at once after a read that shows nothing")
-			}
 		}
 		for uid := range 3 {
-			s.core.see(s.now, sighting{pod: Pod{Ref: Ref{UID: cache.UID(fmt.Sprint(uid))}}})
+			w.sees(sighting{pod: Pod{Ref: Ref{UID: cache.UID(fmt.Sprint(uid))}}})
 		}
-		if s.core.containers != 0 || s.core.settling != 0 || len(s.core.pods) != 0 || len(s.core.looks) != 0 {
-			t.Fatalf("something is left: %d containers, %d settling, %d pods", s.core.containers, s.core.settling, len(s.core.pods))
+		c := w.core
+		if c.containers != 0 || c.settling != 0 || len(c.pods) != 0 || len(c.looks) != 0 {
+			t.Fatalf("something is left: %d containers, %d settling, %d pods", c.containers, c.settling, len(c.pods))
 		}
 	})
 }
 
-// fuzzTell notes the ends that are told.
-func fuzzTell(t *testing.T, told map[string]bool, ends []End) {
-	for _, e := range ends {
-		if e.Kind != SandboxDied && told[e.ID] {
-			t.Fatalf("%s is told twice", e.ID)
+// step takes three bytes of a script.
+func (w *fuzzWorld) step(a, b, c byte) {
+	w.now = w.now.Add(time.Duration(c%8) * 400 * time.Millisecond)
+	container := fmt.Sprint(a%3, "c", a>>2%4)
+	restarts := func() {
+		if a&64 != 0 {
+			w.lives[container]++
 		}
-		told[e.ID] = e.Kind != SandboxDied
+	}
+	if c&32 != 0 {
+		w.stands(time.Duration(a%4) * time.Minute)
+	}
+	uid, due := w.core.due(w.now)
+	if !due {
+		restarts()
+		in := sighting{pod: w.pod(cache.UID(fmt.Sprint(a%3)), b), unreadable: c&8 != 0}
+		if c&16 != 0 {
+			in.event = pleg.Event{Type: pleg.ContainerDied, ID: container, Seen: w.now}
+		}
+		w.sees(in)
+		return
+	}
+	// A read is of the pod that it is for, takes a while, and no event causes it.
+	in := sighting{pod: w.pod(uid, b), unreadable: c&8 != 0, readAfter: w.now}
+	w.now = w.now.Add(time.Duration(c>>5) * 200 * time.Millisecond)
+	runs := make(map[string]bool)
+	if a&128 != 0 {
+		restarts()
+		event := sighting{pod: w.pod(uid, c)}
+		w.now = w.now.Add(time.Millisecond)
+		w.sees(event)
+		for _, x := range event.pod.Containers { // else an event has told of its end
+			alive := w.core.pods[uid].containers[x.ID].stage == stageAlive
+			runs[x.ID] = x.Phase == pleg.PhaseRunning && alive
+		}
+	}
+	for _, e := range w.sees(in) {
+		if runs[e.ID] {
+			w.t.Fatalf("%s is told, and a status from after the begin of the read shows it running", e.ID)
+		}
+	}
+	next := w.core.next()
+	overtaken := a&128 != 0 // then the next read may have to come at once
+	if !overtaken && !next.IsZero() && w.core.looks[0].ref.UID == uid && next.Equal(w.now) && !in.unreadable && b == 0 {
+		w.t.Fatal("a read is planned at once after a read that shows nothing")
 	}
 }
 
-// fuzzedPod returns a pod of four containers in the phases given by the bits of b, and a sandbox.
-func fuzzedPod(uid cache.UID, b byte) Pod {
+// sees gives a status to the core, and judges what is told.
+func (w *fuzzWorld) sees(in sighting) []End {
+	ends := w.core.see(w.now, in).ends
+	for _, e := range ends {
+		w.judge(&e)
+	}
+	w.checkInvariants()
+	shown := make(map[string]bool)
+	for i := range in.pod.Containers {
+		x := &in.pod.Containers[i]
+		shown[x.ID] = true
+		w.shows(x, !in.readAfter.IsZero())
+	}
+	for id := range w.known {
+		if strings.HasPrefix(id, string(in.pod.UID)) && !shown[id] {
+			w.gone[id] = true
+		}
+	}
+	return ends
+}
+
+// shows notes the life of a container that the core has been shown.
+func (w *fuzzWorld) shows(x *Container, answer bool) {
+	if x.Phase < pleg.PhaseRunning {
+		return
+	}
+	life := lifeOf(x.StartedAt)
+	if w.known[x.ID] == nil {
+		w.known[x.ID] = make(map[int]bool)
+	}
+	for before := range w.known[x.ID] {
+		if before < life && !w.told[x.ID][before] && !w.told[x.ID][-1] && !w.gone[x.ID] {
+			w.t.Fatalf("life %d of %s is shown, and the end of life %d is not told", life, x.ID, before)
+		}
+	}
+	if !answer { // an answer may be overtaken
+		w.known[x.ID][life] = true
+	}
+}
+
+// judge judges an end that is told.
+func (w *fuzzWorld) judge(e *End) {
+	if e.Kind == SandboxDied {
+		return
+	}
+	life := -1 // no status has shown one
+	if !e.StartedAt.IsZero() {
+		life = lifeOf(e.StartedAt)
+	}
+	if w.told[e.ID] == nil {
+		w.told[e.ID] = make(map[int]bool)
+	}
+	if w.told[e.ID][life] {
+		w.t.Fatalf("life %d of %s is told twice", life, e.ID)
+	}
+	w.told[e.ID][life] = true
+	// Of a life that the core has never been shown, the runtime's client may remember the end.
+	of := int(e.ExitCode) - 1
+	if e.CodeKnown && life >= 0 && of != life && w.known[e.ID][of] {
+		w.t.Fatalf("life %d of %s is told with code %d", life, e.ID, e.ExitCode)
+	}
+}
+
+// A life begins 10 s after the one before, and ends with a code of its own.
+func lifeOf(startedAt time.Time) int { return int(startedAt.Sub(start) / (10 * time.Second)) }
+func codeOf(life int) int32          { return int32(life + 1) }
+
+// pod returns a pod of four containers in the phases given by the bits of b, and a sandbox. The
+// runtime's client sees the status, too.
+func (w *fuzzWorld) pod(uid cache.UID, b byte) Pod {
 	pod := Pod{Ref: Ref{UID: uid, Namespace: "ns", Name: "p"}}
 	for i := range 4 {
 		phase := pleg.Phase(b >> (2 * i) % 4)
@@ -487,11 +591,21 @@ func fuzzedPod(uid cache.UID, b byte) Pod {
 			continue // not shown
 		}
 		id := fmt.Sprint(uid, "c", i)
+		if phase == pleg.PhaseCreated && w.started[id] {
+			phase = pleg.PhaseRunning // no runtime forgets a start
+		}
+		w.started[id] = phase >= pleg.PhaseRunning
 		c := running(id)
 		c.Phase = phase
 		c.Name = fmt.Sprint("n", i%2)
-		if phase == pleg.PhaseExited {
-			c.FinishedAt = start.Add(time.Second)
+		c.StartedAt = start.Add(time.Duration(w.lives[id]) * 10 * time.Second)
+		switch phase {
+		case pleg.PhaseCreated:
+			c.StartedAt = time.Time{}
+		case pleg.PhaseExited:
+			c.FinishedAt = c.StartedAt.Add(time.Second)
+			c.ExitCode = codeOf(w.lives[id])
+			w.remembered[id] = c.ExitCode
 		}
 		pod.Containers = append(pod.Containers, c)
 	}

@@ -140,6 +140,8 @@ type End struct {
 	Unread bool `json:"unread,omitempty"`
 	// Unshown reports whether no status has ever shown the container: its end is known from an event.
 	Unshown bool `json:"unshown,omitempty"`
+	// Again reports whether the container was started again, under its ID, before its end was read.
+	Again bool `json:"again,omitempty"`
 	// SeenAt is when the end was first seen, with a monotonic reading.
 	SeenAt time.Time `json:"-"`
 	// Note is the text of the Event.

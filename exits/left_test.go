@@ -6,6 +6,7 @@ package exits
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +131,19 @@ func TestEndsLeftByTheProcessBefore(t *testing.T) {
 			s.passes(time.Minute)
 			s.cached(shows(), sync)
 		}, []string{failed}},
+		{"started again", func(s *stand) {
+			s.cached(shows(again()), sync)
+			s.passes(time.Minute)
+			s.wants(failed)
+			s.cached(shows(endedAgain()), sync)
+			s.read(shows(endedAgain()), false)
+		}, []string{failed, "ContainerOOMKilled Container app was killed for lack of memory " +
+			"(OOMKilled, exit code 137, SIGKILL) after 30s, attempt 0"}},
+		{"started and ended again", func(s *stand) {
+			s.cached(shows(endedAgain()), sync)
+			s.read(shows(endedAgain()), false)
+		}, []string{failed, "ContainerOOMKilled Container app was killed for lack of memory " +
+			"(OOMKilled, exit code 137, SIGKILL) after 30s, attempt 0"}},
 		{"by its stamp from before the first start", func(s *stand) {
 			old := exited("a", 1, "Error")
 			old.CreatedAt = start.Add(-time.Hour)
@@ -162,5 +176,71 @@ func TestWhatIsLeft(t *testing.T) {
 	want := []string{"a ContainerFailed ", "b ContainerLost shop", "c ContainerOOMKilled shop"}
 	if !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
+	}
+}
+
+// TestAnEndWithoutAStamp: what has no time of its end is told once, by this process or the next,
+// and so is the end of a later life. On the first start of all it is from before.
+func TestAnEndWithoutAStamp(t *testing.T) {
+	const (
+		failed = "ContainerFailed Container app failed (exit code 1), attempt 0"
+		second = "ContainerOOMKilled Container app was killed for lack of memory " +
+			"(OOMKilled, exit code 137, SIGKILL) after 30s, attempt 0"
+	)
+	stampless := exited("a", 1, "Error")
+	stampless.FinishedAt = time.Time{}
+	later := endedAgain()
+	later.StartedAt = start.Add(2 * time.Minute)
+	later.FinishedAt = later.StartedAt.Add(30 * time.Second)
+	old := stampless
+	old.CreatedAt = start.Add(-time.Hour)
+	old.StartedAt = old.CreatedAt
+	end := func(s *stand, shown Container) {
+		s.cached(shows(shown), pleg.Event{Type: pleg.PodSync})
+		if s.core.settling > 0 {
+			s.read(shows(shown), false)
+		}
+	}
+	next := func(s *stand) {
+		before := &record{Since: start, Reported: s.core.reported()}
+		s.core = newCore(settings{settle: s.core.settle, giveUp: s.core.giveUp}, before)
+		s.core.syncedAt = s.now
+	}
+	for _, test := range []struct {
+		name string
+		play func(s *stand)
+		want []string
+	}{
+		{"once", func(s *stand) {
+			end(s, stampless)
+			end(s, stampless)
+			next(s)
+			end(s, stampless)
+		}, []string{failed}},
+		{"each life", func(s *stand) {
+			end(s, stampless)
+			end(s, later)
+		}, []string{failed, second}},
+		{"each life, by two processes", func(s *stand) {
+			end(s, stampless)
+			next(s)
+			end(s, later)
+		}, []string{failed, second}},
+		{"before the first start", func(s *stand) {
+			s.core.fresh = true
+			end(s, old)
+			next(s)
+			end(s, old)
+		}, nil},
+		{"between two runs of the reporter", func(s *stand) { end(s, old) }, []string{failed}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStand(t, nil)
+			test.play(s)
+			for i := range s.told {
+				s.told[i].Note, _, _ = strings.Cut(s.told[i].Note, ", at ")
+			}
+			s.wants(test.want...)
+		})
 	}
 }

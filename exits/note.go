@@ -146,6 +146,9 @@ func deed(e *End) string {
 		if !e.CodeKnown && e.Unread {
 			return "ended, and its status cannot be read"
 		}
+		if !e.CodeKnown && e.Again {
+			return "ended and was started again before its exit code could be read"
+		}
 		if !e.CodeKnown {
 			return "ended and was removed before its exit code could be read"
 		}

@@ -41,8 +41,22 @@ type container struct {
 	// shownAt is when a status last showed the container, or an event told of it.
 	shownAt time.Time
 	unread  bool // the end is told without a read of its status, which failed
+	// again: the end is told because the container was started again.
+	again bool
+	// endedAt is when the container ended that is told last; without a stamp, when that was seen.
+	endedAt time.Time
+	// stale is what the runtime's client remembered of the end before when a status first showed the
+	// present life.
+	stale exit
 	// unshown: no status has shown the container, only an event has told of its end.
 	unshown bool
+}
+
+// exit is what the runtime's client remembers of the end of a container.
+type exit struct {
+	code   int32
+	reason string
+	known  bool
 }
 
 // stage is how far the report of a container's end has come. If a read shows a settling container
@@ -166,6 +180,7 @@ func (p *pod) end(x *container, settled bool) End {
 		SeenAt:      x.seenAt,
 		Unread:      x.unread,
 		Unshown:     x.unshown,
+		Again:       x.again,
 	}
 	if !e.CodeKnown {
 		e.Reason = ""
