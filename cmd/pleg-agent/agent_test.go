@@ -406,3 +406,21 @@ func TestLatenciesAfterAClockThatWasSetBack(t *testing.T) {
 		t.Errorf("%d observations, want 2", seen)
 	}
 }
+
+// TestTheInstalledVersionIsPinned: the page and the help name the version whose image the objects
+// name. Without one, kubectl takes the objects of the latest commit.
+func TestTheInstalledVersionIsPinned(t *testing.T) {
+	const folder = "evented-pleg/deploy/agent/"
+	objects := string(testkit.Must(os.ReadFile("../../deploy/agent/base/kustomization.yaml"))(t))
+	_, tag, _ := strings.Cut(objects, "newTag: ")
+	tag, _, found := strings.Cut(tag, "}")
+	if !found {
+		t.Fatalf("no version of the image: %s", objects)
+	}
+	page := string(testkit.Must(os.ReadFile("../../docs/agent.md"))(t))
+	for name, text := range map[string]string{"docs/agent.md": page, "--help": newRoot(io.Discard, io.Discard).Example} {
+		if n, pinned := strings.Count(text, folder), strings.Count(text, "?ref="+tag+"'"); n == 0 || n != pinned {
+			t.Errorf("%s names %s %d times, %d with ?ref=%s", name, folder, n, pinned, tag)
+		}
+	}
+}

@@ -76,7 +76,7 @@ lists no pods: names and UIDs come from the runtime.`,
   # only OOM kills and failures, not those of tests
   pleg-agent --kinds oom,failed --selector 'tier!=test'
   # on every node of a cluster
-  kubectl apply -k https://github.com/evented-pleg/evented-pleg/deploy/agent/base`,
+  kubectl apply -k 'https://github.com/evented-pleg/evented-pleg/deploy/agent/base?ref=v0.1.0'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.readConfig(cmd.Flags()); err != nil {
 				return cli.Usage(err)
