@@ -549,7 +549,7 @@ func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects)
 			continue
 		}
 		running = append(running, printable(y.Name, maxName))
-		died = died || y.Phase != pleg.PhaseExited || y.ExitCode == codeUnknown
+		died = died || y.Phase != pleg.PhaseExited || x.tookAlong(y)
 	}
 	if !died {
 		return
@@ -565,6 +565,14 @@ func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects)
 	}
 	e.Note = noteOf(&e, now)
 	out.ends = append(out.ends, e)
+}
+
+// tookAlong reports whether a suspect of a dead sandbox has ended with it: the runtime has lost it,
+// or gives the code of that for an end after the sandbox's. A container may have this code of its
+// own, too: then it had ended before, and the first status was half old.
+func (x *sandbox) tookAlong(y *Container) bool {
+	lost := y.Reason == "Unknown" || !y.FinishedAt.Before(x.suspectedAt)
+	return y.ExitCode == codeUnknown && lost
 }
 
 // schedule plans the next read of a pod, and forgets an empty pod. Began is when the read behind

@@ -5,6 +5,7 @@ package exits
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -622,5 +623,34 @@ func TestTheFirstStartIsComparedByTheClock(t *testing.T) {
 	c := newCore(settings{}, &record{Since: now})
 	if c.since != now.Round(0) {
 		t.Errorf("since is %v", c.since)
+	}
+}
+
+// TestASandboxAndTheCode255: a container that ends of its own accord with the code 255, which the
+// runtime also gives for an end that it has not seen, does not make its sandbox one that died. A
+// sandbox and its containers end one after the other, and a status may show one before the other.
+func TestASandboxAndTheCode255(t *testing.T) {
+	for _, test := range []struct {
+		reason string
+		ended  time.Duration
+		died   bool
+	}{
+		{"Error", 30 * time.Second, false},
+		{"Unknown", 30 * time.Second, true},
+		{"Error", 61 * time.Second, true}, // after the sandbox: its shim was killed
+	} {
+		s := newStand(t, nil)
+		s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
+		torn := shows(running("a"))
+		torn.Sandboxes[0].Ready = false
+		s.cached(torn, pleg.Event{Type: pleg.ContainerDied, ID: "s", Kind: pleg.Sandbox})
+		whole := shows(exited("a", 255, test.reason))
+		whole.Sandboxes[0].Ready = false
+		whole.Containers[0].FinishedAt = start.Add(test.ended)
+		s.read(whole, false).read(whole, false)
+		died := slices.ContainsFunc(s.told, func(e End) bool { return e.Kind == SandboxDied })
+		if died != test.died || len(s.told) == 0 {
+			t.Errorf("reason %s: the sandbox died %v, want %v", test.reason, died, test.died)
+		}
 	}
 }
