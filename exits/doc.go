@@ -48,10 +48,10 @@
 // the next run hands it over again: the report may be of a namespace in trouble while others are
 // well, or of a loop with a later turn. It keeps the latest 4096 of them. An outage in which more
 // ends are reported one by one, 12 minutes at the default rates, costs a restart meanwhile the
-// earlier ones; without a restart the recorder's own limits count. Of the ends counted in an Event about a namespace the
-// ledger keeps the number. So a killed process loses at most the reports of its last second, and
-// repeats none, unless the kill comes within a second after the API server has taken a report so
-// late.
+// earlier ones; without a restart the recorder's own limits count. Of the ends counted in an Event
+// about a namespace the ledger keeps the number. So a killed process loses at most the reports of
+// its last second, and repeats none, unless the kill comes within a second after the API server
+// has taken a report so late.
 //
 // # Concurrency
 //
