@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,10 +125,9 @@ func TestADiskThatHangsAtTheEnd(t *testing.T) {
 				ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 				w := newRun(ctx, r)
 				well := make(chan struct{})
-				writes := 0
+				var writes atomic.Int64
 				w.save = func(string, *record) error {
-					writes++
-					if writes == test.hangs {
+					if int(writes.Add(1)) == test.hangs {
 						<-well
 					}
 					return nil
@@ -152,8 +152,8 @@ func TestADiskThatHangsAtTheEnd(t *testing.T) {
 				r.ended = w
 				began = time.Now()
 				judgeEnd(t, "Save", path, r.Save(0), test.saved, began)
-				if want := min(test.hangs, 4); writes != want {
-					t.Errorf("%d writes, want %d, and none beside one that hangs", writes, want)
+				if want := min(test.hangs, 4); int(writes.Load()) != want {
+					t.Errorf("%d writes, want %d, and none beside one that hangs", writes.Load(), want)
 				}
 				close(well)
 				g.reads.Wait()
