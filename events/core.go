@@ -175,7 +175,7 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 	r := c.rosters[e.key.source]
 	s := built
 	g, revived := c.evicted(s, now)
-	_, restarts := r.left[s.id.hint()]
+	_, restarts := r.left.latest(s.id.hint())
 	continues := revived || restarts
 	bucket := e.key.bucket(s.pair)
 	key, token := c.limits.choose(e.key, bucket, e.note, now)
@@ -258,6 +258,8 @@ func (c *core) enter(s *series) {
 		c.table.byKey[s.hash] = s
 	}
 	c.table.all++
+	r := c.rosters[s.key.source]
+	r.own.insert(s, &s.mine, r.own.last)
 	c.limits.count(s, 1)
 }
 
@@ -267,6 +269,7 @@ func (c *core) forget(s *series) {
 	c.table.unhurry(s)
 	c.queue.leave(&s.ticket)
 	s.hold(nil)
+	c.rosters[s.key.source].own.drop(&s.mine)
 	c.table.all--
 	c.limits.count(s, -1)
 }
@@ -516,6 +519,9 @@ func (c *core) abandon() (series int, occurrences int64) {
 	c.count.drop(DropShutdown, occurrences)
 	c.count.Unsent = 0
 	c.table = newTable()
+	for _, r := range c.rosters {
+		r.own = links{}
+	}
 	c.queue = newQueue(c.opts.Writers, c.queue.pace)
 	return series, occurrences
 }

@@ -105,6 +105,7 @@ func randomHistory(t *testing.T, seed uint64) {
 					r.pod(fmt.Sprint("p", rnd.IntN(8)), 1+rnd.IntN(5))
 					pass(time.Duration(rnd.IntN(90_000)) * time.Millisecond)
 				}
+				r.checkRosters()
 			}
 			end()
 			if count, _ := stored(server); count != emitted-dropped {
@@ -112,6 +113,29 @@ func randomHistory(t *testing.T, seed uint64) {
 			}
 		})
 	})
+}
+
+// checkRosters compares what the rosters count with what is in memory.
+func (r *rig) checkRosters() {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := 0
+	for _, roster := range r.core.rosters {
+		listed := 0
+		for x := roster.own.first; x != nil; x = x.next {
+			if x.owner.listed {
+				listed++
+			}
+		}
+		if listed != roster.listed {
+			r.t.Fatalf("%d series are listed, counted %d", listed, roster.listed)
+		}
+		all += roster.own.n
+	}
+	if all != r.core.table.all {
+		r.t.Fatalf("the sources have %d series, the table %d", all, r.core.table.all)
+	}
 }
 
 func sum(m map[string]int64) (n int64) {

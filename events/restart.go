@@ -54,14 +54,14 @@ func (c *core) nextRoster(now time.Time) (j job, blocked bool, wait time.Duratio
 func (c *core) final(r *roster) bool {
 	ended := len(c.queue.flights) == 0 && c.queue.waiting == 0
 	due := !r.next.IsZero()
-	return ended && due && r.phase != rosterUnread && (r.entries || len(c.goingOn(r)) > 0)
+	return ended && due && r.phase != rosterUnread && (r.entries || r.goesOn())
 }
 
 // unwritten returns the rosters, by namespace/name, of which the last write is still to be made.
 func (c *core) unwritten() (names []string) {
 	for _, r := range c.rosters {
 		owed := r.busy || !r.next.IsZero()
-		if owed && (r.entries || len(c.goingOn(r)) > 0) && !c.opts.NoRoster {
+		if owed && (r.entries || r.goesOn()) && !c.opts.NoRoster {
 			names = append(names, c.opts.RosterNamespace+"/"+r.name)
 		}
 	}
@@ -95,17 +95,14 @@ func (c *core) rosterJob(r *roster, now time.Time) job {
 // lines returns all lines of a roster, the latest series first. Those of series that wait for their
 // last write are paths only: a restart reads what was written, and ends them.
 func (c *core) lines(r *roster) (lines []string) {
-	for _, s := range c.goingOn(r) {
-		s.listed = true
+	for _, s := range r.goingOn() {
+		r.list(s)
 		lines = append(lines, s.line())
 	}
 	for _, s := range c.ending(r) {
 		lines = append(lines, s.path())
 	}
-	for _, l := range r.left {
-		lines = append(lines, l.line())
-	}
-	for _, l := range r.older {
+	for l := range r.left.all() {
 		lines = append(lines, l.line())
 	}
 	return lines
@@ -113,30 +110,13 @@ func (c *core) lines(r *roster) (lines []string) {
 
 // ending returns the series of a source that the object names and that wait for their last write.
 func (c *core) ending(r *roster) (out []*series) {
-	for _, of := range c.table.leaving.by {
-		for s := of.first; s != nil; s = s.next {
-			if s.listed && s.key.source == r.index {
-				out = append(out, s)
-			}
-		}
-	}
-	return out
-}
-
-// goingOn returns the stored series of a source for a restart to continue, the latest first.
-func (c *core) goingOn(r *roster) (out []*series) {
-	for x := c.table.aged.last; x != nil; x = x.prev {
+	for x := r.own.first; x != nil; x = x.next {
 		s := x.owner
-		if s.key.source == r.index && s.st.continuing() {
+		if s.listed && s.in == c.table.leaving {
 			out = append(out, s)
 		}
 	}
 	return out
-}
-
-// keeps reports whether a restart would continue or end something of a source.
-func (c *core) keeps(r *roster) bool {
-	return r.remaining() > 0 || len(c.goingOn(r)) > 0 || len(c.ending(r)) > 0
 }
 
 // renewal returns when a roster with names is written again, lest it expire.
@@ -173,7 +153,7 @@ func (c *core) rosterAnswered(j job, a reply) {
 	case a.verdict == verdictOK:
 		r.wrote(j.write, a.stored)
 		r.rest = a.now.Add(rosterEvery)
-		if c.keeps(r) && c.stage == stageOpen {
+		if r.keeps() && c.stage == stageOpen {
 			r.want(c.renewal(a.now))
 		}
 	default:
@@ -201,19 +181,19 @@ func (c *core) rosterRead(r *roster, a reply) {
 	if a.err != nil {
 		r.becomeAbsent()
 	}
-	if len(c.goingOn(r)) > 0 { // begun after so many failures
+	if r.goesOn() { // begun after so many failures
 		r.want(a.now.Add(rosterSoon))
 	}
 	if a.err != nil || a.stored.ReportingInstance != r.src.instance {
 		return
 	}
 	r.take(a.stored, a.now)
-	if r.remaining() > 0 {
+	if r.left.n > 0 {
 		r.want(c.renewal(a.now)) // with those that go on
 	}
-	for _, s := range c.table.byKey {
-		if s.key.source == r.index {
-			c.claim(r, s, a.now)
+	for x := r.own.first; x != nil; x = x.next {
+		if c.table.find(&x.owner.key, x.owner.hash) == x.owner {
+			c.claim(r, x.owner, a.now)
 		}
 	}
 }
@@ -322,9 +302,8 @@ func (c *core) end(r *roster, path string, st state, now time.Time) {
 		seen: r.shared,
 		soon: -1,
 		left: true,
-		// The object names it, from the earlier process on.
-		listed: true,
 	}
+	r.list(s) // the object does, from the earlier process on
 	s.ticket.owner = s
 	s.content.namespace, s.name, _ = strings.Cut(path, "/")
 	s.key.regarding.Name = path // stands in for the object, which nothing here knows

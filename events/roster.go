@@ -8,10 +8,8 @@ import (
 	"cmp"
 	"compress/flate"
 	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
-	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 const (
@@ -83,20 +80,16 @@ type roster struct {
 	added   []*series
 	removed []string
 
-	// left holds the objects left by an earlier process and not continued.
-	left map[hint]leftover
-	// older are those of which the hint is also that of a later one: nothing continues them.
-	older []leftover
+	// own are the series in memory of this source, and listed is how many of them are listed.
+	own    links
+	listed int
+
+	// left holds what an earlier process has left.
+	left leftovers
 	// exact: that process ended in order.
 	exact bool
 	// readAt is when they were read, and endAt when the next of them is to be ended.
 	readAt, endAt time.Time
-}
-
-// leftover is an object of an earlier process.
-type leftover struct {
-	path string // namespace/name
-	found
 }
 
 func newRoster(index uint32, src source) *roster {
@@ -178,9 +171,42 @@ func (r *roster) add(s *series, now time.Time) {
 func (r *roster) remove(s *series, now time.Time) {
 	if s.listed {
 		s.listed = false
+		r.listed--
 		r.drop(s.path(), now)
 	}
 }
+
+// list books that the object names a series, or that the next write does.
+func (r *roster) list(s *series) {
+	if !s.listed {
+		s.listed = true
+		r.listed++
+	}
+}
+
+// goesOn reports whether a restart would continue a series of the source.
+func (r *roster) goesOn() bool {
+	for x := r.own.first; x != nil; x = x.next {
+		if x.owner.restarts() {
+			return true
+		}
+	}
+	return false
+}
+
+// goingOn returns the stored series of the source for a restart to continue, the latest first.
+func (r *roster) goingOn() (out []*series) {
+	for x := r.own.last; x != nil; x = x.prev {
+		if x.owner.restarts() {
+			out = append(out, x.owner)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *series) int { return b.st.quiet().Compare(a.st.quiet()) })
+	return out
+}
+
+// keeps reports whether the object names something that a restart would continue or end.
+func (r *roster) keeps() bool { return r.listed+r.left.n > 0 }
 
 // drop lets the object no longer name a series: a later process would take it for one that goes on.
 func (r *roster) drop(path string, now time.Time) {
@@ -233,8 +259,8 @@ func (r *roster) write(exact bool, lines func() []string) *rosterWrite {
 		w.lines = append(w.lines, "-"+path)
 	}
 	for _, s := range r.added {
-		if !s.listed && s.age.held() && s.st.continuing() {
-			s.listed = true
+		if !s.listed && s.restarts() {
+			r.list(s)
 			w.lines = append(w.lines, s.line())
 		}
 	}
@@ -302,34 +328,19 @@ func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event) {
 
 // take takes in what an earlier process has left.
 func (r *roster) take(e *eventsv1.Event, now time.Time) {
-	r.left = map[hint]leftover{}
-	r.older = nil
 	r.readAt = now
 	all, exact := readRoster(e, &r.changes)
 	r.exact = exact
 	r.entries = len(all) > 0
-	for _, l := range all {
-		h, ok := hintOf(l.path)
-		if !ok {
-			continue
-		}
-		other, twice := r.left[h]
-		if twice && bornOf(other.path).After(bornOf(l.path)) {
-			l, other = other, l
-		}
-		if twice {
-			r.older = append(r.older, other)
-		}
-		r.left[h] = l
+	r.left = leftovers{}
+	for _, one := range all {
+		r.left.add(one)
 	}
 }
 
-// remaining is how many objects of an earlier process are neither continued nor ended.
-func (r *roster) remaining() int { return len(r.left) + len(r.older) }
-
 // claim returns the object of an earlier process that a new series may continue, if there is one.
 func (r *roster) claim(s *series) (l leftover, ok bool) {
-	l, ok = r.left[s.id.hint()]
+	l, ok = r.left.latest(s.id.hint())
 	if !ok || !s.st.unwritten() {
 		return l, false
 	}
@@ -338,14 +349,14 @@ func (r *roster) claim(s *series) (l leftover, ok bool) {
 	if !strings.HasPrefix(l.path, begins) {
 		return l, false
 	}
-	delete(r.left, s.id.hint())
+	r.left.takeOf(s.id.hint())
 	return l, true
 }
 
 // nextLeft returns an object that no series has continued within the threshold, once its turn has
 // come; or the time until then. The turns are spread over minutes.
 func (r *roster) nextLeft(now time.Time, after time.Duration) (l leftover, wait time.Duration) {
-	if r.remaining() == 0 {
+	if r.left.n == 0 {
 		return l, forever
 	}
 	from := r.readAt.Add(after)
@@ -357,17 +368,8 @@ func (r *roster) nextLeft(now time.Time, after time.Duration) (l leftover, wait 
 		return l, wait
 	}
 	rest := max(r.readAt.Add(after+leftOver).Sub(now), 0)
-	r.endAt = now.Add(rest / time.Duration(r.remaining()))
-	if last := len(r.older) - 1; last >= 0 {
-		one := r.older[last]
-		r.older = r.older[:last]
-		return one, 0
-	}
-	for h, one := range r.left {
-		delete(r.left, h)
-		return one, 0
-	}
-	return l, forever
+	r.endAt = now.Add(rest / time.Duration(r.left.n))
+	return r.left.takeAny(), 0
 }
 
 // same reports whether a stored event is that of a series.
@@ -383,100 +385,12 @@ func (r *roster) same(e *eventsv1.Event, s *series) bool {
 
 // line is a series in a roster: path, count, last time, version, and a mark for a lower bound.
 func (s *series) line() string {
-	return leftover{s.path(), found{
-		count:   max(s.st.stored, 1),
-		last:    s.st.last,
-		loose:   s.st.loose,
-		version: s.st.version,
-	}}.line()
-}
-
-func (l leftover) line() string {
-	last := strconv.FormatInt(l.last.UnixMilli(), 36)
-	text := fmt.Sprintf("%s %d %s %s", l.path, l.count, last, cmp.Or(l.version, "-"))
-	if l.loose {
-		text += " ~"
-	}
-	return text
-}
-
-// parseLine reads a line of a roster. A line of an earlier version of this package is a path only.
-func parseLine(line string) (l leftover, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) == 0 {
-		return l, false
-	}
-	l.path = fields[0]
-	namespace, name, _ := strings.Cut(l.path, "/")
-	if namespace == "" || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return l, false
-	}
-	if len(fields) < 4 {
-		return l, true
-	}
-	count, err := strconv.ParseInt(fields[1], 10, 64)
-	last, bad := strconv.ParseInt(fields[2], 36, 64)
-	if err != nil || bad != nil || count < 1 {
-		return l, true // to be read
-	}
-	l.count = count
-	l.last = time.UnixMilli(last)
-	l.begun = bornOf(name)
-	if fields[3] != "-" {
-		l.version = fields[3]
-	}
-	l.loose = len(fields) > 4
-	return l, true
-}
-
-// bornOf returns the time in a name, as made by eventName.
-func bornOf(name string) time.Time {
-	var suffix [12]byte
-	n, err := hex.Decode(suffix[:], []byte(name[max(len(name)-2*len(suffix), 0):]))
-	if err != nil || n != len(suffix) {
-		return time.Time{}
-	}
-	return time.Unix(0, int64(binary.BigEndian.Uint64(suffix[:8])))
-}
-
-// hintOf returns the hint at the end of a name.
-func hintOf(name string) (h hint, ok bool) {
-	n, err := hex.Decode(h[:], []byte(name[max(len(name)-2*len(h), 0):]))
-	return h, err == nil && n == len(h)
-}
-
-// readRoster returns the series named in a roster, and whether its writer ended in order. changes
-// is set to the highest number of a change.
-func readRoster(e *eventsv1.Event, changes *int) (all map[string]leftover, exact bool) {
-	all = map[string]leftover{}
-	for number := range maxChanges + 1 {
-		key := AnnotationRoster
-		if number > 0 {
-			key = changeKey(number)
-		}
-		text, ok := e.Annotations[key]
-		if !ok {
-			continue
-		}
-		*changes = number
-		_, rest, _ := strings.Cut(text, " ")
-		mode, packed, modern := strings.Cut(rest, " ")
-		if !modern {
-			packed = rest
-		}
-		exact = modern && mode == "end"
-		for _, line := range unpackLines(packed) {
-			path, removed := strings.CutPrefix(line, "-")
-			l, ok := parseLine(line)
-			switch {
-			case removed:
-				delete(all, path)
-			case ok:
-				all[l.path] = l
-			}
-		}
-	}
-	return all, exact
+	one := leftover{path: s.path()}
+	one.count = max(s.st.stored, 1)
+	one.last = s.st.last
+	one.loose = s.st.loose
+	one.version = s.st.version
+	return one.line()
 }
 
 func packLines(lines []string) string {

@@ -54,6 +54,7 @@ type series struct {
 
 	ticket ticket // in the queue
 	age    link   // in table.aged
+	mine   link   // in roster.own
 	soon   int    // in table.hurried, -1 for none
 	// in is the part of the table that the series is in, nil for none, and part the share of its
 	// namespace there. Set by hold.
@@ -240,6 +241,9 @@ func look(e *eventsv1.Event) found {
 	}
 	return f
 }
+
+// restarts reports whether a restart would continue the series.
+func (s *series) restarts() bool { return s.age.held() && s.st.continuing() }
 
 // path identifies the object of a series in a roster.
 func (s *series) path() string { return s.content.namespace + "/" + s.name }
