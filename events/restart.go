@@ -151,8 +151,8 @@ func (c *core) rosterAnswered(j job, a reply) {
 	case j.call.kind == callRead:
 		c.rosterRead(r, a)
 	case a.verdict == verdictOK:
-		r.wrote(j.write, a.stored)
 		r.rest = a.now.Add(rosterEvery)
+		r.wrote(j.write, a.stored, a.now)
 		if r.keeps() && c.stage == stageOpen {
 			r.want(c.renewal(a.now))
 		}

@@ -408,7 +408,7 @@ func TestRemovedAndAddedInOneWrite(t *testing.T) {
 	all := newTable()
 	all.touch(s)
 	r := newRoster(0, source{controller: controller})
-	r.wrote(&rosterWrite{whole: true, tag: "tag", size: 1000}, nil)
+	r.wrote(&rosterWrite{whole: true, tag: "tag", size: 1000}, nil, now)
 	r.drop(s.path(), now)
 	r.add(s, now)
 	w := r.write(false, nil)

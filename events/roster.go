@@ -309,8 +309,9 @@ func (w *rosterWrite) apply(e *eventsv1.Event) (gone []string) {
 
 func changeKey(number int) string { return AnnotationRoster + "." + strconv.Itoa(number) }
 
-// wrote books a successful write; another process's writes are overwritten by the next whole.
-func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event) {
+// wrote books a successful write. Another process's whole is overwritten soon: it has none of the
+// series of this one.
+func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event, now time.Time) {
 	r.becomeStored()
 	r.entries = r.entries && !w.whole || len(w.lines) > 0
 	if w.whole {
@@ -323,6 +324,7 @@ func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event) {
 	r.changed += w.size
 	if !strings.HasPrefix(stored.Annotations[AnnotationRoster], r.tag+" ") {
 		r.becomeDoubtful()
+		r.want(now)
 	}
 }
 
