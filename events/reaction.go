@@ -144,7 +144,8 @@ func (c *core) hasRead(s *series, e *eventsv1.Event, now time.Time) {
 	f := look(e)
 	if s.st.sent == 0 && s.st.version != f.version {
 		r.shared++
-		r.want(now.Add(rosterRemovals))             // that process may have written the roster, too
+		// That process may have written the roster, too.
+		r.want(now.Add(rosterRemovals))
 		s.st.writes = max(s.st.writes, firstWrites) // two processes need not hurry
 	}
 	s.seen = r.shared

@@ -387,12 +387,12 @@ func (r *roster) same(e *eventsv1.Event, s *series) bool {
 
 // line is a series in a roster: path, count, last time, version, and a mark for a lower bound.
 func (s *series) line() string {
-	one := leftover{path: s.path()}
-	one.count = max(s.st.stored, 1)
-	one.last = s.st.last
-	one.loose = s.st.loose
-	one.version = s.st.version
-	return one.line()
+	return leftover{path: s.path(), found: found{
+		count:   max(s.st.stored, 1),
+		last:    s.st.last,
+		loose:   s.st.loose,
+		version: s.st.version,
+	}}.line()
 }
 
 func packLines(lines []string) string {

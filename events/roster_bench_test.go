@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// rosterOfMany is a recorder with n stored series of one source, and a single series of another one.
+// rosterOfMany is a recorder with n stored series of one source, and a single one of another.
 type rosterOfMany struct {
 	*Broadcaster
 	now time.Time
