@@ -6,6 +6,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +25,11 @@ import (
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
 
-// TestMain keeps the log of thousands of virtual outages out of the output, and looks for
-// goroutines left behind outside of bubbles.
+// TestMain keeps the log of thousands of virtual outages out of the output, looks for goroutines
+// left behind outside of bubbles, and collects garbage at five times the live heap, which is small:
+// a seventh less CPU.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
 	klog.SetLogger(logr.Discard())
 	goleak.VerifyTestMain(m)
 }
