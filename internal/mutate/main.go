@@ -150,7 +150,7 @@ func (m mutation) stages(seeds int) []stage {
 		simulate("the simulation", "TestSimulate", "-seeds="+strconv.Itoa(first)),
 		simulate("a script", "TestScripts"),
 		simulate("a test of bounds", "(TestCutStream.*|TestLyingStreams.*)"),
-		simulate("the wall clock's test", "TestClockStepsChangeNothing"),
+		simulate("the wall clock's test", "TestClockStepsChangeNothing", "-clock-seeds=300"),
 		{"the package tests", "pleg", []string{"-test.skip=^TestProve$"}},
 		{"the package tests", "cache", nil},
 		{"the package tests", "internal/cachemodel", nil},

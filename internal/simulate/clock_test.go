@@ -15,7 +15,7 @@ import (
 
 var clockFlag = flag.Int(
 	"clock-seeds",
-	300,
+	100,
 	"number of histories that are run with and without their steps of the wall clock",
 )
 
