@@ -26,7 +26,8 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	begun := b.enter()
 	b.listBegun = begun
 	b.unnoticed = 0
-	if stood := begun.Sub(b.paused); begun.Sub(b.resumed) <= withinTurn && stood <= unnoticed {
+	stood := begun.Sub(b.paused)
+	if begun.Sub(b.resumed) <= withinTurn && stood <= unnoticed {
 		b.unnoticed = stood // the turn that has begun the list stood before the call
 	}
 	b.lists++
@@ -59,6 +60,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 		if begun.After(b.disturbed) && b.listFirst.IsZero() {
 			b.listFirst = b.listOKEnd
 		}
+		b.listedAfterHang(begun, b.listOKEnd)
 	}
 	return l, err
 }
@@ -74,13 +76,13 @@ func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, err
 
 func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
 	begun := time.Now()
-	i, peek, err := b.inspect(
+	i, at, err := b.inspect(
 		ctx,
 		pod,
 		func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) },
 	)
 	if err == nil || i.Status != nil && b.truth.spoilt(pod.UID) { // nobody can read the rest
-		b.inspected(pod.UID, begun, peek)
+		b.inspected(pod.UID, begun, at)
 	}
 	return i, err
 }
@@ -94,22 +96,21 @@ func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.I
 	return i, err
 }
 
-// inspect passes a read of statuses through, and reports whether the read was, or may have been, a
-// peek.
+// inspect passes a read of statuses through, and tells of which read it is a part.
 func (b *boundary[S]) inspect(
 	ctx context.Context,
 	pod pleg.Pod,
 	read func() (pleg.Inspection[S], error),
-) (i pleg.Inspection[S], peek bool, err error) {
+) (i pleg.Inspection[S], at looked, err error) {
 	if b.peeks(ctx, pod.UID) {
 		i, err = b.peek(pod, read)
-		return i, true, err
+		return i, looked{peek: true}, err
 	}
 	begun := b.begin(ctx, pod.UID, true)
 	i, err = read()
 	b.compareStatuses(&pod, &i, begun, err)
-	peek = b.end(ctx, pod.UID, true, i.Pod.Items, begun, err)
-	return i, peek, err
+	at = b.end(ctx, pod.UID, true, i.Pod.Items, begun, err)
+	return i, at, err
 }
 
 // compareStatuses compares the readable part of a read of statuses with the truth.
@@ -145,10 +146,17 @@ func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) t
 	if len(b.inflight) == b.workers {
 		b.prompt.troubled = begun
 	}
+	b.podPace(uid).begins(ctx.Done(), begun)
 	return begun
 }
 
-// end notes the end of a read of a pod, and reports whether the read may have been a peek.
+// looked is a read of a pod.
+type looked struct {
+	began time.Time // from its list on
+	peek  bool      // it was, or may have been, a peek
+}
+
+// end notes the end of a read of a pod, or of its first half.
 func (b *boundary[S]) end(
 	ctx context.Context,
 	uid cache.UID,
@@ -156,12 +164,13 @@ func (b *boundary[S]) end(
 	items []pleg.Item,
 	begun time.Time,
 	err error,
-) (peek bool) {
+) looked {
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
-	peek = b.peekPace.maybe[uid][ctx.Done()]
+	peek := b.peekPace.maybe[uid][ctx.Done()]
+	began := b.podPace(uid).ends(ctx.Done(), begun, statuses || err != nil || len(items) == 0)
 	if time.Since(b.podPace(uid).started) >= mayHang {
 		b.peekPace.answers = time.Now() // a peek may begin before the generator hears of the end
 	}
@@ -175,13 +184,13 @@ func (b *boundary[S]) end(
 		b.emptied(uid, begun, len(items), err)
 	}
 	if statuses && err == nil && !peek {
-		b.answered(uid, items, b.podPace(uid).started)
+		b.answered(uid, items, began)
 	}
 	if err == nil && !peek {
-		b.podWhole[uid] = latest(b.podWhole[uid], b.podPace(uid).started)
+		b.podWhole[uid] = latest(b.podWhole[uid], began)
 	}
 	if err == nil && !peek { // the list of the pod and the statuses after it are one read
-		b.peekPace.slowest = max(b.peekPace.slowest, time.Since(b.podPace(uid).started))
+		b.peekPace.slowest = max(b.peekPace.slowest, time.Since(began))
 	}
 	if peek || statuses && err != nil && len(items) == 0 && !cut { // single statuses do not answer either
 		b.peekHurts(begun, time.Now(), len(items), err)
@@ -202,18 +211,14 @@ func (b *boundary[S]) end(
 		delete(b.inflight, uid)
 		delete(b.begun, uid)
 	}
-	if x := b.podPace(uid); b.pace.on && x.started.Before(begun) {
-		b.outlived(x.started) // its first half may have been slow
-	} else {
-		b.outlived(begun)
-	}
+	b.podOutlived(uid, began) // its first half may have been slow
 	if !cut && begun.After(b.podEnd[uid]) {
 		b.podEnd[uid] = begun
 	}
 	if err != nil && !cut && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun
 	}
-	return peek
+	return looked{began: began, peek: peek}
 }
 
 func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {

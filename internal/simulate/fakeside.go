@@ -216,13 +216,25 @@ func (f *fakeSide) failing() bool {
 // list, and its statuses, two periods each.
 const throttled = 400 * time.Millisecond
 
-// unanswered returns how long the calls under way may go on when the faults change: what hangs, or
-// is slow, is not asked for again before its end. That is true of the list of a pod's containers as
-// well, of which a read of a pod with several sandboxes learns whose each container is.
-func (f *fakeSide) unanswered(w *world) time.Duration {
+// outlast notes until when the calls under way may go on when the faults change: what hangs, or is
+// slow, is not asked for again before its end. That is true of the list of a pod's containers as
+// well, of which a read of a pod with several sandboxes learns whose each container is: such a pod
+// comes to rest later, as one with an item that hangs does, and no other.
+func (f *fakeSide) outlast(w *world) {
+	w.upset(time.Now().Add(f.unanswered(w)))
 	now := f.rt.Faults()
 	listHangs := now.HangList + now.HangSandboxList + now.HangContainerList
-	if now.HangStatus+now.HangItem > 0 || listHangs > 0 && w.truth.severalSandboxes() {
+	for _, uid := range w.truth.UIDs() {
+		if now.HangItem > 0 && w.truth.spoilt(uid) || listHangs > 0 && w.truth.severalSandboxes(uid) {
+			w.truth.Hangs(uid, time.Now().Add(w.settings.inspectTimeout))
+		}
+	}
+}
+
+// unanswered returns how long calls about any pod may go on when the faults change.
+func (f *fakeSide) unanswered(w *world) time.Duration {
+	now := f.rt.Faults()
+	if now.HangStatus > 0 {
 		return w.settings.inspectTimeout
 	}
 	slow := now.SlowStatus + now.SlowContainer
@@ -234,7 +246,7 @@ func (f *fakeSide) unanswered(w *world) time.Duration {
 
 func (f *fakeSide) calm(w *world) {
 	defer w.oracle.lieEnds()
-	w.upset(time.Now().Add(f.unanswered(w)))
+	f.outlast(w)
 	_ = f.setFaults(f.quiet)
 	f.rt.Up(0)
 	f.mu.Lock()
@@ -366,9 +378,9 @@ func (f *fakeSide) fault(w *world, args []string) error {
 	if lying {
 		w.oracle.lie()
 	}
-	w.upset(time.Now().Add(f.unanswered(w)))
+	f.outlast(w)
 	err = f.setFaults(faults)
-	w.upset(time.Now().Add(f.unanswered(w))) // a read under way goes on as long as one begun now
+	f.outlast(w) // a read under way goes on as long as one begun now
 	if !lying {
 		w.oracle.lieEnds()
 	}

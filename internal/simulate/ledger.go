@@ -55,6 +55,7 @@ type ledger struct {
 	listOKEnd  time.Time                 // and its end
 	listFirst  time.Time                 // end of the first list begun after the last disturbance; zero if none
 	disturbed  time.Time                 // the last disturbance
+	afterHang  map[cache.UID]time.Time   // end of the first list begun after a call about the pod alone has hung
 	podEnd     map[cache.UID]time.Time   // start of the latest finished read of the pod, failed or not
 	podFail    map[cache.UID]time.Time   // start of the latest failed list
 	wholes     map[cache.UID][]time.Time // starts of the reads of all statuses of a pod that ended well, from their list on
@@ -88,23 +89,24 @@ type ledger struct {
 func newLedger(truth *Truth, workers int, fail func(kind, format string, args ...any)) *ledger {
 	truth.Restart()
 	return &ledger{
-		truth:    truth,
-		fail:     fail,
-		workers:  workers,
-		opened:   time.Now(),
-		accused:  make(map[pleg.Reason]bool),
-		inflight: make(map[cache.UID]int),
-		begun:    make(map[cache.UID]time.Time),
-		podEnd:   make(map[cache.UID]time.Time),
-		podFail:  make(map[cache.UID]time.Time),
-		wholes:   make(map[cache.UID][]time.Time),
-		podWhole: make(map[cache.UID]time.Time),
-		removed:  make(map[cache.UID]time.Time),
-		goneAsOf: make(map[cache.UID]time.Time),
-		unnamed:  make(map[string]bool),
-		asked:    make(map[cache.UID]time.Time),
-		touched:  make(map[string]time.Time),
-		ended:    make(map[string]bool),
+		truth:     truth,
+		fail:      fail,
+		workers:   workers,
+		opened:    time.Now(),
+		accused:   make(map[pleg.Reason]bool),
+		inflight:  make(map[cache.UID]int),
+		begun:     make(map[cache.UID]time.Time),
+		podEnd:    make(map[cache.UID]time.Time),
+		afterHang: make(map[cache.UID]time.Time),
+		podFail:   make(map[cache.UID]time.Time),
+		wholes:    make(map[cache.UID][]time.Time),
+		podWhole:  make(map[cache.UID]time.Time),
+		removed:   make(map[cache.UID]time.Time),
+		goneAsOf:  make(map[cache.UID]time.Time),
+		unnamed:   make(map[string]bool),
+		asked:     make(map[cache.UID]time.Time),
+		touched:   make(map[string]time.Time),
+		ended:     make(map[string]bool),
 		peekPace: peekPace{
 			under: make(map[cache.UID]int),
 			maybe: make(map[cache.UID]calls),
@@ -248,6 +250,45 @@ func (b *ledger) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time
 	}
 }
 
+// listedAfterHang notes a list that has ended well, for the pods of which calls have hung.
+func (b *ledger) listedAfterHang(begun, now time.Time) {
+	for _, uid := range b.truth.known() {
+		until := b.truth.hangsUntil(uid)
+		if !until.IsZero() && begun.After(until) && !b.afterHang[uid].After(until) {
+			b.afterHang[uid] = now
+		}
+	}
+}
+
+// podFirst returns the end of the first list begun when a pod had come to rest, and what it may have
+// hung on; zero if none has ended. It is later than that of a node at rest, if calls about the pod
+// alone have hung, or a read of it from then is under way.
+func (b *ledger) podFirst(uid cache.UID) time.Time {
+	until := b.truth.hangsUntil(uid)
+	if until.IsZero() {
+		return b.listFirst
+	}
+	begun, under := b.begun[uid]
+	after := b.afterHang[uid]
+	if !after.After(until) || under && !begun.After(until) && time.Since(begun) > 100*time.Millisecond {
+		return time.Time{}
+	}
+	return latest(b.listFirst, after)
+}
+
+// podOutlived is outlived for a read of a pod: if calls about the pod alone hang, it puts off the
+// rest of that pod.
+func (b *ledger) podOutlived(uid cache.UID, begun time.Time) {
+	now := time.Now()
+	until := b.truth.hangsUntil(uid)
+	if until.IsZero() || begun.After(until) {
+		b.outlived(begun)
+	} else if now.Sub(begun) > 100*time.Millisecond {
+		b.truth.Hangs(uid, now)
+		delete(b.afterHang, uid)
+	}
+}
+
 // outlived notes the end of a read begun before the rest: a newly ended fault had made the read
 // slow.
 func (b *ledger) outlived(begun time.Time) {
@@ -330,10 +371,11 @@ func (b *ledger) surelyRuns(it pleg.Item) bool {
 	return it.Phase == pleg.PhaseRunning && phase == pleg.PhaseRunning && !ended
 }
 
-// waitingFor reports whether a read from before the rest is still under way.
+// waitingFor reports whether a read from before the rest is still under way. That of a pod of which
+// calls hang keeps the pod from its rest alone (podFirst).
 func (b *ledger) waitingFor() bool {
-	for _, begun := range b.begun {
-		if !begun.After(b.disturbed) && time.Since(begun) > 100*time.Millisecond {
+	for uid, begun := range b.begun {
+		if begun.After(b.truth.hangsUntil(uid)) && !begun.After(b.disturbed) && time.Since(begun) > 100*time.Millisecond {
 			return true
 		}
 	}

@@ -94,7 +94,7 @@ func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)
 	now := time.Now()
 	b.peekPace.under[uid]--
 	b.peekPace.ended[uid] = now
-	b.outlived(begun)
+	b.podOutlived(uid, begun)
 	if err != nil && begun.After(b.podFail[uid]) {
 		b.podFail[uid] = begun // the readable items stand beside the error
 	}

@@ -30,34 +30,55 @@ type podPace struct {
 	started    time.Time   // of the last read
 	begun      time.Time   // likewise, or of the list on which the read may build
 	ended      time.Time
-	whole      time.Time       // begin of the last read of all statuses, and of the list before them
-	call       <-chan struct{} // the Done channel of its context, which all calls of a read share
-	erred      bool            // a read of this generator has failed: an error in the cache is its own
-	again      bool            // the pod's last read had failed when the read under way began
-	either     bool            // it had, and a list has answered since
-	open       bool            // an error may be in the cache, or a reinspection unanswered
-	closes     bool            // open ends if no error is in the cache
-	failed     bool            // the last read has yielded nothing
-	closed     time.Time       // when failed or open last ended
-	failedAt   time.Time       // when a read has yielded nothing, or a list has come beside an error
-	listed     []pleg.Item     // items of the last list; later lists of differences may omit them
-	unsure     *[]pleg.Item    // items of the last list, if perhaps not believed
-	reply      []pleg.Item     // items of the last list or read
-	vanished   int             // reads in a row without a running ID
-	lapped     bool            // a list has ended during the read under way
-	failures   int             // reads of its statuses that have failed in a row
-	reported   bool            // a warning says that the pod cannot be read; no read has succeeded since
+	whole      time.Time                     // begin of the last read of all statuses, and of the list before them
+	call       <-chan struct{}               // the Done channel of its context, which all calls of a read share
+	began      map[<-chan struct{}]time.Time // the reads under way, by these channels
+	erred      bool                          // a read of this generator has failed: an error in the cache is its own
+	again      bool                          // the pod's last read had failed when the read under way began
+	either     bool                          // it had, and a list has answered since
+	open       bool                          // an error may be in the cache, or a reinspection unanswered
+	closes     bool                          // open ends if no error is in the cache
+	failed     bool                          // the last read has yielded nothing
+	closed     time.Time                     // when failed or open last ended
+	failedAt   time.Time                     // when a read has yielded nothing, or a list has come beside an error
+	listed     []pleg.Item                   // items of the last list; later lists of differences may omit them
+	unsure     *[]pleg.Item                  // items of the last list, if perhaps not believed
+	reply      []pleg.Item                   // items of the last list or read
+	vanished   int                           // reads in a row without a running ID
+	lapped     bool                          // a list has ended during the read under way
+	failures   int                           // reads of its statuses that have failed in a row
+	reported   bool                          // a warning says that the pod cannot be read; no read has succeeded since
 }
 
 func (b *ledger) podPace(uid cache.UID) *podPace {
 	x := b.pace.pods[uid]
 	if x == nil {
-		x = &podPace{}
+		x = &podPace{began: make(map[<-chan struct{}]time.Time)}
 		if b.pace.on {
 			b.pace.pods[uid] = x
 		}
 	}
 	return x
+}
+
+// begins notes a call of a read, which begins with its first.
+func (x *podPace) begins(call <-chan struct{}, now time.Time) {
+	if _, known := x.began[call]; !known {
+		x.began[call] = now
+	}
+}
+
+// ends returns when a read has begun, one of whose calls, begun at the given time, has ended. The
+// last ends the read.
+func (x *podPace) ends(call <-chan struct{}, begun time.Time, last bool) (began time.Time) {
+	began, known := x.began[call]
+	if last {
+		delete(x.began, call)
+	}
+	if !known {
+		return begun
+	}
+	return began
 }
 
 // cause records news of a pod.
@@ -96,21 +117,17 @@ func (b *ledger) reinspected(uid cache.UID) {
 // slow list of the pod earlier, or from the begin of the list of everything on which the read
 // builds. A turn of the slow round may therefore come so much sooner; the excuse is as long as
 // that, and ends with the next read of all statuses.
-func (b *ledger) inspected(uid cache.UID, begun time.Time, peek bool) {
+func (b *ledger) inspected(uid cache.UID, begun time.Time, at looked) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
-	if !peek {
+	if !at.peek {
 		from := x.begun
 		if from.IsZero() { // no list has been applied: the read builds on none
 			from = begun
 		}
 		x.whole = latest(x.whole, from)
-		whole := begun
-		if x.started.Before(begun) && !x.started.IsZero() {
-			whole = x.started // with the list of the pod
-		}
-		b.wholes[uid] = append(b.wholes[uid], whole)
+		b.wholes[uid] = append(b.wholes[uid], at.began)
 	}
 	if begun.After(b.asked[uid]) {
 		delete(b.asked, uid)

@@ -53,6 +53,7 @@ type Truth struct {
 	mended map[string]time.Time    // when the status of an ID could be read again
 	ghosts map[string]bool         // gone IDs in lists, now or before
 	fresh  map[cache.UID]bool      // pods read by the present generator
+	hangs  map[cache.UID]time.Time // until when a call about the pod alone may hang
 	pull   func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
 }
 
@@ -68,6 +69,7 @@ func NewTruth() *Truth {
 		mended: make(map[string]time.Time),
 		ghosts: make(map[string]bool),
 		fresh:  make(map[cache.UID]bool),
+		hangs:  make(map[cache.UID]time.Time),
 	}
 }
 
@@ -411,21 +413,30 @@ func (t *Truth) known() []cache.UID {
 }
 
 // severalSandboxes reports whether a pod has several sandboxes, as of the last refresh.
-func (t *Truth) severalSandboxes() bool {
+func (t *Truth) severalSandboxes(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, uid := range t.uids {
-		n := 0
-		for _, l := range t.pods[uid] {
-			if l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved {
-				n++
-			}
-		}
-		if n > 1 {
-			return true
+	n := 0
+	for _, l := range t.pods[pod] {
+		if l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved {
+			n++
 		}
 	}
-	return false
+	return n > 1
+}
+
+// Hangs notes that a call about a pod alone may hang until a time.
+func (t *Truth) Hangs(pod cache.UID, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hangs[pod] = latest(t.hangs[pod], until)
+}
+
+// hangsUntil returns until when a call about a pod alone may hang; zero if none has.
+func (t *Truth) hangsUntil(pod cache.UID) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hangs[pod]
 }
 
 // mentions reports whether a pod is, was, or was asked for, as of the last refresh.

@@ -61,7 +61,7 @@ func (w *world) wait(pod cache.UID, asks wish) *waiter {
 	if w.ledger != nil && w.side.restless() {
 		w.ledger.disturb(x.begun)
 	}
-	x.quick = asks.ago >= 0 && w.system != nil && w.oracle.settled(false)
+	x.quick = asks.ago >= 0 && w.system != nil && w.oracle.rests(pod)
 	w.waiters = append(w.waiters, x)
 	if w.ledger != nil {
 		w.ledger.wanted(pod, x.t)
@@ -209,7 +209,7 @@ func (w *world) checkWaiters() {
 		}
 		w.ledger.mu.Lock()
 		w.ledger.changes()
-		disturbed := w.ledger.disturbed.After(x.begun)
+		disturbed := latest(w.ledger.disturbed, w.truth.hangsUntil(x.pod)).After(x.begun)
 		cutOff := 2 * w.ledger.cutOff(x.pod) // an item that hangs: of the read under way, and of the next
 		w.ledger.mu.Unlock()
 		if disturbed {

@@ -160,30 +160,11 @@ func (o *oracle) event(e pleg.Event) {
 func (o *oracle) settled(reading bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ledger == nil {
+	uids, open := o.rested()
+	if len(open) > 0 {
 		return false
 	}
-	uids := o.truth.UIDs() // refreshes: what has changed just now ends the rest, and need not be shown
-	o.ledger.mu.Lock()
-	o.ledger.changes()
-	first := o.ledger.listFirst
-	now := time.Now()
-	if o.ledger.waitingFor() || o.ledger.callsGoOn(now) {
-		first = time.Time{}
-	}
-	o.ledger.mu.Unlock()
-	bound := o.settings.base + o.settings.callSettle + o.settings.load(len(uids))
-	for _, uid := range uids { // a peek beside lists that failed may have hidden a read that waits for an item
-		bound = max(bound, o.settings.base+2*o.ledger.cutOff(uid))
-	}
-	if first.IsZero() || now.Sub(first) <= bound {
-		return false
-	}
-	if differs := o.differs(uids); differs != "" {
-		o.fail("diverged", "%v after a list that began when all was at rest, %s", now.Sub(first), differs)
-		return true
-	}
-	if reading {
+	if reading && o.result() == nil {
 		for _, uid := range uids {
 			o.consumer(uid)
 		}
@@ -191,6 +172,49 @@ func (o *oracle) settled(reading bool) bool {
 		o.forgive()
 	}
 	return true
+}
+
+// rests reports whether a pod is at rest.
+func (o *oracle) rests(uid cache.UID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, open := o.rested()
+	return !slices.Contains(open, uid) && !slices.Contains(open, "")
+}
+
+// rested checks the cache of every pod that has come to rest, and returns all pods, and those that
+// have not; the pod without a name is the node. The caller holds the mutex.
+func (o *oracle) rested() (uids, open []cache.UID) {
+	uids = o.truth.UIDs() // refreshes: what has changed just now ends the rest, and need not be shown
+	b := o.ledger
+	if b == nil {
+		return uids, []cache.UID{""}
+	}
+	now := time.Now()
+	b.mu.Lock()
+	b.changes()
+	bound := o.settings.base + o.settings.callSettle + o.settings.load(len(uids))
+	var calm []cache.UID
+	if b.listFirst.IsZero() || b.waitingFor() || b.callsGoOn(now) || now.Sub(b.listFirst) <= bound {
+		open = append(open, "")
+	} else {
+		for _, uid := range uids {
+			first := b.podFirst(uid)
+			// A peek beside lists that failed may have hidden a read that waits for an item.
+			waits := max(bound, o.settings.base+2*b.cutOff(uid))
+			if first.IsZero() || now.Sub(first) <= waits {
+				open = append(open, uid)
+				continue
+			}
+			calm = append(calm, uid)
+		}
+	}
+	first := b.listFirst
+	b.mu.Unlock()
+	if differs := o.differs(calm); differs != "" {
+		o.fail("diverged", "%v after a list that began when all was at rest, %s", now.Sub(first), differs)
+	}
+	return uids, open
 }
 
 // differs returns the difference of the cache from the runtime, empty without any.
