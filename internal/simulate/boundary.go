@@ -33,6 +33,7 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	b.lists++
 	b.outcome.read("list", "")
 	b.listBegins(begun)
+	b.ofList(begun, false)
 	b.listing++
 	if b.listing > 1 {
 		b.fail("greedy", "two lists of everything at once")
@@ -49,8 +50,11 @@ func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	b.compareList(begun, &l, err)
 	b.changes()
 	b.outlived(begun)
-	b.trouble(begun, time.Now(), 0, err)
-	defer func() { b.listEnds(begun, time.Now(), &l, err) }()
+	b.trouble("", begun, time.Now(), 0, err)
+	defer func() {
+		b.listEnds(begun, time.Now(), &l, err)
+		b.ofList(begun, true)
+	}()
 	if err == nil {
 		b.listOK = begun
 		b.listOKEnd = time.Now()

@@ -183,6 +183,7 @@ func (f *fakeSide) system(w *world) (System, *ledger, error) {
 	l := newLedger(w.truth, w.settings.workers, w.oracle.fail)
 	l.doubt = w.oracle.doubtful
 	l.mood = w.oracle.mood
+	l.ofList = w.oracle.lists
 	l.lying = w.oracle.liars
 	b := &boundary[cri.PodStatus]{ledger: l, source: fakeLooks{f.client, f}, stream: f.client}
 	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle, &w.within}, time.Now)

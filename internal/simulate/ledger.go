@@ -20,6 +20,7 @@ type ledger struct {
 	truth   *Truth
 	fail    func(kind, format string, args ...any)
 	workers int
+	ofList  func(begun time.Time, ends bool)      // told of lists of everything
 	lying   func() bool                           // reads may lie, differently each time; nil: never
 	doubt   func() time.Duration                  // how long a claim and a read may contradict each other
 	mood    func(at time.Time, uids ...cache.UID) // phases of pods may go back

@@ -41,6 +41,8 @@ type oracle struct {
 	// stood is when the loop last stood within a turn, zero if never: a turn has a single time, then
 	// some nanoseconds behind the clock.
 	stood   time.Time
+	outlast time.Time      // end of the last list begun within the rest of a generator after that
+	listing time.Time      // begin of the list under way; zero if there is none
 	excuses map[string]int // how often each has excused
 
 	mu         sync.Mutex
@@ -95,13 +97,38 @@ var ofInstants = []string{"greedy", "late", "late-content", "trust", "unfair", "
 func (o *oracle) fail(kind, format string, args ...any) {
 	o.failMu.Lock()
 	defer o.failMu.Unlock()
-	if !o.stood.IsZero() && time.Since(o.stood) < o.settings.restful()+o.settings.listTimeout &&
-		slices.Contains(ofInstants, kind) {
+	if o.stoodOfLate() && slices.Contains(ofInstants, kind) {
 		o.excuses[excuseStood]++
 		return
 	}
 	if o.violation == nil {
 		o.violation = &Violation{Kind: kind, What: fmt.Sprintf(format, args...), At: time.Since(o.begun)}
+	}
+}
+
+// stoodOfLate reports whether instants may be off because the loop has stood within a turn: for the
+// rest of a generator since then, or since the end of a list that had begun by then. The caller
+// holds failMu.
+func (o *oracle) stoodOfLate() bool {
+	if o.stood.IsZero() {
+		return false
+	}
+	rest := o.settings.restful()
+	under := !o.listing.IsZero() && o.listing.Before(o.stood.Add(rest))
+	return under || time.Since(latest(o.stood, o.outlast)) < rest
+}
+
+// lists notes the begin of a list of everything, and its end.
+func (o *oracle) lists(begun time.Time, ends bool) {
+	o.failMu.Lock()
+	defer o.failMu.Unlock()
+	o.listing = begun
+	if !ends {
+		return
+	}
+	o.listing = time.Time{}
+	if begun.Before(o.stood.Add(o.settings.restful())) {
+		o.outlast = time.Now()
 	}
 }
 

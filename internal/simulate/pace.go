@@ -76,6 +76,7 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 		promises: make(map[string]promise),
 		rewrites: make(map[string]promise),
 		lost:     make(map[string]pleg.Phase),
+		ailing:   make(map[cache.UID]time.Time),
 		ahead:    make(map[cache.UID]time.Time),
 		back:     make(map[cache.UID]time.Time),
 		waited:   make(map[cache.UID]time.Time),

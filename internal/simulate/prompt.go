@@ -57,7 +57,8 @@ type prompt struct {
 	promises map[string]promise      // by ID
 	rewrites map[string]promise      // of the agent's own calls that change fields alone, by ID
 	lost     map[string]pleg.Phase   // the furthest phase claimed of an ID before or during the loss of its state
-	troubled time.Time               // when a read last failed, was slow, or found every worker busy
+	troubled time.Time               // when a list last failed or was slow, or a read found every worker busy
+	ailing   map[cache.UID]time.Time // when a read of a pod last failed or was slow
 	ahead    map[cache.UID]time.Time // when a claim of a pod was last ahead of the truth
 	back     map[cache.UID]time.Time // when an end in a pod was last taken back, after its event
 	waited   map[cache.UID]time.Time // when a read of a pod last was slow beside an unreadable item
@@ -87,17 +88,22 @@ func (s *settings) crowded() time.Duration {
 	return s.work * time.Duration(2*(2*s.workers+4)) / time.Duration(s.processors)
 }
 
-// trouble notes a failed or slow read.
-func (b *ledger) trouble(begun, now time.Time, n int, err error) {
+// trouble notes a failed or slow list of everything, or read of a pod.
+func (b *ledger) trouble(uid cache.UID, begun, now time.Time, n int, err error) {
 	if err == nil {
 		b.peekPace.slowest = max(b.peekPace.slowest, now.Sub(begun))
 	}
-	if b.pace.on && (err != nil || now.Sub(begun) > b.pace.settings.quick(n)) {
+	if !b.pace.on || err == nil && now.Sub(begun) <= b.pace.settings.quick(n) {
+		return
+	}
+	if uid == "" {
 		b.prompt.troubled = now
-		select {
-		case b.prompt.hurt <- struct{}{}:
-		default:
-		}
+	} else {
+		b.prompt.ailing[uid] = now
+	}
+	select {
+	case b.prompt.hurt <- struct{}{}:
+	default:
 	}
 }
 
@@ -115,7 +121,7 @@ func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err erro
 		begun = begun.Add(b.cutOff(uid))
 		err = nil
 	}
-	b.trouble(begun, now, n, err)
+	b.trouble(uid, begun, now, n, err)
 }
 
 // cutOff is how much longer a read of a pod may take because of an item with a hanging status.
@@ -402,6 +408,7 @@ func (b *ledger) owedSince(x promise) time.Time {
 		x.excused,
 		b.truth.moved(x.pod),
 		p.troubled,
+		p.ailing[x.pod],
 		p.ahead[x.pod].Add(3*b.pace.settings.grace),
 		b.podPace(x.pod).closed,
 	)

@@ -52,6 +52,7 @@ func (t *toySide) system(w *world) (System, *ledger, error) {
 	l := newLedger(w.truth, s.workers, w.oracle.fail)
 	l.doubt = w.oracle.doubtful
 	l.mood = w.oracle.mood
+	l.ofList = w.oracle.lists
 	b := &boundary[Status]{ledger: l, source: t.toy, stream: t.toy}
 	wall := func() time.Time {
 		t.toy.mu.Lock()
