@@ -41,6 +41,8 @@ var kinds = []kind{
 	{name: "sends", on: true, share: 0.2, weave: (*weaver).sends},
 	{name: "wakes", on: true, share: 0.1, weave: (*weaver).wakes},
 	{name: "hurries", on: true, share: 0.1, weave: (*weaver).hurries},
+	{name: "queues", on: true, share: 0.1, weave: (*weaver).queues},
+	{name: "reboots", on: true, share: 0.1, weave: (*weaver).reboots},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -429,6 +431,72 @@ func (v *weaver) hurries(h History) History {
 			lines = append(lines, "runtime exit "+id(n)+v.word("", "", "", " late=30ms", " drop"), "advance "+v.word("5ms", "50ms", "200ms", "1s"))
 		}
 		return append(lines, "reads inspect ok")
+	})
+}
+
+// queues has many wait for one pod, for reads begun after different times, and give up in any
+// order.
+func (v *weaver) queues(h History) History {
+	made := 0
+	return v.each(h, func(line string) []string {
+		if len(v.pods) == 0 || strings.HasPrefix(line, "within ") || !v.chance(0.15) {
+			return []string{line} // a command within a turn may stand between calm and settle
+		}
+		pod := v.word(v.pods...)
+		first := made
+		made += 3 + v.rng.IntN(5)
+		lines := []string{line}
+		for n := first; n < made; n++ {
+			ago := v.word("", "", " ago=1ms", " ago=1s", " ago=-20ms", " ago=-2s", " limit=50ms")
+			lines = append(lines, fmt.Sprintf("wait %s as=q%d%s%s", pod, n, ago, v.word("", "", " phases")))
+			if v.chance(0.3) {
+				lines = append(lines, "advance "+v.word("10µs", "1ms", "30ms"))
+			}
+		}
+		for _, n := range v.rng.Perm(made - first)[:1+v.rng.IntN(made-first)] {
+			lines = append(lines, fmt.Sprintf("cancel q%d", first+n))
+			if v.chance(0.5) {
+				lines = append(lines, "advance "+v.word("10µs", "1ms", "300ms"))
+			}
+		}
+		return lines
+	})
+}
+
+// reboots has the runtime go down and come back with other containers: those from before are gone,
+// and nobody tells of them.
+func (v *weaver) reboots(h History) History {
+	maker := "runtime "
+	if slices.Contains(h, "config tells-calls true") { // nobody else makes containers
+		maker = "agent "
+	}
+	made := 0
+	return v.each(h, func(line string) []string {
+		if len(v.pods) == 0 || made > 8 || strings.HasPrefix(line, "within ") || !v.chance(0.06) {
+			return []string{line} // a command within a turn may stand between calm and settle
+		}
+		lines := []string{line, "runtime down", "advance " + v.word("1ms", "300ms", "5s", "3m0s")}
+		for _, id := range v.ids {
+			if strings.HasPrefix(id, "s") && v.chance(0.8) {
+				lines = append(lines, "runtime remove "+id)
+			}
+		}
+		lines = append(lines, "runtime up")
+		for _, pod := range v.pods {
+			if v.chance(0.3) {
+				continue
+			}
+			made++
+			s, c := fmt.Sprintf("s%db", made), fmt.Sprintf("c%db", made)
+			lines = append(
+				lines,
+				maker+"sandbox "+pod+" "+s,
+				maker+"container "+s+" "+c,
+				maker+"start "+c,
+				"advance "+v.word("1ms", "1ms", "2s"),
+			)
+		}
+		return lines
 	})
 }
 

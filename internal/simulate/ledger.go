@@ -261,9 +261,9 @@ func (b *ledger) listedAfterHang(begun, now time.Time) {
 	}
 }
 
-// podFirst returns the end of the first list begun when a pod had come to rest, and what it may have
-// hung on; zero if none has ended. It is later than that of a node at rest, if calls about the pod
-// alone have hung, or a read of it from then is under way.
+// podFirst returns the end of the first list begun when a pod had come to rest; zero if none has
+// ended. It is later than that of a node at rest, if calls about the pod alone have hung, or a read
+// of it from then is under way.
 func (b *ledger) podFirst(uid cache.UID) time.Time {
 	until := b.truth.hangsUntil(uid)
 	if until.IsZero() {

@@ -21,8 +21,8 @@ import (
 //     recovered sandbox in Get for a grace. It ends with a time of arrival in the mailbox.
 //   - stood: instants are some nanoseconds off, because the loop has stood within a turn, or
 //     minutes, because the loop was paused there. The excuse ends after the rest of a generator
-//     (settings.restful), when the delays of the turn have ended, and of a list begun by then, after
-//     such a rest from its end (oracle.stoodOfLate).
+//     (settings.restful), when the delays of the turn have ended. A list begun by then prolongs it
+//     until such a rest after the end of the list (stoodOfLate).
 //     Warnings about slow and hung lists are excused for pauses that a generator cannot notice
 //     (ledger.pauses), until the next list begins.
 //   - owing: emissions and events do not match, because Watch was full. The excuse ends when no
