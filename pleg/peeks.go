@@ -75,6 +75,9 @@ type peeking struct {
 	// peeks.holds.
 	held bool
 
+	// gave is since when the peeks of the pod give way to reads; zero if the last one did not.
+	gave instant
+
 	// retold is what was told during the peek under way, and was no news.
 	retold retold
 
@@ -316,18 +319,25 @@ func (k *peeks) precede(uid cache.UID, due instant) instant {
 // holds returns until when a peek of a pod gives way to the read under way; zero if it need not.
 // After a read that was left out the next one decides. If a peek was applied meanwhile, the read
 // could show older content of one item than the peek, and be the only look at another. A read that
-// hangs holds no peek.
+// hangs holds no peek, nor do reads one after the other hold one for longer.
 func (k *peeks) holds(x *peeking, p *pod, r *reads) instant {
 	f := r.inflight[p]
 	if !p.crossed || f == nil || f.started <= x.looked {
 		return 0
 	}
-	return f.started.add(peekAfter)
+	until := f.started.add(peekAfter)
+	if x.gave != 0 {
+		until = min(until, x.gave.add(peekAfter))
+	}
+	return until
 }
 
 // hold has the next peek of a pod wait for the read under way, until the given time at the latest.
-func (k *peeks) hold(x *peeking, until instant) {
+func (k *peeks) hold(x *peeking, until, now instant) {
 	x.held = true
+	if x.gave == 0 {
+		x.gave = now
+	}
 	k.wants(x, until)
 }
 
@@ -553,7 +563,7 @@ func (c *core[S]) tickPeeks(now instant) {
 		}
 		until := k.holds(x, p, &c.reads)
 		if until > now {
-			k.hold(x, until)
+			k.hold(x, until, now)
 			continue
 		}
 		listed := k.asksFor(p, &c.reads)
@@ -594,7 +604,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		switch {
 		case p.foreign || confirmed:
 		case until > now:
-			c.peeks.hold(x, until)
+			c.peeks.hold(x, until, now)
 		default:
 			verdict = x.judge(&c.records, p, &r.look, span{r.began, now}, c.reads.since(p))
 		}
@@ -610,6 +620,9 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	x.retold = nil
 	x.asked = idSet{}
 	x.listed = idSet{}
+	if !x.held {
+		x.gave = 0
+	}
 	if verdict == peekAgain || p.unmet() {
 		c.peeks.again(x, r.began, &c.cfg, now)
 	}
@@ -699,7 +712,7 @@ func (k *peeks) check(check checker, over func(*peeking) bool, now instant) {
 		check(!x.waits() || later[x] == (x.at != never), "a peek of pod %q is due, and nobody will make it: %+v", uid, *x)
 		check(uid == x.uid, "the peeks of pod %q are filed under %q", x.uid, uid)
 		check(!x.queued || x.began == 0, "a peek of pod %q waits beside another", uid)
-		check(max(x.began, x.looked, x.shown, x.stored, x.told) <= now, "the peeks of pod %q have an instant in the future: %+v", uid, *x)
+		check(max(x.began, x.looked, x.shown, x.stored, x.told, x.gave) <= now, "the peeks of pod %q have an instant in the future: %+v", uid, *x)
 		if x.queued {
 			queued++
 		}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,9 @@ type Supervisor struct {
 	socket string
 	args   []string
 	work   sync.WaitGroup
+	// stat is os.Stat, but in tests; left counts its calls that took too long, until they end.
+	stat func(string) (os.FileInfo, error)
+	left atomic.Int32
 
 	mu      sync.Mutex // owns the fields below
 	readers map[*child.Process]bool
@@ -43,7 +47,12 @@ type Supervisor struct {
 // NewSupervisor returns a supervisor of readers of the runtime behind a socket. Args are the
 // arguments with which this program calls [Main]. NewSupervisor starts nothing.
 func NewSupervisor(socket string, args ...string) *Supervisor {
-	return &Supervisor{socket: socket, args: args, readers: make(map[*child.Process]bool)}
+	return &Supervisor{
+		socket:  socket,
+		args:    args,
+		stat:    os.Stat,
+		readers: make(map[*child.Process]bool),
+	}
 }
 
 // Dial connects to the runtime by a reader of its own, which ends with the connection.
@@ -85,7 +94,7 @@ func (s *Supervisor) start(runtime *os.File) (net.Conn, error) {
 	cmd := exec.Command(self, s.args...)
 	cmd.ExtraFiles = []*os.File{runtimeFile - 3: runtime, observerFile - 3: theirs, beatFile - 3: beat}
 	cmd.Stderr = complaint
-	socket, _ := os.Stat(s.socket) // nil: the file has gone, and is not compared
+	socket := s.look() // nil: the file has gone or cannot be seen, and is not compared
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -232,8 +241,40 @@ var notRead = fmt.Sprintf(
 
 // replaced reports whether another socket is at the path.
 func (s *Supervisor) replaced(socket os.FileInfo) bool {
-	now, err := os.Stat(s.socket)
-	return socket != nil && err == nil && !os.SameFile(socket, now)
+	now := s.look()
+	return socket != nil && now != nil && !os.SameFile(socket, now)
+}
+
+// lookIn is how long a look at the socket may take.
+const lookIn = time.Second
+
+// look returns the file at the path, nil if there is none or the kernel does not answer: on a dead
+// mount a look heeds no signal, and nothing may wait for it. No other look is begun until it ends.
+func (s *Supervisor) look() os.FileInfo {
+	if s.left.Load() > 0 {
+		return nil
+	}
+	done := make(chan os.FileInfo, 1)
+	go func() {
+		defer close(done)
+		info, err := s.stat(s.socket)
+		if err == nil {
+			done <- info
+		}
+	}()
+	timer := time.NewTimer(lookIn)
+	defer timer.Stop()
+	select {
+	case info := <-done:
+		return info
+	case <-timer.C:
+	}
+	s.left.Add(1)
+	go func() {
+		<-done
+		s.left.Add(-1)
+	}()
+	return nil
 }
 
 // end kills a reader.
