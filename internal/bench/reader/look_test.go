@@ -5,6 +5,7 @@ package reader
 
 import (
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -17,9 +18,10 @@ func TestDeadMount(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := NewSupervisor("socket")
-		release, looks := make(chan struct{}), 0
+		release := make(chan struct{})
+		var looks atomic.Int32
 		s.stat = func(string) (os.FileInfo, error) {
-			looks++
+			looks.Add(1)
 			<-release
 			return before, nil
 		}
@@ -28,8 +30,8 @@ func TestDeadMount(t *testing.T) {
 				t.Error("a socket that cannot be seen counts as replaced")
 			}
 		}
-		if looks != 1 {
-			t.Errorf("%d looks wait, want 1", looks)
+		if n := looks.Load(); n != 1 {
+			t.Errorf("%d looks wait, want 1", n)
 		}
 		close(release)
 		synctest.Wait()
