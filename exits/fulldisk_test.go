@@ -31,13 +31,7 @@ func TestAFullDiskInAStorm(t *testing.T) {
 		var lines atomic.Int64
 		logger := funcr.New(func(_, _ string) { lines.Add(1) }, funcr.Options{})
 		g := &slowReads{statuses: cache.New[Pod](nil), watch: make(chan pleg.Event, 10)}
-		r := must(New(Config[Pod]{
-			Generator: g,
-			Statuses:  g.statuses,
-			View:      func(p *Pod) Pod { return *p },
-			Recorder:  &reasons{},
-			Path:      path,
-		}))(t)
+		r := withLedger(t, g, path)
 		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 		var running sync.WaitGroup
 		running.Go(func() { _ = r.Run(ctx) })

@@ -28,13 +28,7 @@ func TestADiskThatHangs(t *testing.T) {
 		const before, meanwhile = 3, 5
 		path := filepath.Join(t.TempDir(), "reported.json")
 		g := &slowReads{statuses: cache.New[Pod](nil), watch: make(chan pleg.Event, 10)}
-		r := must(New(Config[Pod]{
-			Generator: g,
-			Statuses:  g.statuses,
-			View:      func(p *Pod) Pod { return *p },
-			Recorder:  &reasons{},
-			Path:      path,
-		}))(t)
+		r := withLedger(t, g, path)
 		told := func() int { return int(r.Stats().Ends[Failed]) }
 		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 		w := newRun(ctx, r)

@@ -23,7 +23,11 @@ import (
 
 // ledgerOnly returns a reporter of nothing, with a ledger.
 func ledgerOnly(t *testing.T, path string) *Reporter[Pod] {
-	g := &slowReads{statuses: cache.New[Pod](nil), watch: make(chan pleg.Event)}
+	return withLedger(t, &slowReads{statuses: cache.New[Pod](nil), watch: make(chan pleg.Event)}, path)
+}
+
+// withLedger returns a reporter of a generator, with a ledger.
+func withLedger(t *testing.T, g *slowReads, path string) *Reporter[Pod] {
 	return must(New(Config[Pod]{
 		Generator: g,
 		Statuses:  g.statuses,

@@ -21,7 +21,8 @@ const (
 // name keeps the container that an event names, until an event tells of its removal. The caller
 // holds the lock.
 func (e *examiner) name(event *runtimeapi.ContainerEventResponse) {
-	id, pod := event.GetContainerId(), event.GetPodSandboxStatus()
+	id := event.GetContainerId()
+	pod := event.GetPodSandboxStatus()
 	if event.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT {
 		delete(e.told, id)
 		return

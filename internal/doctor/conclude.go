@@ -524,7 +524,8 @@ func lists(f Facts) []Finding {
 	if len(f.Missed) == 0 {
 		return nil
 	}
-	n, least := len(f.Missed), ""
+	n := len(f.Missed)
+	least := ""
 	if f.Unsure > 0 {
 		least = "at least "
 	}

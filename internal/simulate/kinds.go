@@ -487,7 +487,8 @@ func (v *weaver) reboots(h History) History {
 				continue
 			}
 			made++
-			s, c := fmt.Sprintf("s%db", made), fmt.Sprintf("c%db", made)
+			s := fmt.Sprintf("s%db", made)
+			c := fmt.Sprintf("c%db", made)
 			lines = append(
 				lines,
 				maker+"sandbox "+pod+" "+s,
