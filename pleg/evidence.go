@@ -69,6 +69,13 @@ func (e *expectation) decides(grace time.Duration) instant {
 	return e.at
 }
 
+// outdatedBy reports whether an event of an ID that no read has shown tells of an earlier phase than
+// an event of more than a grace before, as a read begun then would. Only a removal is for ever.
+func (e *expectation) outdatedBy(next *expectation, grace time.Duration) bool {
+	events := e.cause == CauseClaim && next.cause == CauseClaim
+	return events && next.phase < e.phase && e.phase < PhaseRemoved && next.at > e.at.add(grace)
+}
+
 // reportKey tells the expectations of a pod from each other.
 type reportKey struct {
 	id    string
@@ -237,6 +244,10 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 			}
 		}
 		return takenNews
+	case x == nil && old.outdatedBy(&e, v.grace):
+		e.name = cmp.Or(e.name, old.name)
+		*old = e
+		return takenStale
 	}
 	if x == nil && old.phase < PhaseRemoved || old.failed && e.phase == old.phase {
 		old.at = max(old.at, e.at) // a look from before this report does not decide about either

@@ -413,6 +413,7 @@ func (k *peeks) next(now instant) *peeking {
 	}
 	x := k.lane.take(now)
 	x.queued = false
+	x.held = false
 	x.at = never
 	return x
 }
@@ -422,7 +423,6 @@ func (k *peeks) begin(x *peeking, asked, listed []Item, now instant) {
 	x.asked = setOfItems(asked)
 	x.listed = setOfItems(listed)
 	x.began = now
-	x.held = false
 	k.lane.begin(now)
 }
 
@@ -558,6 +558,7 @@ func (c *core[S]) tickPeeks(now instant) {
 		p := c.pods[x.uid]
 		if p == nil || !k.blind(p) {
 			x.told = 0 // lists answer: if they cease to before they have shown it, it is looked at anew
+			x.gave = 0
 			k.leave(x, p, &c.lists, &c.reads)
 			continue
 		}
@@ -567,10 +568,13 @@ func (c *core[S]) tickPeeks(now instant) {
 			continue
 		}
 		listed := k.asksFor(p, &c.reads)
-		if asked := c.named(p, listed, x.left); len(asked) > 0 && !p.foreign {
-			k.begin(x, asked, listed, now)
-			c.out.peek(p, asked, now)
+		asked := c.named(p, listed, x.left)
+		if len(asked) == 0 || p.foreign {
+			x.gave = 0
+			continue
 		}
+		k.begin(x, asked, listed, now)
+		c.out.peek(p, asked, now)
 	}
 	if was && !k.down || k.global < c.lists.global {
 		k.global = c.lists.global
@@ -711,6 +715,7 @@ func (k *peeks) check(check checker, over func(*peeking) bool, now instant) {
 		check(!over(x), "pod %q needs no peeks, and is not forgotten: %+v", uid, *x)
 		check(!x.waits() || later[x] == (x.at != never), "a peek of pod %q is due, and nobody will make it: %+v", uid, *x)
 		check(uid == x.uid, "the peeks of pod %q are filed under %q", x.uid, uid)
+		check(!x.held || x.gave != 0 && (x.queued || x.at != never), "a peek of pod %q waits for a read, and nobody will make it: %+v", uid, *x)
 		check(!x.queued || x.began == 0, "a peek of pod %q waits beside another", uid)
 		check(max(x.began, x.looked, x.shown, x.stored, x.told, x.gave) <= now, "the peeks of pod %q have an instant in the future: %+v", uid, *x)
 		if x.queued {

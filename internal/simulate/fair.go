@@ -72,6 +72,9 @@ func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 	bound := base + base/2
 	if fewer > 0 {
 		bound = probed * base // who has come later is read first
+		if b.fails(uid) && b.podPace(uid).erred {
+			bound *= 2 // of the pods whose last read failed, every second probe takes the one that has failed least
+		}
 	}
 	bound = max(bound, probed*b.lately) // before this age no read counts as hung
 	if d := now.Sub(at.since); d > bound && len(b.inflight) < mostReads*b.workers {
