@@ -69,8 +69,9 @@ func (e *expectation) decides(grace time.Duration) instant {
 	return e.at
 }
 
-// outdatedBy reports whether an event of an ID that no read has shown tells of an earlier phase than
-// an event of more than a grace before, as a read begun then would. Only a removal is for ever.
+// outdatedBy reports whether a later event of an ID that no read has shown outdates the event
+// behind the expectation: it came more than a grace later, and tells of an earlier phase. A read
+// begun then would refute the expectation as well. Only a removal is for ever.
 func (e *expectation) outdatedBy(next *expectation, grace time.Duration) bool {
 	events := e.cause == CauseClaim && next.cause == CauseClaim
 	return events && next.phase < e.phase && e.phase < PhaseRemoved && next.at > e.at.add(grace)
