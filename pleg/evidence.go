@@ -46,9 +46,17 @@ type expectation struct {
 	// a read begun a grace later about an event's.
 	at instant `prove:"dated"`
 
+	// named is when an ID that no read has shown was last told of in an earlier phase; zero if it was
+	// not. A look begun by then without the ID does not decide about the ID, but a look with the ID
+	// decides about the phase: a sandbox that was told to have ended may be ready again, and named.
+	named instant `prove:"dated"`
+
 	// stamp is the runtime's time of the event, in Unix nanoseconds; zero if none.
 	stamp int64 `prove:"-"`
 }
+
+// last returns when the ID was last told of.
+func (e *expectation) last() instant { return max(e.at, e.named) }
 
 // item returns the ID as it was reported.
 func (e *expectation) item() Item {
@@ -67,14 +75,6 @@ func (e *expectation) decides(grace time.Duration) instant {
 		return e.at.add(grace)
 	}
 	return e.at
-}
-
-// outdatedBy reports whether a later event of an ID that no read has shown outdates the event
-// behind the expectation: it came more than a grace later, and tells of an earlier phase. A read
-// begun then would refute the expectation as well. Only a removal is for ever.
-func (e *expectation) outdatedBy(next *expectation, grace time.Duration) bool {
-	events := e.cause == CauseClaim && next.cause == CauseClaim
-	return events && next.phase < e.phase && e.phase < PhaseRemoved && next.at > e.at.add(grace)
 }
 
 // reportKey tells the expectations of a pod from each other.
@@ -233,6 +233,7 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		return takenNews
 	case e.phase > old.phase:
 		e.at = max(e.at, old.at) // an early one may be older
+		e.named = max(e.named, old.named)
 		e.name = cmp.Or(e.name, old.name)
 		*old = e
 		return takenNews
@@ -245,13 +246,12 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 			}
 		}
 		return takenNews
-	case x == nil && old.outdatedBy(&e, v.grace):
-		e.name = cmp.Or(e.name, old.name)
-		*old = e
-		return takenStale
 	}
-	if x == nil && old.phase < PhaseRemoved || old.failed && e.phase == old.phase {
-		old.at = max(old.at, e.at) // a look from before this report does not decide about either
+	switch { // a look from before this report does not decide about either
+	case old.failed && e.phase == old.phase, x == nil && old.phase < PhaseRemoved && e.phase == old.phase:
+		old.at = max(old.at, e.at)
+	case x == nil && old.phase < PhaseRemoved:
+		old.named = max(old.named, e.at)
 	}
 	old.failed = old.failed && e.failed // what may have happened has
 	return takenStale
@@ -264,9 +264,14 @@ func (v *evidence) expectEarly(e expectation) taken {
 	old, ok := v.early[e.reportKey]
 	if ok && old.phase >= e.phase {
 		again := old.phase == e.phase && e.phase < PhaseRemoved && !e.ofGone
-		old.at = max(old.at, e.at) // a look from before this report does not decide about either
-		if e.phase == old.phase {
+		switch { // a look from before this report does not decide about either
+		case e.phase == old.phase:
+			old.at = max(old.at, e.at)
 			old.failed = old.failed && e.failed
+		case old.phase == PhaseRemoved:
+			old.at = max(old.at, e.at)
+		default:
+			old.named = max(old.named, e.at)
 		}
 		v.early[e.reportKey] = old
 		if again {
@@ -299,8 +304,8 @@ func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
 // read under way, the oldest of which began then, not been able to show the ID later.
 func (v *evidence) prune(reads pruning) {
 	maps.DeleteFunc(v.early, func(_ reportKey, e expectation) bool {
-		listed := e.phase == PhaseRemoved || e.ofGone || e.at < reads.global
-		return listed && e.at.add(v.grace) < reads.oldest
+		listed := e.phase == PhaseRemoved || e.ofGone || e.last() < reads.global
+		return listed && e.last().add(v.grace) < reads.oldest
 	})
 }
 
@@ -368,9 +373,11 @@ func (v *evidence) judge(e *expectation, x *item, s *settlement) (gone, refutes 
 	case x == nil && e.phase == PhaseRemoved:
 		v.keepRemoval(e, s.began)
 		return true, false
-	case x == nil || e.cause == CauseAck:
+	case x == nil:
+		return s.began > e.last(), false
+	case e.cause == CauseAck:
 		later := s.began > e.at
-		if x != nil && later && x.phase < e.phase {
+		if later && x.phase < e.phase {
 			x.retract() // the call has failed, and explains no later change
 		}
 		return later, false

@@ -696,7 +696,7 @@ func withoutLists(up bool) string {
 func (p *pod) lastReport() (at instant) {
 	for i := range p.expected.all {
 		if e := &p.expected.all[i]; !e.stored {
-			at = max(at, e.at)
+			at = max(at, e.last())
 		}
 	}
 	return at
