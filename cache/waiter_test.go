@@ -283,6 +283,39 @@ func TestAWaiterWhoGivesUpLeavesTheDemandOfOthers(t *testing.T) {
 	})
 }
 
+// TestRenewedDemand: a generator that takes over hears of all who wait for a pod: of those for the
+// phases as of those for all of the status, whoever came first, each at the latest time asked for.
+func TestRenewedDemand(t *testing.T) {
+	type wait struct {
+		t      int
+		phases bool
+	}
+	for _, order := range [][]wait{
+		{{1, true}, {3, true}, {2, false}, {4, false}},
+		{{4, false}, {2, false}, {3, true}, {1, true}},
+		{{3, true}, {4, false}, {1, true}, {2, false}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := New[word](nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for _, w := range order {
+				all.Go(func() { c.await(ctx, "p", moment(w.t), w.phases) })
+				synctest.Wait() // for the order
+			}
+			first := c.TakeDemand()["p"]
+			c.RenewDemand()
+			again := c.TakeDemand()["p"]
+			want := Demand{Content: moment(4), Phases: moment(3)}
+			if first != want || again != want {
+				t.Errorf("%v: demanded %v, and then %v, want %v", order, first, again, want)
+			}
+			cancel()
+			all.Wait()
+		})
+	}
+}
+
 // TestLookBesideAnError: a look that began before the read that failed, and ended after it, is
 // stored beside the error, and takes nothing from its age. The error is none to waiters for
 // phases once a list has confirmed them since.
