@@ -224,10 +224,11 @@ func (c *core[S]) tick(now instant) {
 	for p := c.reads.dueNow(now); p != nil; p = c.reads.dueNow(now) {
 		c.review(p, now)
 	}
-	for _, p := range c.rota.turns(c.cfg.Reread, c.known, now) {
+	again := c.rota.reread(c.cfg.Reread, c.known, now)
+	if again != nil {
 		c.out.add(countRereads, 1)
-		p.turn(now)
-		c.review(p, now)
+		again.turn(now)
+		c.review(again, now)
 	}
 	c.dispatch(now)
 	c.tickPeeks(now)

@@ -62,13 +62,11 @@ func (r *rota) due(every time.Duration) instant {
 	return r.next
 }
 
-// turns returns the pods whose statuses are to be read again now, in order. Known reports whether a
-// pod is still there. Other reads may have read the statuses of a pod of late, which is left out.
-func (r *rota) turns(every time.Duration, known func(*pod) bool, now instant) (pods []*pod) {
-	for range r.pods.len() {
-		if r.due(every) > now {
-			break
-		}
+// reread returns the pod whose statuses are to be read again now; nil if there is none. Known reports
+// whether a pod is still there. Other reads may have read the statuses of a pod of late, which is
+// left out. The next turn is later, so that there is one pod at most.
+func (r *rota) reread(every time.Duration, known func(*pod) bool, now instant) *pod {
+	for r.due(every) <= now {
 		p := r.turn(every, now)
 		if !known(p) || p.entry == noEntry {
 			r.leave(p)
@@ -76,10 +74,10 @@ func (r *rota) turns(every time.Duration, known func(*pod) bool, now instant) (p
 			continue
 		}
 		if p.read <= r.since || now.sub(p.read) > every/rotaSpares {
-			pods = append(pods, p)
+			return p
 		}
 	}
-	return pods
+	return nil
 }
 
 // turn moves the pod in front to the end, and returns it.
