@@ -139,6 +139,14 @@ func (c *Client) open(ctx context.Context, m method, req request) (grpc.ClientSt
 	return stream, err
 }
 
+// orStreaming is a further remedy for an answer that is too large, of a list that can be streamed.
+func (m method) orStreaming(remedy string) string {
+	if m == listPodSandbox || m == listContainers {
+		return remedy
+	}
+	return ""
+}
+
 // explain adds the method, the subject if any, and the remedy to the error of a call.
 func (c *Client) explain(ctx context.Context, m method, id string, err error) error {
 	subject := m.String()
@@ -151,11 +159,11 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 	case ctx.Err() != nil:
 		return fmt.Errorf("cri: %s on %s: %w (%w)", subject, c.endpoint, context.Cause(ctx), err)
 	case st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "received message larger than max"):
-		return fmt.Errorf("cri: %s on %s: %w of %d bytes: raise Config.MaxMessageSize, or upgrade to a runtime that has the streaming lists: %w",
-			subject, c.endpoint, ErrMessageSize, c.config.MaxMessageSize, err)
+		return fmt.Errorf("cri: %s on %s: %w of %d bytes: raise Config.MaxMessageSize%s: %w", subject, c.endpoint,
+			ErrMessageSize, c.config.MaxMessageSize, m.orStreaming(", or upgrade to a runtime that has the streaming lists"), err)
 	case st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "trying to send message larger than max"):
-		return fmt.Errorf("cri: %s on %s: the answer is larger than the runtime allows itself to send: raise the runtime's own grpc send limit, or upgrade to one that has the streaming lists: %w",
-			subject, c.endpoint, err)
+		return fmt.Errorf("cri: %s on %s: the answer is larger than the runtime allows itself to send: raise the runtime's own grpc send limit%s: %w",
+			subject, c.endpoint, m.orStreaming(", or upgrade to one that has the streaming lists"), err)
 	}
 	return fmt.Errorf("cri: %s on %s: %w", subject, c.endpoint, err)
 }

@@ -53,9 +53,9 @@ type Config struct {
 	Annotations bool
 	// Filter, when set, chooses the pods that the client shows: lists leave out the others, events
 	// about them make no claim, so no status of them is ever read. It is asked about a pod when a list
-	// shows a new or another sandbox of the pod, and with each event that shows its sandbox; it must be
-	// quick, must always answer the same for the same pod, and may be called from several goroutines
-	// at once. A field of the pod that may change, such as a label, is seen as it was when the kubelet
+	// of everything first shows a sandbox of the pod, or containers alone, and with each list of the
+	// pod alone and each event that show a sandbox; it must be quick, must always answer the same for
+	// the same pod, and may be called from several goroutines at once. A field of the pod that may change, such as a label, is seen as it was when the kubelet
 	// made the sandbox. Runtimes cannot filter by anything that containers do not have, so lists cost
 	// the runtime as much as before.
 	Filter func(PodMeta) bool
@@ -206,8 +206,12 @@ type Version struct {
 	APIVersion string
 }
 
-// String returns the runtime's name and version.
-func (v Version) String() string { return v.RuntimeName + " " + v.RuntimeVersion }
+// String returns the runtime's name and version in a single line, for logs: either is cut if long,
+// has no character that a terminal obeys, and is "unknown" if the runtime has not said it.
+func (v Version) String() string {
+	const unsaid = "unknown"
+	return cmp.Or(oneLine(v.RuntimeName), unsaid) + " " + cmp.Or(oneLine(v.RuntimeVersion), unsaid)
+}
 
 // Version asks the runtime for its name and version, the cheapest check of whether the runtime
 // answers.

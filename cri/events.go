@@ -238,7 +238,8 @@ func (b *eventBuffer) takeContainers(c *Client, e *event, names *interner, uid [
 		b.payload = append(b.payload, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
 		c.exits.note(id, &item)
 		stopped := e.kind == 2 && isOwn
-		if stopped && item.finishedAt > 0 && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
+		known := e.createdAt > 0 && item.finishedAt > 0 // else the difference may overflow
+		if stopped && known && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
 			c.counter.lateExits.Add(1)
 		}
 	}
@@ -358,7 +359,7 @@ func (b *eventBuffer) status(prev *PodStatus) (*PodStatus, error) {
 
 // malformed returns the error of an event of which a status cannot be stored.
 func (b *eventBuffer) malformed() error {
-	return fmt.Errorf("cri: a status in an event of pod %s: %w", b.pod, ErrMalformed)
+	return fmt.Errorf("cri: a status in an event of pod %s: %w", printable(string(b.pod)), ErrMalformed)
 }
 
 // release returns the event buffer, which must not be used afterwards.

@@ -7,6 +7,9 @@ package cri
 // attributed to its pod.
 
 import (
+	"crypto/sha256"
+	"slices"
+
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -15,11 +18,14 @@ import (
 // that matter are read in a single pass (see fastItem), and compared with those of the record.
 //
 // The holder of Client.listing owns the index. A listing that fails halfway leaves the index partly
-// new, which is harmless: every changed pod stays dirty until a listing returns the pod.
+// new, which is harmless: every changed pod stays dirty until a listing returns the pod. What such a
+// listing was the first to show is forgotten when the next begins.
 type index struct {
 	sandboxes  map[string]*sandboxRecord
 	containers map[string]*containerRecord
 	pods       map[cache.UID]*podRecord
+	// committed is the round of the last listing that did not fail.
+	committed uint32
 	// lastSandbox and lastContainer are the records found last. Lists mostly keep their order: while
 	// inOrder, the record found after the last one before is tried ahead of the map.
 	lastSandbox   *sandboxRecord
@@ -50,14 +56,15 @@ type index struct {
 // sandboxRecord is a sandbox of the last listing, or a sandbox named only by unlabelled containers.
 type sandboxRecord struct {
 	id       string
-	metadata string     // encoded
-	label    string     // the pod UID label, or empty
+	metadata string     // encoded, as [remembered]
+	label    string     // the pod UID label, as remembered, or empty
 	pod      *podRecord // nil until a listing shows the sandbox, then kept for as long as the record
 	phase    pleg.Phase
 	// listed: the last listing showed the sandbox; labelled: a list filtered by the pod UID label
 	// shows it.
 	listed, labelled bool
 	round            uint32         // the last listing with the sandbox
+	made             uint32         // the listing that made the record
 	next             *sandboxRecord // found after this one in a listing
 	// dependents are the containers attributed by this sandbox, for lack of a pod UID label. Former
 	// dependents may remain.
@@ -75,6 +82,7 @@ type containerRecord struct {
 	phase   pleg.Phase
 	removed bool
 	round   uint32           // the last listing with the container
+	made    uint32           // the listing that made the record
 	next    *containerRecord // found after this one in a listing
 }
 
@@ -107,12 +115,44 @@ func newIndex() *index {
 
 // begin starts a listing.
 func (x *index) begin() {
+	if x.round != x.committed {
+		x.forgetUncommitted()
+	}
 	x.round++
 	x.shownSandboxes = 0
 	x.shownContainers = 0
 	x.malformed = 0
 	x.duplicates = 0
 	x.unknownStates = 0
+}
+
+// forgetUncommitted forgets what only listings have shown that failed, or lists that always fail
+// would fill the memory. No caller has seen any of it.
+func (x *index) forgetUncommitted() {
+	for _, c := range x.containers {
+		if c.made > x.committed {
+			x.drop(c)
+		}
+	}
+	for _, s := range x.sandboxes {
+		if s.listed && s.made > x.committed {
+			x.unlist(s)
+		}
+	}
+	x.dropUnreferenced()
+	x.dirty = slices.DeleteFunc(x.dirty, func(p *podRecord) bool {
+		if x.pods[p.uid] != p {
+			return true // see commit
+		}
+		p.compact()
+		isKept := p.shown || p.counted || len(p.sandboxes)+len(p.containers) > 0
+		if !isKept {
+			delete(x.pods, p.uid)
+			p.forgetDecision()
+		}
+		p.dirty = isKept
+		return !isKept
+	})
 }
 
 func (x *index) markDirty(p *podRecord) {
@@ -189,6 +229,8 @@ func (x *index) decide(item *sandboxItem, raw []byte) {
 // unchangedSandbox reports whether a sandbox equals the one in the listing before and is new to the
 // present listing, and if so, marks it shown.
 func (x *index) unchangedSandbox(id, metadata, label []byte, phase pleg.Phase) bool {
+	metadata = remembered(metadata)
+	label = remembered(label)
 	s := x.lastSandbox.next
 	if !x.inOrder || s == nil || !s.listed || s.id != string(id) {
 		s = x.sandboxes[string(id)] // does not allocate
@@ -215,7 +257,7 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	phase := item.phase()
 	s := x.sandboxes[string(item.id)]
 	if s == nil {
-		s = &sandboxRecord{id: string(item.id)}
+		s = &sandboxRecord{id: string(item.id), made: x.round}
 		x.sandboxes[s.id] = s
 		x.unlisted++
 	}
@@ -228,7 +270,7 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	} else {
 		x.shownSandboxes++
 	}
-	replace(&s.metadata, item.metaRaw)
+	replace(&s.metadata, remembered(item.metaRaw))
 	if !s.listed {
 		s.listed = true
 		x.unlisted--
@@ -246,7 +288,7 @@ func (x *index) changedSandbox(item *sandboxItem) {
 	s.labelled = labelled
 	s.round = x.round
 	pod := x.ensurePod(uid, item.meta.name, item.meta.namespace, pleg.Sandbox)
-	replaceLabel(&s.label, item.labels.uid, pod)
+	replaceLabel(&s.label, remembered(item.labels.uid), pod)
 	x.markDirty(pod)
 	if s.pod != pod {
 		x.markDirty(s.pod)
@@ -313,7 +355,7 @@ func (x *index) changedContainer(item *containerItem) {
 	phase := item.phase()
 	c := x.containers[string(item.id)]
 	if c == nil {
-		c = &containerRecord{id: string(item.id)}
+		c = &containerRecord{id: string(item.id), made: x.round}
 		x.containers[c.id] = c
 	}
 	if c.round == x.round {
@@ -332,7 +374,7 @@ func (x *index) changedContainer(item *containerItem) {
 	if len(item.labels.uid) > 0 {
 		pod := x.ensurePod(item.labels.uid, item.labels.name, item.labels.namespace, pleg.Container)
 		replaceLabel(&c.label, item.labels.uid, pod)
-		c.sandbox = nil
+		x.leaveSandbox(c)
 		x.attribute(c, pod)
 		return
 	}
@@ -344,16 +386,17 @@ func (x *index) changedContainer(item *containerItem) {
 // pod, nil if no listing has shown the sandbox.
 func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	if !validID(sandbox) {
-		c.sandbox = nil
+		x.leaveSandbox(c)
 		return nil
 	}
 	s := x.sandboxes[string(sandbox)]
 	if s == nil {
-		s = &sandboxRecord{id: string(sandbox)}
+		s = &sandboxRecord{id: string(sandbox), made: x.round}
 		x.sandboxes[s.id] = s
 		x.unlisted++
 	}
 	if c.sandbox != s {
+		x.leaveSandbox(c)
 		c.sandbox = s
 		s.dependents = append(s.dependents, c)
 	}
@@ -362,6 +405,14 @@ func (x *index) podBySandbox(c *containerRecord, sandbox []byte) *podRecord {
 	}
 	s.pod = x.currentPod(s.pod)
 	return s.pod
+}
+
+// leaveSandbox makes a container no sandbox's, if it was any's.
+func (x *index) leaveSandbox(c *containerRecord) {
+	if c.sandbox != nil {
+		c.sandbox = nil
+		x.stale = true
+	}
 }
 
 // attributedAs reports whether a container with this sandbox and this pod UID label is attributed
@@ -376,6 +427,20 @@ func (c *containerRecord) attributedAs(sandbox, label []byte) bool {
 		return !validID(sandbox)
 	}
 	return c.sandbox.id == string(sandbox)
+}
+
+// remembered returns what is kept of a text to compare later ones with: the text, or the digest of
+// one longer than any of a real runtime.
+func remembered(text []byte) []byte {
+	if len(text) <= maxText {
+		return text
+	}
+	return digestOf(text)
+}
+
+func digestOf(text []byte) []byte {
+	digest := sha256.Sum256(text)
+	return append([]byte("sha256:"), digest[:]...)
 }
 
 // replace sets s to b, and allocates only for a difference.

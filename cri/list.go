@@ -163,7 +163,8 @@ func (l *lister) take(reply *borrowed, m method) error {
 
 // ListPod implements [pleg.Source]: sandboxes and containers of the pod, with both calls at once,
 // by the label io.kubernetes.pod.uid set by the kubelet. Items let through by a faulty filter of
-// the runtime are left out.
+// the runtime are left out. A pod that Config.Filter refuses has no items, as in [Client.List]; one
+// of which no sandbox is listed is refused if the last listing, or an event, has shown it refused.
 //
 // A pod without the label is also listed by the IDs of its sandboxes, known from the last
 // [Client.List] or a later event. So a new sandbox of such a pod is found by its event, else by the
@@ -183,6 +184,9 @@ func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	err := c.parallel(ctx, len(reads), func(ctx context.Context, i int) error { return c.queryPod(ctx, reads[i], &found) })
 	if err != nil {
 		return pleg.Pod{}, err
+	}
+	if found.refused() {
+		return pleg.Pod{UID: uid}, nil
 	}
 	return found.pod, nil
 }
@@ -222,8 +226,18 @@ type podBuilder struct {
 	mu     sync.Mutex // guards the fields below
 	pod    pleg.Pod
 	at     map[string]int // where in pod.Items an ID is
+	// asked: the filter was asked about a sandbox of the pod; passes: about one that it lets through.
+	asked, passes bool
 	// sandboxOf holds the sandbox of each container.
 	sandboxOf map[string]string
+}
+
+// refused reports whether the filter refuses the pod.
+func (p *podBuilder) refused() bool {
+	if p.asked {
+		return !p.passes
+	}
+	return p.client.excluded.has(p.uid)
 }
 
 func (c *Client) queryPod(ctx context.Context, read podQuery, found *podBuilder) error {
@@ -261,6 +275,10 @@ func (p *podBuilder) sandbox(raw []byte) bool {
 		if !knownSandboxState(item.state) {
 			p.client.counter.unknownStates.Add(1)
 		}
+		if filtered := &p.client.excluded; filtered.filter != nil && !p.passes {
+			p.asked = true
+			p.passes = filtered.passes(metaOfSandbox(&item, raw, labelsOfPodSandbox))
+		}
 		p.add(pleg.Item{ID: string(item.id), Kind: pleg.Sandbox, Phase: item.phase()}, item.meta.name, item.meta.namespace)
 	}
 	return true
@@ -292,7 +310,7 @@ func (p *podBuilder) container(raw []byte, ofSandboxes []string) bool {
 			Name:  truncate(string(item.name)),
 		}
 		p.add(one, item.labels.name, item.labels.namespace)
-		if p.sandboxOf != nil {
+		if p.sandboxOf != nil && validID(item.sandbox) {
 			p.sandboxOf[string(item.id)] = string(item.sandbox)
 		}
 	}

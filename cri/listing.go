@@ -21,6 +21,7 @@ import (
 // changed pods can be found.
 func (x *index) commit(since pleg.Revision, unlabelled *unlabelled) pleg.Listing {
 	x.sweep()
+	x.committed = x.round
 	delta := since != 0 && since == x.revision
 	x.revision++
 	listing := pleg.Listing{Revision: x.revision, Delta: delta}
@@ -82,10 +83,16 @@ func (x *index) forgetRefused(p *podRecord) {
 	if x.excluded != nil {
 		x.excluded.set(p.uid, false)
 	}
+	p.forgetDecision()
+}
+
+// forgetDecision makes the pod one that the filter was not asked about: a sandbox record may revive
+// it.
+func (p *podRecord) forgetDecision() {
 	p.decided = false
 	p.bySandbox = false
 	p.refused = false
-	p.counted = false // a sandbox record may revive the pod
+	p.counted = false
 }
 
 // noteRefused asks the filter about a pod without any sandbox, of which the containers' labels tell
@@ -125,7 +132,6 @@ func (x *index) sweep() {
 		}
 	}
 	if x.stale {
-		x.stale = false
 		x.dropUnreferenced()
 	}
 }
@@ -133,9 +139,12 @@ func (x *index) sweep() {
 // dropUnreferenced drops removed dependents, and the sandbox records that are neither listed nor
 // needed by a container.
 func (x *index) dropUnreferenced() {
+	x.stale = false
 	for id, s := range x.sandboxes {
 		if len(s.dependents) > 0 {
 			s.dependents = slices.DeleteFunc(s.dependents, func(c *containerRecord) bool { return c.removed || c.sandbox != s })
+			slices.SortFunc(s.dependents, func(a, b *containerRecord) int { return strings.Compare(a.id, b.id) })
+			s.dependents = slices.Compact(s.dependents)
 		}
 		if !s.listed && len(s.dependents) == 0 {
 			delete(x.sandboxes, id)

@@ -33,6 +33,8 @@ type fieldShape struct {
 	message *shape
 	// entry: the message is an entry of a map from strings to strings.
 	entry bool
+	// several: the field is a list or a map.
+	several bool
 	// packed: the field is a list of varints, which may be sent in one piece.
 	packed bool
 	// omitted: the field is checked, and left out of what is stored.
@@ -92,7 +94,11 @@ func shapeOf(md protoreflect.MessageDescriptor, known map[protoreflect.FullName]
 		if n := int(fd.Number()); n >= len(s.fields) {
 			s.fields = append(s.fields, make([]fieldShape, n+1-len(s.fields))...)
 		}
-		f := fieldShape{known: true, wire: wireOf(fd.Kind())}
+		f := fieldShape{
+			known:   true,
+			wire:    wireOf(fd.Kind()),
+			several: fd.Cardinality() == protoreflect.Repeated,
+		}
 		if fd.Kind() == protoreflect.MessageKind {
 			f.message = shapeOf(fd.Message(), known)
 			f.entry = fd.IsMap() && fd.MapKey().Kind() == protoreflect.StringKind && fd.MapValue().Kind() == protoreflect.StringKind

@@ -7,7 +7,6 @@ package cri
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,7 +132,7 @@ func (s *PodStatus) Sandboxes() []SandboxStatus {
 		for _, raw := range b.sandboxes {
 			sandbox, ok := decodeSandbox(raw)
 			if !ok {
-				b.sandboxErr = fmt.Errorf("cri: the status of sandbox %s of pod %s: %w", sandbox.ID, s.uid, ErrMalformed)
+				b.sandboxErr = s.malformed("the status of sandbox "+sandbox.ID, nil)
 			}
 			b.sandboxList = append(b.sandboxList, sandbox)
 		}
@@ -160,7 +159,7 @@ func (s *PodStatus) Containers() []ContainerStatus {
 		for _, raw := range b.containers {
 			container, ok := decodeContainer(raw)
 			if !ok {
-				b.containerErr = fmt.Errorf("cri: the status of container %s of pod %s: %w", container.ID, s.uid, ErrMalformed)
+				b.containerErr = s.malformed("the status of container "+container.ID, nil)
 			}
 			container.SandboxID = only
 			if b.sandboxOf != nil {
@@ -183,8 +182,24 @@ func (s *PodStatus) Err() error {
 	}
 	s.Sandboxes()
 	s.Containers()
-	return errors.Join(s.encoded.sandboxErr, s.encoded.containerErr)
+	ofSandbox := s.encoded.sandboxErr
+	ofContainer := s.encoded.containerErr
+	if ofSandbox != nil && ofContainer != nil {
+		return fmt.Errorf("%w; %w", ofSandbox, ofContainer)
+	}
+	return cmp.Or(ofSandbox, ofContainer)
 }
+
+// malformed returns the error of a part that cannot be read; err may be nil.
+func (s *PodStatus) malformed(part string, err error) error {
+	if err != nil {
+		return fmt.Errorf("cri: %s of pod %s: %w: %w", oneLine(part), oneLine(string(s.uid)), ErrMalformed, err)
+	}
+	return fmt.Errorf("cri: %s of pod %s: %w", oneLine(part), oneLine(string(s.uid)), ErrMalformed)
+}
+
+// oneLine returns a text of the runtime in a form for a log.
+func oneLine(text string) string { return printable(truncate(text)) }
 
 // Unread returns the IDs of the sandboxes and containers that the runtime has, or may have, and
 // whose statuses could not be read. They are missing from the results of the other methods, and are
@@ -203,13 +218,13 @@ func (s *PodStatus) Messages() ([]*runtimeapi.PodSandboxStatus, []*runtimeapi.Co
 	for i, raw := range s.encoded.sandboxes {
 		sandboxes[i] = new(runtimeapi.PodSandboxStatus)
 		if err := proto.Unmarshal(raw, sandboxes[i]); err != nil {
-			return nil, nil, fmt.Errorf("cri: a sandbox status of pod %s: %w: %w", s.uid, ErrMalformed, err)
+			return nil, nil, s.malformed("a sandbox status", err)
 		}
 	}
 	for i, raw := range s.encoded.containers {
 		containers[i] = new(runtimeapi.ContainerStatus)
 		if err := proto.Unmarshal(raw, containers[i]); err != nil {
-			return nil, nil, fmt.Errorf("cri: a container status of pod %s: %w: %w", s.uid, ErrMalformed, err)
+			return nil, nil, s.malformed("a container status", err)
 		}
 	}
 	return sandboxes, containers, nil
@@ -331,24 +346,28 @@ func (x *statusIndex) notEarlier(item pleg.Item) []byte {
 	return x.of.own(raw)
 }
 
-// String returns the status in a single line, for logs.
+// String returns the status in a single line, for logs: names, IDs and addresses are cut if long,
+// and have no character that a terminal obeys.
 func (s *PodStatus) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s(%s) ips=%v", s.Namespace(), s.Name(), s.uid, s.IPs())
+	fmt.Fprintf(&b, "%s/%s(%s) ips=%s", oneLine(s.Namespace()), oneLine(s.Name()), oneLine(string(s.uid)), oneLine(fmt.Sprint(s.IPs())))
 	for _, sandbox := range s.Sandboxes() {
-		fmt.Fprintf(&b, " sandbox:%.12s=%s", sandbox.ID, sandbox.Phase)
+		fmt.Fprintf(&b, " sandbox:%s=%s", shortID(sandbox.ID), sandbox.Phase)
 	}
 	for _, container := range s.Containers() {
-		fmt.Fprintf(&b, " %s:%.12s=%s", container.Name, container.ID, container.Phase)
+		fmt.Fprintf(&b, " %s:%s=%s", oneLine(container.Name), shortID(container.ID), container.Phase)
 		if !container.FinishedAt.IsZero() {
 			fmt.Fprintf(&b, "(%d)", container.ExitCode)
 		}
 	}
 	for _, id := range s.unread {
-		fmt.Fprintf(&b, " unread:%.12s", id)
+		fmt.Fprintf(&b, " unread:%s", shortID(id))
 	}
 	return b.String()
 }
+
+// shortID returns the beginning of an ID, for logs.
+func shortID(id string) string { return printable(fmt.Sprintf("%.12s", id)) }
 
 // KeepIPs is a Merge function for pleg.Config: the addresses of the status before are kept, as in
 // the kubelet, for whoever must still know where the ending pod was, while the runtime shows no
@@ -427,9 +446,13 @@ func (n *networkAddresses) read(raw []byte) {
 		case f.isBytes(1):
 			n.primary = len(f.data) > 0
 		case f.isBytes(2):
+			given := false
 			for ip := (fields{rest: f.data}); ip.next(); {
-				n.additional = n.additional || ip.isBytes(1) && len(ip.data) > 0
+				if ip.isBytes(1) {
+					given = len(ip.data) > 0
+				}
 			}
+			n.additional = n.additional || given
 		}
 	}
 }
