@@ -15,7 +15,7 @@
 //     its place, so that nothing is measured in vain. A generator inside a kubelet does not need
 //     this package: embed/kubelet feeds the kubelet's own metrics.
 //   - this project's (evented_pleg_*), and kube_pod_missed_events and
-//     evented_pleg_notifications_received, which KEP-3386 asks for.
+//     kubelet_evented_pleg_notifications_received, which KEP-3386 asks for.
 //
 // Counters and histograms are pushed with [Metrics.Add] and [Metrics.Observe]. Gauges, and the
 // counts of a CRI client, are pulled: a scrape asks the sources given to [Metrics.SetGauges], so

@@ -272,8 +272,8 @@ func (c *container) set(v view) {
 	c.view = v
 }
 
-// Start starts a created container. With Faults.StartError the start can fail like a real start:
-// the container is EXITED, code 128.
+// Start starts a created container. With Faults.StartError, or of a command or a log file that
+// cannot be opened, the start fails like a real start: the container is EXITED, code 128.
 func (rt *Runtime) Start(containerID string) error {
 	return rt.onContainer("Start", containerID, func(c *container) error {
 		_, err := rt.startContainer(c)
@@ -344,10 +344,14 @@ func (rt *Runtime) limitLife(c *container) {
 }
 
 // Exit ends a running container with the exit code. While the runtime is down (see [Runtime.Down])
-// nobody sees the exit: it shows as EXITED 255 Unknown later.
+// nobody sees the exit: it shows as EXITED 255 Unknown later. Of the direct methods Exit alone
+// works then; after [Runtime.Close] it fails like the others.
 func (rt *Runtime) Exit(containerID string, code int32) error {
 	rt.lock()
 	defer rt.mu.Unlock()
+	if rt.closed {
+		return fmt.Errorf("fakeruntime: Exit: %w", ErrDown)
+	}
 	c, ok := rt.store.containers.get(containerID)
 	if !ok {
 		return fmt.Errorf("fakeruntime: Exit: %w: container %q", ErrNotFound, containerID)

@@ -19,7 +19,8 @@ var (
 	ErrState = errors.New("wrong state")
 	// ErrExists: the name is taken by another sandbox or container.
 	ErrExists = errors.New("name in use")
-	// ErrStart: the start failed, by Faults.StartError. The container has ended with code 128.
+	// ErrStart: the start failed, by Faults.StartError, for a command that does not exist or for a log
+	// file that cannot be written. The container has ended with code 128.
 	ErrStart = errors.New("start error")
 	// ErrDown: the runtime is down or not ready yet (see [Runtime.Down]), or closed.
 	ErrDown = errors.New("runtime is down")

@@ -15,7 +15,8 @@ import (
 
 // Config is the configuration of a [Runtime]. Its zero value is a well-behaved containerd 2.4.
 type Config struct {
-	// Profile is the family of runtimes to behave like. A Profile with no Name means containerd-2.
+	// Profile is the family of runtimes to behave like. The zero Profile means containerd-2; any other
+	// needs a Name.
 	Profile Profile
 	// Faults are the misbehaviours to start with; [Runtime.SetFaults] changes them later.
 	Faults Faults
@@ -24,8 +25,8 @@ type Config struct {
 	// ContainerBytes is the padded size of the status of a container made by [Runtime.AddContainer]
 	// or [Runtime.Populate]. Default 1500. Below about 1000 there is nothing to pad.
 	ContainerBytes int
-	// HistoryLimit bounds the number of changes kept for [Runtime.History]; the oldest go first.
-	// Default 100,000; negative keeps all.
+	// HistoryLimit bounds the number of changes kept for [Runtime.History], and of writings for
+	// [Runtime.Contents]; the oldest go first. Default 100,000; negative keeps all.
 	HistoryLimit int
 	// ConnectionAge is the age, give or take a tenth, at which the server tells a client that it goes
 	// away (a GOAWAY frame of HTTP/2): calls under way end on the old connection, and new ones go to

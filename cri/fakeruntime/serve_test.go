@@ -82,8 +82,16 @@ func TestServeErrors(t *testing.T) {
 		if err := rt.Serve(t.Context(), lis); err == nil {
 			t.Error("Serve on a closed listener: no error")
 		}
+		pod := must(rt.AddPod(PodSpec{}))(t)
+		container := must(rt.AddContainer(pod, ContainerSpec{}))(t)
+		check(t, rt.Start(container))
 		rt.Close()
 		rt.Close()
+		for name, err := range map[string]error{"Exit": rt.Exit(container, 1), "OOMKill": rt.OOMKill(container, 0), "KillShim": rt.KillShim(pod)} {
+			if !errors.Is(err, ErrDown) {
+				t.Errorf("%s of a closed runtime: %v", name, err)
+			}
+		}
 		if err := rt.Serve(t.Context(), bufconn.Listen(1)); err != nil {
 			t.Errorf("Serve of a closed runtime: %v", err)
 		}

@@ -16,7 +16,7 @@
 //
 // # Errors
 //
-// [Processors.Serve] returns the cause of the end of its context, and nothing else.
+// [Processors.Serve] returns the error of its context, and nothing else.
 package processors
 
 import (
@@ -41,13 +41,14 @@ type job struct {
 	done chan struct{} // closed when the work is done
 }
 
-// Set changes the number of processors. With none, all work under way is done at once.
+// Set changes the number of processors; below zero is none. With none, all work under way is done
+// at once.
 func (p *Processors) Set(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.account()
-	p.n = n
-	if n == 0 {
+	p.n = max(n, 0)
+	if p.n == 0 {
 		for _, j := range p.jobs {
 			close(j.done)
 		}

@@ -21,6 +21,7 @@ func TestServe(t *testing.T) {
 		want     time.Duration
 	}{
 		{"no processors", 0, 3, 0},
+		{"fewer than none", -2, 3, 0},
 		{"one call", 2, 1, time.Second},
 		{"a processor each", 2, 2, time.Second},
 		{"shared", 1, 8, 8 * time.Second},
