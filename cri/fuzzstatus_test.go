@@ -84,6 +84,7 @@ func checkStatuses(t *testing.T, raw []byte) {
 		if want := len(gotSandbox.IPs) > 0; b.addressed() != want {
 			t.Fatalf("addressed is %v, want %v", !want, want)
 		}
+		checkSandboxItem(t, raw, &sandbox)
 	}
 	var container runtimeapi.ContainerStatus
 	gotContainer, ok := decodeContainer(raw)
@@ -91,6 +92,65 @@ func checkStatuses(t *testing.T, raw []byte) {
 		if d := gocmp.Diff(wantContainer(&container), gotContainer, cmpopts.EquateEmpty()); d != "" || !ok {
 			t.Fatalf("a valid container status, malformed %v: %s", !ok, d)
 		}
+		checkContainerItem(t, raw, &container)
+	}
+}
+
+// checkSandboxItem compares the fields read from a status that nobody has asked for, and the
+// identity of what is stored, with the generated decoder's.
+func checkSandboxItem(t *testing.T, raw []byte, m *runtimeapi.PodSandboxStatus) {
+	t.Helper()
+	var item sandboxItem
+	readable := item.read(raw, labelsOfPodSandboxStatus)
+	got := []string{
+		string(item.id), string(item.uid()), string(item.named()), string(item.meta.name), string(item.meta.namespace),
+		string(item.labels.name), string(item.labels.namespace), fmt.Sprint(item.state, item.meta.attempt),
+	}
+	want := []string{
+		m.Id, ownerOf(m), cmp.Or(m.GetMetadata().GetUid(), m.Labels[labelPodUID]), m.GetMetadata().GetName(),
+		m.GetMetadata().GetNamespace(), m.Labels[labelPodName], m.Labels[labelPodNamespace],
+		fmt.Sprint(int32(m.State), m.GetMetadata().GetAttempt()),
+	}
+	if !readable || !slices.Equal(got, want) {
+		t.Fatalf("a sandbox is read as %q, want %q, readable %v", got, want, readable)
+	}
+	checkIdentity(t, raw, shapeOfSandboxStatus(), m.Id, int32(m.State))
+}
+
+// checkContainerItem is checkSandboxItem for a container.
+func checkContainerItem(t *testing.T, raw []byte, m *runtimeapi.ContainerStatus) {
+	t.Helper()
+	var item containerItem
+	readable := item.readStatus(raw)
+	got := []string{
+		string(item.id), string(item.labels.uid), string(item.labels.name), string(item.labels.namespace),
+		string(item.reason), nameOfStatus(raw), fmt.Sprint(item.state, item.exitCode, item.finishedAt),
+	}
+	want := []string{
+		m.Id, m.Labels[labelPodUID], m.Labels[labelPodName], m.Labels[labelPodNamespace], m.Reason,
+		truncate(m.GetMetadata().GetName()), fmt.Sprint(int32(m.State), m.ExitCode, m.FinishedAt),
+	}
+	if !readable || !slices.Equal(got, want) {
+		t.Fatalf("a container is read as %q, want %q, readable %v", got, want, readable)
+	}
+	var told exits
+	told.note("c", &item)
+	code, reason, ended := (&Client{exits: exits{current: told.current}}).Exit("c")
+	if want := m.State == exited; ended != want || ended && (code != m.ExitCode || reason != truncate(m.Reason)) {
+		t.Fatalf("exit %d, %q, %v of %v", code, reason, ended, m)
+	}
+	checkIdentity(t, raw, shapeOfContainerStatus(), m.Id, int32(m.State))
+}
+
+// checkIdentity wants the ID and the state at the beginning of a status as it is stored.
+func checkIdentity(t *testing.T, raw []byte, of *shape, id string, state int32) {
+	t.Helper()
+	p, storable := checkStatus(raw, of)
+	if !storable {
+		return
+	}
+	if gotID, gotState := identity(p.copied()); string(gotID) != id || gotState != state {
+		t.Fatalf("the identity of what is stored is %q in state %d, want %q in %d", gotID, gotState, id, state)
 	}
 }
 
