@@ -125,6 +125,38 @@ func TestListsThatFailFillNoMemory(t *testing.T) {
 	x.check(t)
 }
 
+// TestAPodThatAFailedListEmptiesIsGone: a pod of which only a list that failed has taken the last
+// item is gone for its callers with the list that succeeds, and counts among the refused until then.
+func TestAPodThatAFailedListEmptiesIsGone(t *testing.T) {
+	s := &stub{containers: []*runtimeapi.Container{
+		container("a", "", "shown", running), container("b", "", "refused", running), container("c", "", "stays", running),
+	}}
+	c := serve(t, s, Config{Filter: func(p PodMeta) bool { return p.UID != "refused" }})
+	first := mustList(t, c, 0)
+	if len(first.Pods) != 2 || first.Total != 2 {
+		t.Fatalf("listing %+v", first)
+	}
+	s.set(func() {
+		s.sandboxes = []*runtimeapi.PodSandbox{sandbox("a", "other", ready), sandbox("b", "other", ready)}
+	})
+	s.on("ListContainers", failing(codes.Internal, "broken"))
+	for range 3 {
+		if _, err := c.List(t.Context(), first.Revision); err == nil {
+			t.Fatal("the list did not fail")
+		}
+	}
+	s.on("ListContainers", nil)
+	s.set(func() {
+		s.sandboxes = nil
+		s.containers = s.containers[2:]
+	})
+	last := mustList(t, c, first.Revision)
+	if !last.Delta || len(last.Pods) != 0 || fmt.Sprint(last.Gone) != "[shown]" || last.Total != 1 {
+		t.Errorf("listing %+v", last)
+	}
+	c.index.check(t)
+}
+
 // TestAContainerThatWandersLeavesNothing: a container whose list names another sandbox each time is
 // remembered once, and a sandbox that nothing names any more not at all.
 func TestAContainerThatWandersLeavesNothing(t *testing.T) {
@@ -295,6 +327,63 @@ func TestAnAddressTakenBack(t *testing.T) {
 	status, ok := decodeSandbox(raw)
 	if !ok || len(status.IPs) != 0 || b.addressed() {
 		t.Errorf("addresses %q, addressed %v", status.IPs, b.addressed())
+	}
+}
+
+// TestAContainerCoversNoSandbox: a sandbox whose status failed is unread, though another sandbox's
+// answer brings a container with its ID, and is not shown as a container.
+func TestAContainerCoversNoSandbox(t *testing.T) {
+	s := &stub{podSandboxStatus: func(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+		if id == "s1" {
+			return nil, status.Error(codes.Internal, "broken")
+		}
+		return &runtimeapi.PodSandboxStatusResponse{
+			Status:             sandboxStatus(id, "u", ready),
+			ContainersStatuses: []*runtimeapi.ContainerStatus{wholeContainer("s1", "u", exited), wholeContainer("c", "u", running)},
+		}, nil
+	}}
+	c := serve(t, s, Config{})
+	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s1", Kind: pleg.Sandbox}, {ID: "s2", Kind: pleg.Sandbox}, {ID: "c"}}}
+	in, err := c.Inspect(t.Context(), pod)
+	wantError(t, err, "PodSandboxStatus of s1", "broken")
+	if fmt.Sprint(in.Unread) != "[s1]" {
+		t.Errorf("unread %v, read %+v", in.Unread, in.Pod.Items)
+	}
+	for _, item := range in.Pod.Items {
+		if item.ID == "s1" && item.Kind != pleg.Sandbox {
+			t.Errorf("the sandbox is shown as %+v", item)
+		}
+	}
+	if containers := in.Status.Containers(); len(containers) != 1 || containers[0].ID != "c" {
+		t.Errorf("containers %+v", containers)
+	}
+}
+
+// TestTextOfAStatusIsUTF8: bytes that are none are replaced, wherever a status has text.
+func TestTextOfAStatusIsUTF8(t *testing.T) {
+	const bad, good = "a\xff\xfe", "a\uFFFD"
+	raw := slices.Concat(
+		field(2, field(1, []byte(bad))), field(8, field(1, []byte(bad))), field(9, []byte(bad)), field(10, []byte(bad)),
+		field(11, []byte(bad)), field(12, append(field(1, []byte(bad)), field(2, []byte(bad))...)), field(15, []byte(bad)),
+		field(14, append(field(1, []byte(bad)), field(2, []byte(bad))...)), field(17, []byte(bad)),
+	)
+	c, ok := decodeContainer(raw)
+	for _, text := range []string{
+		c.Name, c.Image, c.ImageRef, c.Reason, c.Message, c.Labels[good], c.LogPath,
+		c.Mounts[0].ContainerPath, c.Mounts[0].HostPath, c.ImageID,
+	} {
+		if !ok || text != good {
+			t.Errorf("the text is %q in %+v", text, c)
+		}
+	}
+	s, ok := decodeSandbox(slices.Concat(
+		field(2, slices.Concat(field(1, []byte(bad)), field(2, []byte(bad)), field(3, []byte(bad)))),
+		field(5, append(field(1, []byte(bad)), field(2, field(1, []byte(bad)))...)), field(9, []byte(bad)),
+	))
+	for _, text := range append([]string{s.Name, s.UID, s.Namespace, s.RuntimeHandler}, s.IPs...) {
+		if !ok || text != good {
+			t.Errorf("the text is %q in %+v", text, s)
+		}
 	}
 }
 

@@ -165,7 +165,19 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 		return fmt.Errorf("cri: %s on %s: the answer is larger than the runtime allows itself to send: raise the runtime's own grpc send limit%s: %w",
 			subject, c.endpoint, m.orStreaming(", or upgrade to one that has the streaming lists"), err)
 	}
-	return fmt.Errorf("cri: %s on %s: %w", subject, c.endpoint, err)
+	return fmt.Errorf("cri: %s on %s%s: %w", subject, c.endpoint, m.suspicion(st), err)
+}
+
+// suspicion tells which server may have failed a call like this, if not a runtime; empty for a
+// failure of a runtime.
+func (m method) suspicion(st *status.Status) string {
+	switch {
+	case st.Code() == codes.Unavailable && strings.Contains(st.Message(), "error reading server preface: http2:"):
+		return ": the server on the socket does not speak gRPC: name the socket of the CRI, which Docker's own is not"
+	case m == version && st.Code() == codes.Unimplemented:
+		return ": the server on the socket does not serve the CRI v1: a containerd does unless disabled_plugins of its configuration names the plugin, or the plugin has failed to load"
+	}
+	return ""
 }
 
 // parallel calls do for 0 to n-1, at most callsPerRead at once, and returns when all calls have

@@ -44,7 +44,8 @@ type Config struct {
 	// a name for messages. Every reconnect calls Dialer again.
 	Dialer func(ctx context.Context) (net.Conn, error)
 	// MaxMessageSize bounds one message of the runtime, in bytes. Runtimes without the streaming lists
-	// send all containers in one message. Memory is taken as the message arrives, not up front.
+	// send all containers in one message. Memory is taken as the message arrives, not up front. It is
+	// no bound of all messages together: each answer under way, and each status kept, may be as large.
 	// Default [DefaultMaxMessageSize].
 	MaxMessageSize int
 	// Annotations keeps the annotations of sandboxes and containers in their statuses. Without it they
@@ -190,7 +191,8 @@ func Dial(ctx context.Context, config Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection and every call in flight. The client cannot be used afterwards.
+// Close ends the connection and every call in flight. The client cannot be used afterwards: its
+// calls, and a second Close, return an error.
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Endpoint returns the endpoint of the client, for messages.
@@ -260,6 +262,8 @@ func socketPath(endpoint string) (string, error) {
 		switch {
 		case scheme != "unix":
 			return "", fmt.Errorf("cri: endpoint %q has scheme %q: only unix sockets are supported, write unix:///path/to/socket", endpoint, scheme)
+		case rest == "", rest == "//":
+			return "", fmt.Errorf("cri: endpoint %q has no path: write unix:///path/to/socket", endpoint)
 		case strings.HasPrefix(rest, "///"):
 			path = rest[2:]
 		case strings.HasPrefix(rest, "//"):
@@ -273,6 +277,8 @@ func socketPath(endpoint string) (string, error) {
 		return "", fmt.Errorf("cri: endpoint %q is not an absolute path: write unix:///path/to/socket", endpoint)
 	case strings.ContainsRune(path, 0):
 		return "", fmt.Errorf("cri: endpoint %q holds a NUL byte: no path can", endpoint)
+	case strings.TrimSpace(path) != path:
+		return "", fmt.Errorf("cri: endpoint %q ends in white space: remove it, it may be the line break of a file", endpoint)
 	case len(path) > maxSocketPath:
 		return "", fmt.Errorf("cri: the socket path of endpoint %q has %d bytes: a unix socket address holds at most %d, use a shorter path or a symbolic link", endpoint, len(path), maxSocketPath)
 	}

@@ -5,6 +5,7 @@ package cri
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -31,12 +34,15 @@ func TestSocketPath(t *testing.T) {
 		{"run/x.sock", "", "absolute path"},
 		{"./x.sock", "", "absolute path"},
 		{"", "", "absolute path"},
-		{"unix:", "", "absolute path"},
+		{"unix:", "", "no path"},
 		{"tcp://127.0.0.1:1234", "", `scheme "tcp"`},
 		{"npipe:////./pipe/containerd", "", `scheme "npipe"`},
 		{"localhost:1234", "", `scheme "localhost"`},
 		{long, "", "at most 107"},
 		{"/run/\x00x", "", "NUL"},
+		{"unix:///run/x.sock\n", "", "white space"},
+		{"/run/x.sock ", "", "white space"},
+		{"unix://", "", "no path"},
 	} {
 		got, err := socketPath(tt.endpoint)
 		if got != tt.want || (err == nil) != (tt.message == "") || err != nil && !strings.Contains(err.Error(), tt.message) {
@@ -73,6 +79,53 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 	}
 	_, err := New(Config{Endpoint: "/x", MaxMessageSize: -1})
 	wantError(t, err, "MaxMessageSize is -1")
+}
+
+// TestDialAnotherServer: a socket of a program that is no runtime, such as Docker's, and of a
+// containerd whose configuration turns the CRI off, says so.
+func TestDialAnotherServer(t *testing.T) {
+	listen := func(greeting string) string {
+		path := filepath.Join(t.TempDir(), "socket")
+		l := must(net.Listen("unix", path))(t)
+		var served sync.WaitGroup
+		served.Go(func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(conn, greeting)
+				_, _ = conn.Read(make([]byte, 1)) // the client's first byte, or its end
+				_ = conn.Close()
+			}
+		})
+		t.Cleanup(func() {
+			_ = l.Close()
+			served.Wait()
+		})
+		return path
+	}
+	for name, greeting := range map[string]string{
+		"HTTP/1": "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request",
+		"SSH":    "SSH-2.0-OpenSSH_9.9\r\n",
+	} {
+		_, err := Dial(t.Context(), Config{Endpoint: listen(greeting)})
+		if err == nil || status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "does not speak gRPC") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := new(stub)
+	c := serve(t, s, Config{})
+	s.on("Version", failing(codes.Unimplemented, "unknown service runtime.v1.RuntimeService"))
+	_, err := c.Version(t.Context())
+	wantError(t, err, "does not serve the CRI", "disabled_plugins", "unknown service")
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("code %v", status.Code(err))
+	}
+	_, err = c.ListPod(t.Context(), "u")
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestDialSaysPermission calls the wording function, because only a user other than root sees the

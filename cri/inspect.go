@@ -64,7 +64,9 @@ type inspection struct {
 	// nil if the runtime has none.
 	sandboxStatuses, containerStatuses [][]byte
 	// bundled holds the container statuses in each sandbox's answer.
-	bundled   [][][]byte
+	bundled [][][]byte
+	// isSandbox holds the IDs of the pod's sandboxes, once an answer has brought containers.
+	isSandbox map[string]bool
 	sandboxOf map[string]string
 	// failed holds the calls without an answer, in the order of the calls; nothing: no status at
 	// all could be had.
@@ -430,9 +432,33 @@ func (in *inspection) sandboxCall(i int) itemCall {
 		raw, bundled, err := in.status(ctx, podSandboxStatus, id)
 		return func() {
 			in.sandboxStatuses[i] = raw
-			in.bundled[i] = bundled
+			in.bundled[i] = in.ofContainers(bundled)
 		}, err
 	}}
+}
+
+// ofContainers returns the statuses in a sandbox's answer without those that have the ID of a
+// sandbox of the pod: an ID is a sandbox's or a container's, and the sandbox stands.
+func (in *inspection) ofContainers(bundled [][]byte) [][]byte {
+	if len(bundled) == 0 {
+		return nil
+	}
+	if in.isSandbox == nil {
+		in.isSandbox = make(map[string]bool)
+		for _, item := range in.pod.Items {
+			if item.Kind == pleg.Sandbox {
+				in.isSandbox[item.ID] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(bundled, func(raw []byte) bool {
+		id, _ := identity(raw)
+		taken := in.isSandbox[string(id)]
+		if taken {
+			in.client.counter.malformed.Add(1)
+		}
+		return taken
+	})
 }
 
 func (in *inspection) containerCall(i int) itemCall {

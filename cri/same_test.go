@@ -83,6 +83,11 @@ func TestSameStatus(t *testing.T) {
 	if !SameStatus(was, status(later, encode(wholeContainer("d", "u", exited)))) {
 		t.Error("a field unknown to the CRI makes a difference")
 	}
+	zeros := protowire.AppendVarint(protowire.AppendTag(encode(full(nil)), 7, protowire.VarintType), 0) // exit_code
+	zeros = append(zeros, field(10, nil)...)                                                            // reason
+	if !SameStatus(was, status(zeros, encode(wholeContainer("d", "u", exited)))) {
+		t.Error("a zero makes a difference")
+	}
 	one, none := status(encode(full(nil))), EmptyStatus("u")
 	if SameStatus(was, one) || SameStatus(was, none) || SameStatus(none, was) || SameStatus(nil, was) {
 		t.Error("a missing container makes no difference")
