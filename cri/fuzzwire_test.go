@@ -83,8 +83,11 @@ func FuzzQuick(f *testing.F) {
 			f.Add(inSomeForm(r, item))
 		}
 	}
-	f.Add([]byte{0x0a, 0x80, 0x80, 0x80, 0x00}) // a length in more bytes than need be
-	f.Add([]byte{0x0d, 0, 0, 0, 0})             // the ID's number, of another type
+	f.Add([]byte{0x0a, 0x80, 0x80, 0x80, 0x00})                 // a length in more bytes than need be
+	f.Add([]byte{0x0d, 0, 0, 0, 0})                             // the ID's number, of another type
+	f.Add([]byte{0x0a, 1, 's', 3 << 3, 0x81, 0})                // the state of a sandbox in more bytes than need be
+	f.Add([]byte{0x0a, 1, 'c', 6 << 3, 0x81, 0})                // that of a container
+	f.Add([]byte{0x12, 3, 0x0a, 1, 'n', 0x12, 3, 0x12, 1, 'u'}) // metadata in parts
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		same := func(q fastItem, id, field2, uid []byte, state int32) {
 			if !bytes.Equal(q.id, id) || !bytes.Equal(q.field2, field2) || !bytes.Equal(q.uid, uid) || int32(q.state) != state {
