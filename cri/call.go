@@ -315,8 +315,9 @@ var (
 	// containers.
 	ErrTooMany = errors.New("the runtime lists more than a node can have")
 	// ErrMalformed is part of an error about invalid protobuf, or a status without the fields that
-	// every runtime sets (metadata, creation time). The read has no result, because missing items
-	// would be taken for removed, or stay missing for good.
+	// every runtime sets (metadata, creation time). A list with such a message has no result, because
+	// missing items would be taken for removed; a stream ends with it; an item whose status is so is
+	// unread.
 	ErrMalformed = errors.New("malformed message")
 )
 

@@ -72,7 +72,8 @@ const (
 	readBufferSize = 128 << 10
 )
 
-// Client reads one container runtime over its CRI socket. A Client is safe for concurrent use.
+// Client reads one container runtime over its CRI socket. It is made by [New] or [Dial]; the zero
+// value cannot be used. A Client is safe for concurrent use.
 type Client struct {
 	config   Config
 	endpoint string // for messages

@@ -106,8 +106,12 @@ func (s *set) Add(name string, n int) {
 	}
 }
 
-// Observe adds a duration to the histogram with the reporter's name. Unknown names are ignored.
+// Observe adds a duration to the histogram with the reporter's name. Unknown names and durations
+// below zero, which would take the sum back, are ignored.
 func (s *set) Observe(name string, d time.Duration) {
+	if d < 0 {
+		return
+	}
 	s.use()
 	if h, ok := s.histograms[name]; ok {
 		h.Observe(d.Seconds())

@@ -127,6 +127,7 @@ func TestAddAndObserve(t *testing.T) {
 	before := gather(t, reg)
 	m.Add("nobody_knows", 1)
 	m.Observe("nobody_knows", time.Second)
+	m.Observe("inspection_duration", -time.Hour) // a clock that went back
 	m.Add("latency", 1)              // a histogram
 	m.Observe("claims", time.Second) // a counter
 	m.Add("claims", 0)

@@ -6,9 +6,10 @@
 // # Model
 //
 // Each function takes a value of the types generated from the CRI API and returns its phase. A
-// value of a later CRI is [pleg.PhaseUnknown]: it claims nothing, and the statuses are read. This
-// is the only place that knows these types; package cri decodes messages by hand, and has the
-// numbers in its item.go and events.go.
+// state of a container, or a type of an event, of a later CRI is [pleg.PhaseUnknown]: it claims
+// nothing, and the statuses are read. A sandbox in such a state has exited, as for a kubelet, where
+// package cri takes it for unknown. This is the only place that knows these types; package cri
+// decodes messages by hand, and has the numbers in its item.go and events.go.
 //
 // # Concurrency
 //
@@ -38,7 +39,8 @@ func OfContainer(s runtimeapi.ContainerState) pleg.Phase {
 	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and additions of later CRI versions
 }
 
-// OfSandbox returns the phase of a sandbox in a state. Whatever is not ready has exited.
+// OfSandbox returns the phase of a sandbox in a state. Whatever is not ready has exited, also in a
+// state of a later CRI.
 func OfSandbox(s runtimeapi.PodSandboxState) pleg.Phase {
 	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
 		return pleg.PhaseRunning
