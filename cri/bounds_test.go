@@ -126,7 +126,8 @@ func TestListsThatFailFillNoMemory(t *testing.T) {
 }
 
 // TestAPodThatAFailedListEmptiesIsGone: a pod of which only a list that failed has taken the last
-// item is gone for its callers with the list that succeeds, and counts among the refused until then.
+// item is gone for its callers with the list that succeeds, and counts among the refused until
+// then.
 func TestAPodThatAFailedListEmptiesIsGone(t *testing.T) {
 	s := &stub{containers: []*runtimeapi.Container{
 		container("a", "", "shown", running), container("b", "", "refused", running), container("c", "", "stays", running),
@@ -175,6 +176,9 @@ func TestAContainerThatWandersLeavesNothing(t *testing.T) {
 	for range 100 {
 		list(in("a"), in("b"), in("a"))
 		list(in("b"))
+	}
+	for range 100 {
+		list(in("a"), in("b"), in("a"))
 	}
 	if n := len(x.sandboxes["a"].dependents) + len(x.sandboxes["b"].dependents); n > 4 {
 		t.Errorf("a container is remembered %d times", n)

@@ -56,9 +56,9 @@ type Config struct {
 	// about them make no claim, so no status of them is ever read. It is asked about a pod when a list
 	// of everything first shows a sandbox of the pod, or containers alone, and with each list of the
 	// pod alone and each event that show a sandbox; it must be quick, must always answer the same for
-	// the same pod, and may be called from several goroutines at once. A field of the pod that may change, such as a label, is seen as it was when the kubelet
-	// made the sandbox. Runtimes cannot filter by anything that containers do not have, so lists cost
-	// the runtime as much as before.
+	// the same pod, and may be called from several goroutines at once. A field of the pod that may
+	// change, such as a label, is seen as it was when the kubelet made the sandbox. Runtimes cannot
+	// filter by anything that containers do not have, so lists cost the runtime as much as before.
 	Filter func(PodMeta) bool
 	// OnEvent, when set, receives every message of the event stream as the runtime sent it, broken
 	// messages included: an encoded CRI ContainerEventResponse, before the client parses the message.

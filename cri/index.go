@@ -18,8 +18,8 @@ import (
 // that matter are read in a single pass (see fastItem), and compared with those of the record.
 //
 // The holder of Client.listing owns the index. A listing that fails halfway leaves the index partly
-// new, which is harmless: every changed pod stays dirty until a listing returns the pod. What such a
-// listing was the first to show is forgotten when the next begins.
+// new, which is harmless: every changed pod stays dirty until a listing returns the pod. What such
+// a listing was the first to show is forgotten when the next begins.
 type index struct {
 	sandboxes  map[string]*sandboxRecord
 	containers map[string]*containerRecord

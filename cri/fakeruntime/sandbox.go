@@ -343,7 +343,8 @@ type Population struct {
 }
 
 // Populate adds pods from before the first observer: no event is emitted, and [Runtime.History] has
-// no change of it. It returns the sandbox IDs. 100,000 containers take about 160 MB and a second or two.
+// no change of it. It returns the sandbox IDs. 100,000 containers take about 160 MB and a second or
+// two.
 func (rt *Runtime) Populate(p Population) (sandboxIDs []string, err error) {
 	if p.Pods < 0 || p.Containers < 0 {
 		return nil, fmt.Errorf(
