@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -192,6 +194,33 @@ func TestHungConnection(t *testing.T) {
 	for i := range hungCalls {
 		m.timedOut(begun.Add(hungTime + time.Duration(i+1)*hungTime/2))
 	}
+	if m.abandoned.Load() != 1 {
+		t.Errorf("%d connections were closed, want 1", m.abandoned.Load())
+	}
+}
+
+// TestAReplacedSocketIsSeenAtOnce: the first call that meets its deadline closes a connection whose
+// socket another server has replaced, and none while the socket is the same, or away.
+func TestAReplacedSocketIsSeenAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	replace := func() {
+		check(t, os.WriteFile(path+".new", nil, 0o600))
+		check(t, os.Rename(path+".new", path)) // the old file is in use until then: another inode
+	}
+	replace()
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	m := &connMonitor{path: path}
+	m.connected(ours, m.statSocket())
+	now := time.Now()
+	m.timedOut(now)
+	check(t, os.Rename(path, path+".old"))
+	m.timedOut(now)
+	if m.abandoned.Load() != 0 {
+		t.Error("closed although no other server has the socket")
+	}
+	replace()
+	m.timedOut(now)
 	if m.abandoned.Load() != 1 {
 		t.Errorf("%d connections were closed, want 1", m.abandoned.Load())
 	}

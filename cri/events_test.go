@@ -155,6 +155,29 @@ func TestPayloadStoresWhatItAdvances(t *testing.T) {
 	}
 }
 
+// TestThePartsOfAStatusAreFoundByKind: a sandbox and a container of one ID are found apart, among few
+// parts and among many. Of a kind and an ID that stand there twice the first counts.
+func TestThePartsOfAStatusAreFoundByKind(t *testing.T) {
+	for _, others := range []int{0, 2 * mapFrom} {
+		sandbox := encode(sandboxStatus("x", "u", ready))
+		first := encode(wholeContainer("x", "u", running))
+		messages := statusMessages{sandboxes: [][]byte{sandbox}, containers: [][]byte{first, encode(wholeContainer("x", "u", exited))}}
+		for i := range others {
+			messages.containers = append(messages.containers, encode(wholeContainer(fmt.Sprint("c", i), "u", running)))
+		}
+		x := indexParts(&PodStatus{encoded: &encodedStatus{statusMessages: messages}}, 2*mapFrom)
+		if (x.at != nil) != (others > 0) {
+			t.Fatalf("%d other parts are looked up in a map: %v", others, x.at != nil)
+		}
+		if got := x.find(partKey{pleg.Sandbox, "x"}); !slices.Equal(got, sandbox) {
+			t.Errorf("beside %d others, the sandbox is %q", others, got)
+		}
+		if got := x.find(partKey{pleg.Container, "x"}); !slices.Equal(got, first) {
+			t.Errorf("beside %d others, the container is %q", others, got)
+		}
+	}
+}
+
 // TestPayloadKeepsThePartsOfARead checks that a status built of an event has the bytes of the parts
 // that a read has brought, and a copy of those that lie in one answer with others: the answer would
 // stay in memory for one part.

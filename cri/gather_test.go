@@ -760,6 +760,22 @@ func TestAReadInAStandstill(t *testing.T) {
 // TestAReadThatEndsBeforeItsCallsAreMade: a read of more hung containers than calls are made at
 // once ends before the first is given up. Those not asked for are unread like the others.
 func TestAReadThatEndsBeforeItsCallsAreMade(t *testing.T) {
+	t.Run("deadline", func(t *testing.T) {
+		endARead(t, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, leastPatience/2) // which is that of its calls as well
+		})
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		endARead(t, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(leastPatience/2, cancel)
+			return ctx, cancel
+		})
+	})
+}
+
+// endARead makes a read with a context that ends.
+func endARead(t *testing.T, ending func(context.Context) (context.Context, context.CancelFunc)) {
 	synctest.Test(t, func(t *testing.T) {
 		var ids []string
 		for i := range 2 * callsPerRead {
@@ -771,7 +787,7 @@ func TestAReadThatEndsBeforeItsCallsAreMade(t *testing.T) {
 		}
 		c := serve(t, r.stub, Config{})
 		defer close(r.release)
-		ctx, cancel := context.WithTimeout(t.Context(), leastPatience/2)
+		ctx, cancel := ending(t.Context())
 		defer cancel()
 		in, err := c.Inspect(ctx, slowPod(ids...))
 		if err == nil {
