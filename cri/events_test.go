@@ -155,8 +155,8 @@ func TestPayloadStoresWhatItAdvances(t *testing.T) {
 	}
 }
 
-// TestThePartsOfAStatusAreFoundByKind: a sandbox and a container of one ID are found apart, among few
-// parts and among many. Of a kind and an ID that stand there twice the first counts.
+// TestThePartsOfAStatusAreFoundByKind: a sandbox and a container of one ID are found apart, among
+// few parts and among many. Of a kind and an ID that stand there twice the first counts.
 func TestThePartsOfAStatusAreFoundByKind(t *testing.T) {
 	for _, others := range []int{0, 2 * mapFrom} {
 		sandbox := encode(sandboxStatus("x", "u", ready))
