@@ -63,8 +63,8 @@ func (r *rota) due(every time.Duration) instant {
 }
 
 // reread returns the pod whose statuses are to be read again now; nil if there is none. Known
-// reports whether a pod is still there. A pod whose statuses were read of late is left out. The next
-// turn is later, so that there is one pod at most.
+// reports whether a pod is still there. A pod whose statuses were read of late is left out. The
+// next turn is later, so that there is one pod at most.
 func (r *rota) reread(every time.Duration, known func(*pod) bool, now instant) *pod {
 	for r.due(every) <= now {
 		p := r.turn(every, now)
