@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -149,10 +150,23 @@ func sum(m map[string]int64) (n int64) {
 type world struct {
 	object  *found
 	version int
+	// delayed are the calls that take effect later, after the client gave them up.
+	delayed []delayed
+	// went: the object has gone while calls were on their way.
+	went bool
+	// back: a write has taken a count or a time back.
+	back bool
+}
+
+// delayed is a call on its way, with the beginning of its series.
+type delayed struct {
+	call  call
+	begun time.Time
 }
 
 // carry does a call and returns the verdict.
-func (w *world) carry(s *state, c call) verdict {
+func (w *world) carry(d delayed) verdict {
+	c := d.call
 	switch {
 	case c.kind == callCreate && w.object != nil:
 		return verdictConflict
@@ -163,96 +177,204 @@ func (w *world) carry(s *state, c call) verdict {
 	case c.kind == callPatch && c.version != w.object.version:
 		return verdictConflict
 	}
-	w.version++
-	w.object = &found{count: c.count, begun: s.begun, last: c.last, state: c.state, loose: c.loose, version: string(rune(w.version))}
+	w.write(found{
+		count: c.count,
+		begun: d.begun,
+		last:  c.last,
+		state: c.state,
+		loose: c.loose,
+	})
 	return verdictOK
 }
 
+// write stores a content as another version.
+func (w *world) write(f found) {
+	if w.object != nil {
+		w.back = w.back || f.count < w.object.count || f.last.Before(w.object.last)
+	}
+	w.version++
+	f.version = string(rune(w.version))
+	w.object = &f
+}
+
+// land lets a delayed call take effect, whatever its turn.
+func (w *world) land(i int) {
+	d := w.delayed[i]
+	w.delayed = slices.Delete(w.delayed, i, i+1)
+	w.carry(d)
+}
+
+// encounter is a series with its world, and with what both should count.
+type encounter struct {
+	t      *rapid.T
+	world  world
+	series state
+	now    time.Time
+	// total are the occurrences, own those of the series, and acked the acknowledged ones of these.
+	total, own, acked int64
+}
+
+var encounterOptions = Options{FinishAfter: 6 * time.Minute, Heartbeat: 30 * time.Minute}
+
+// outcome is what happens to a call.
+type outcome string
+
+const (
+	answered   outcome = "send" // and carried out
+	lostAnswer outcome = "lost" // carried out
+	lostCall   outcome = "fail" // known never to arrive
+	lateCall   outcome = "late" // carried out after the client gave up
+)
+
+// send makes the call that the series owes.
+func (e *encounter) send(as outcome) {
+	s := &e.series
+	c := s.next(e.now, &encounterOptions)
+	if c.kind == callNone {
+		return
+	}
+	ends := c.state == stateFinished || c.state == stateUnknown
+	if ends && c.count < s.count {
+		e.t.Fatalf("the end is told with %d of %d", c.count, s.count)
+	}
+	d := delayed{c, s.begun}
+	switch as {
+	case lostCall:
+		return
+	case lostAnswer:
+		e.world.carry(d)
+		s.doubtful(c)
+		return
+	case lateCall:
+		e.world.delayed = append(e.world.delayed, d)
+		s.doubtful(c)
+		return
+	}
+	switch e.world.carry(d) {
+	case verdictOK:
+		e.booked(c)
+	case verdictMissing:
+		s.becomeAbsent()
+	case verdictConflict:
+		s.becomeUnread()
+	}
+}
+
+// booked books a call that was carried out and answered.
+func (e *encounter) booked(c call) {
+	s := &e.series
+	if c.kind == callRead {
+		e.acked += s.merge(*e.world.object, e.now)
+		return
+	}
+	w := written{
+		call:    c,
+		version: e.world.object.version,
+		now:     e.now,
+		jitter:  0.5,
+	}
+	e.acked += s.done(w, &encounterOptions)
+}
+
+// emit is an occurrence.
+func (e *encounter) emit() {
+	if e.series.occur(e.now, &encounterOptions) {
+		e.total++
+		e.own++
+	}
+}
+
+// other is a write of another process, which rebases as the series does.
+func (e *encounter) other(n int64) {
+	if e.world.object == nil || e.series.sent != 0 {
+		return
+	}
+	f := *e.world.object
+	f.count += n
+	f.last = e.now
+	f.state = stateOngoing
+	e.world.write(f)
+	e.total += n
+}
+
+// expire lets the object of a series that goes on go. An object lives for longer than a call lasts:
+// while calls are on their way, it goes once.
+func (e *encounter) expire() {
+	w := &e.world
+	if e.series.phase == phaseDone || w.went && len(w.delayed) > 0 {
+		return
+	}
+	w.object = nil
+	w.went = len(w.delayed) > 0
+}
+
+// end ends the series, with calls of which all are answered.
+func (e *encounter) end() {
+	e.series.becomeSuspended()
+	for i := 0; e.series.owes(e.now); i++ {
+		if i > 10 {
+			e.t.Fatalf("it does not end: %+v", e.series)
+		}
+		e.send(answered)
+	}
+}
+
 // TestSeriesAgainstEverything drives a series and another process with the same object through
-// random occurrences, pauses, failures, lost answers, expiry and an end. The object must count
-// every occurrence of both exactly once.
+// random occurrences, pauses, failures, lost answers, calls that take effect after the client gave
+// them up, expiry and an end. The object must count every occurrence of both exactly once.
 func TestSeriesAgainstEverything(t *testing.T) {
-	p := Options{FinishAfter: 6 * time.Minute, Heartbeat: 30 * time.Minute}
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1_000_000, 0)
-		w := &world{}
-		s := begin(now)
-		total, acked, own := int64(1), int64(0), int64(1)
-		expires := rapid.Bool().Draw(t, "expires") // an object that goes takes what the other process wrote with it
-		send := func(s *state, fail string) {
-			c := s.next(now, &p)
-			if c.kind == callNone {
-				return
-			}
-			v := verdictTrouble
-			if fail != "before" {
-				v = w.carry(s, c)
-			}
-			if fail == "after" {
-				s.doubtful(c)
-				return
-			}
-			switch v {
-			case verdictOK:
-				if c.kind != callRead {
-					acked += s.done(written{call: c, version: w.object.version, now: now, jitter: 0.5}, &p)
-				} else {
-					acked += s.merge(*w.object, now)
-				}
-			case verdictMissing:
-				s.becomeAbsent()
-			case verdictConflict:
-				s.becomeUnread()
-			}
+		e := &encounter{
+			t:      t,
+			series: begin(now),
+			now:    now,
+			total:  1,
+			own:    1,
 		}
-		do := []string{"emit", "emit", "emit", "send", "send", "lost", "fail", "wait"}
+		expires := rapid.Bool().Draw(t, "expires") // an object that goes takes what the other process wrote with it
+		do := []string{"emit", "emit", "emit", "send", "send", "lost", "fail", "late", "land", "wait"}
 		if expires {
 			do = append(do, "expire")
 		} else {
 			do = append(do, "other")
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.SampledFrom(do).Draw(t, "do") {
+			switch word := rapid.SampledFrom(do).Draw(t, "do"); word {
 			case "emit":
-				if s.occur(now, &p) {
-					total, own = total+1, own+1
-				}
+				e.emit()
 			case "wait":
-				now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "s")) * time.Second)
-			case "send":
-				send(&s, "")
-			case "lost":
-				send(&s, "after")
-			case "fail":
-				send(&s, "before")
-			case "expire":
-				w.object = nil
-			case "other": // one that rebases as this one does
-				if w.object != nil && s.sent == 0 {
-					n := int64(rapid.IntRange(1, 3).Draw(t, "n"))
-					w.version++
-					o := *w.object
-					o.count, o.last, o.state, o.version = o.count+n, now, stateOngoing, string(rune(w.version))
-					w.object = &o
-					total += n
+				e.now = e.now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "s")) * time.Second)
+			case "land":
+				if n := len(e.world.delayed); n > 0 {
+					e.world.land(rapid.IntRange(0, n-1).Draw(t, "which"))
 				}
+			case "expire":
+				e.expire()
+			case "other":
+				e.other(int64(rapid.IntRange(1, 3).Draw(t, "n")))
+			default:
+				e.send(outcome(word))
 			}
-			now = now.Add(time.Millisecond)
+			e.now = e.now.Add(time.Millisecond)
 		}
-		s.becomeSuspended()
-		for i := 0; s.owes(now); i++ {
-			if send(&s, ""); i > 10 {
-				t.Fatalf("it does not end: %+v", s)
-			}
+		e.end()
+		gone := expires && e.world.object == nil // with its count, or with its last word
+		for len(e.world.delayed) > 0 {
+			e.world.land(0)
 		}
-		if w.object != nil && w.object.loose && w.object.count <= total { // a lost answer and another process at once
+		object := e.world.object
+		if object != nil && object.loose && object.count <= e.total { // a lost answer and another process at once
 			return
 		}
-		if gone := expires && w.object == nil; !gone && (w.object == nil || w.object.count != total) {
-			t.Fatalf("%d occurrences, stored %+v, state %+v", total, w.object, s)
+		if !gone && (object == nil || object.count != e.total) {
+			t.Fatalf("%d occurrences, stored %+v, state %+v", e.total, object, e.series)
 		}
-		if acked != own {
-			t.Fatalf("%d own occurrences, %d acknowledged: %+v", own, acked, s)
+		if e.world.back {
+			t.Fatalf("a count or a time went back, stored %+v", object)
+		}
+		if e.acked != e.own {
+			t.Fatalf("%d own occurrences, %d acknowledged: %+v", e.own, e.acked, e.series)
 		}
 	})
 }

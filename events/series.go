@@ -89,7 +89,8 @@ type state struct {
 	count int64
 	// stored is the number of occurrences in the object, as far as is known.
 	stored int64
-	// sent is the count of a call without an answer, 0 for none.
+	// sent is the count of a call without an answer that may have been carried out, or may be yet; 0
+	// for none.
 	sent int64
 	// sentAt is the last occurrence named by that call.
 	sentAt time.Time
@@ -197,7 +198,8 @@ func (s *state) over(now time.Time) bool {
 	return s.phase == phaseDone || s.end != going && !s.owes(now)
 }
 
-// next returns the call to make.
+// next returns the call to make. A call without an answer is repeated as it was: the server may
+// carry out the first one even now.
 func (s *state) next(now time.Time, o *Options) call {
 	s.tick(now, o)
 	if !s.owes(now) {
@@ -219,9 +221,14 @@ func (s *state) next(now time.Time, o *Options) call {
 		c.kind = callCreate
 		c.version = ""
 	}
+	if s.sent > s.stored { // else nobody could tell which of the two the server has carried out
+		c.count = s.sent
+		c.last = s.sentAt
+		c.final = c.final && s.sent == s.count
+	}
 	switch {
 	case c.count == 1:
-	case s.end == going:
+	case !c.final:
 		c.state = stateOngoing
 	case s.end == finished && !(s.loose && s.quietFrom.After(s.last)):
 		c.state = stateFinished
@@ -248,11 +255,12 @@ func (s *state) done(w written, o *Options) (acked int64) {
 	if s.stored > 1 && s.writes < 255 {
 		s.writes++
 	}
+	repeated := s.sent > s.stored
 	s.denied = false
 	s.sent = 0
 	s.stored = max(w.count, s.stored)
 	due := w.now
-	if s.stored > 1 && !w.final {
+	if s.stored > 1 && !w.final && !repeated {
 		due = w.now.Add(s.pause(w.jitter, w.tokens, o))
 	}
 	s.becomeStored(w.version, due)
@@ -379,6 +387,9 @@ func (s *state) merge(f found, now time.Time) (acked int64) {
 	if s.carriedOut(f) {
 		s.loose = s.loose || f.count > s.sent // not sure: another process may have come first
 		base = s.sent
+	}
+	if f.version != s.version {
+		s.sent = 0 // it was carried out, or never is
 	}
 	acked = base - s.stored
 	s.count += max(f.count-base, 0)
