@@ -54,7 +54,7 @@ func (c *core) nextRoster(now time.Time) (j job, blocked bool, wait time.Duratio
 func (c *core) final(r *roster) bool {
 	ended := len(c.queue.flights) == 0 && c.queue.waiting == 0
 	due := !r.next.IsZero()
-	return ended && due && r.phase != rosterUnread && (r.entries || r.goesOn())
+	return ended && due && (r.entries || r.goesOn())
 }
 
 // unwritten returns the rosters, by namespace/name, of which the last write is still to be made.
@@ -92,9 +92,11 @@ func (c *core) rosterJob(r *roster, now time.Time) job {
 	return j
 }
 
-// lines returns all lines of a roster, the latest series first. Those of series that wait for their
-// last write are paths only: a restart reads what was written, and ends them.
+// lines returns all lines of a roster, the latest series first. A line that is a path only lets a
+// restart read the object: that of a series that waits for its last write, and that of an earlier
+// process which ended otherwise than the roster says of this one.
 func (c *core) lines(r *roster) (lines []string) {
+	exact := c.stage == stageDraining
 	for _, s := range r.goingOn() {
 		r.list(s)
 		lines = append(lines, s.line())
@@ -103,7 +105,11 @@ func (c *core) lines(r *roster) (lines []string) {
 		lines = append(lines, s.path())
 	}
 	for l := range r.left.all() {
-		lines = append(lines, l.line())
+		if r.exact == exact {
+			lines = append(lines, l.line())
+		} else {
+			lines = append(lines, l.path)
+		}
 	}
 	return lines
 }

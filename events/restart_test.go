@@ -109,6 +109,11 @@ func TestHistories(t *testing.T) {
 			start old×1 15m [end: Finished ×3] [old: Finished ×4] kill start 15m [end: Finished ×3] [old: Finished ×4] [once: single]`},
 		{name: "also what it had replaced", history: `start a×3 old×3 1s end 10m
 			start old×2 1s a×1 5m old×1 5m [a: Unknown ×3, single] kill start 15m [a: Unknown ×3, single]`},
+		{name: "what a killed process has left stays that of a killed one", history: `start a×2 b×2 1s kill start c×1 1s end 1m
+			start b×1 15m [a: Unknown ≥2] [b: Finished ≥3]`},
+		{name: "also where nothing continues it", history: `start a×2 1s kill start c×1 1s end 10m start 15m [a: Unknown ≥2]`},
+		{name: "and what another has left is exact, whoever is killed", history: `start a×3 1s end 1m start c×2 1s kill 1m
+			start 15m [a: Finished ×3]`},
 		{name: "the object has expired", history: "start ttl=10s a×2 0s ttl=1h 10s kill start a×3 1m [a: Ongoing ×3]"}, // the roster has not
 		{name: "the context ends before the shutdown", history: "start a×2 0s stop a×8 b×1 1s end [a: Unknown ×10] [b: single]"},
 		{name: "recording goes on", history: "start a×2 0s stop a×3 run 6m [a: Finished ×5]"},
@@ -137,6 +142,10 @@ func TestHistories(t *testing.T) {
 			name: "an end that waits is in the roster", fault: where(patchOf("a."), always(errReset)),
 			history: `start a×2 1s fault 7m b×2 15s c×2 15s d×2 15s e×2 15s f×2 15s kill
 				mended start 15m [a: Unknown ≥2]`,
+		},
+		{
+			name: "the hand-over where the roster could not be read before", fault: where(elsewhere, always(status(503, "", 0))),
+			history: "fault start a×3 1m mended end start a×2 1s end [a: Unknown ×5]",
 		},
 		{
 			name: "the server hangs at the roster", fault: where(patchOf("roster"), slowly(time.Hour)),
