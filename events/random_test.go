@@ -5,10 +5,12 @@ package events
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,82 +40,141 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
+// randomWeather makes what the server of a random history does while it is not healthy.
+type randomWeather struct {
+	healthy atomic.Bool
+	mu      sync.Mutex // guards draws, of which the writers draw
+	draws   *rand.Rand
+}
+
+// randomTroubles are answers of a server that is not healthy. It carries out as many calls as it
+// answers so.
+var randomTroubles = []error{
+	errAway,
+	status(429, metav1.StatusReasonTooManyRequests, 0),
+	status(429, metav1.StatusReasonTooManyRequests, 2),
+	status(500, metav1.StatusReasonInternalError, 0),
+	status(503, metav1.StatusReasonServiceUnavailable, 0),
+	&eventstest.LateError{Err: errReset},
+}
+
+func (w *randomWeather) draw(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.draws.IntN(n)
+}
+
+// fault is the [eventstest.Fault] of the weather.
+func (w *randomWeather) fault(ctx context.Context, c eventstest.Call) error {
+	if w.healthy.Load() {
+		return nil
+	}
+	i := w.draw(2 * len(randomTroubles))
+	if i >= len(randomTroubles) {
+		return slowly(time.Duration(w.draw(2000))*time.Millisecond)(ctx, c)
+	}
+	err := randomTroubles[i]
+	var late *eventstest.LateError
+	if errors.As(err, &late) {
+		return w.late(ctx, late.Err)
+	}
+	return err
+}
+
+// late breaks a call off, or lets its time end, and carries it out within two minutes.
+func (w *randomWeather) late(ctx context.Context, err error) error {
+	if w.draw(2) == 0 {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return &eventstest.LateError{
+		After: time.Duration(w.draw(120_000)) * time.Millisecond,
+		Err:   err,
+	}
+}
+
+// after is the [eventstest.AfterFault] of the weather.
+func (w *randomWeather) after(eventstest.Call) error {
+	if !w.healthy.Load() && w.draw(4) == 0 {
+		return errReset
+	}
+	return nil
+}
+
+// history is a random history: processes of an instance, one after the other, and their server.
+type history struct {
+	*rig
+	weather *randomWeather
+	rnd     *rand.Rand
+	// emitted and dropped are those of the processes that have ended.
+	emitted, dropped int64
+}
+
 func randomHistory(t *testing.T, seed uint64) {
 	t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 42))
 			server := eventstest.NewServer()
 			server.SetTTL(1000 * time.Hour) // so that the sum in the end is of everything
-			troubles := []error{
-				nil, nil, nil, nil, nil, nil, errAway, status(429, metav1.StatusReasonTooManyRequests, 0), status(429, metav1.StatusReasonTooManyRequests, 2),
-				status(500, metav1.StatusReasonInternalError, 0), status(503, metav1.StatusReasonServiceUnavailable, 0),
+			h := &history{
+				weather: &randomWeather{draws: rand.New(rand.NewPCG(seed, 7))},
+				rnd:     rand.New(rand.NewPCG(seed, 42)),
 			}
-			// Faults are drawn by the writers, of which there may be several: from a source of their own.
-			faults := rand.New(rand.NewPCG(seed, 7))
-			lock := make(chan struct{}, 1)
-			draw := func(n int) int {
-				lock <- struct{}{}
-				defer func() { <-lock }()
-				return faults.IntN(n)
+			h.weather.healthy.Store(true)
+			server.SetFault(h.weather.fault)
+			server.SetAfterFault(h.weather.after)
+			h.begin(t, server)
+			for range 20 + h.rnd.IntN(60) {
+				h.step()
+				h.checkRosters()
 			}
-			var healthy atomic.Bool
-			healthy.Store(true)
-			server.SetFault(func(ctx context.Context, _ eventstest.Call) error {
-				if healthy.Load() {
-					return nil
-				}
-				if err := troubles[draw(len(troubles))]; err != nil {
-					return err
-				}
-				return slowly(time.Duration(draw(2000))*time.Millisecond)(ctx, eventstest.Call{})
-			})
-			server.SetAfterFault(func(eventstest.Call) error {
-				if !healthy.Load() && draw(4) == 0 {
-					return errReset
-				}
-				return nil
-			})
-			change := func(o *Options) {
-				o.Writers = 1 + rnd.IntN(3)
-				o.MaxSeries = []int{2, 5, 100}[rnd.IntN(3)]
-				o.MaxQueue = []int{4, 100}[rnd.IntN(2)]
-				o.Burst = []int{-1, 3}[rnd.IntN(2)]
-				o.BackoffMax = 20 * time.Second
-				o.NoRoster = rnd.IntN(2) == 0
-			}
-			var emitted, dropped int64
-			r := newRig(t, server, change)
-			end := func() {
-				healthy.Store(true)
-				r.end(time.Hour)
-				s := r.Stats()
-				emitted += s.Emitted
-				dropped += sum(s.Dropped)
-				if s.Emitted != s.Acknowledged+s.Unsent+sum(s.Dropped) || s.Unsent != 0 {
-					t.Fatalf("books: %+v", s)
-				}
-			}
-			for range 20 + rnd.IntN(60) {
-				switch rnd.IntN(12) {
-				case 0:
-					healthy.Store(!healthy.Load())
-				case 1:
-					pass(time.Duration(1+rnd.IntN(20)) * time.Minute)
-				case 2:
-					end()
-					r = newRig(t, server, change)
-				default:
-					r.pod(fmt.Sprint("p", rnd.IntN(8)), 1+rnd.IntN(5))
-					pass(time.Duration(rnd.IntN(90_000)) * time.Millisecond)
-				}
-				r.checkRosters()
-			}
-			end()
-			if count, _ := stored(server); count != emitted-dropped {
-				t.Fatalf("emitted %d, dropped %d, stored %d: %s", emitted, dropped, count, brief(server.Events()))
+			h.end()
+			pass(2 * time.Minute) // late calls end
+			if count, _ := stored(server); count != h.emitted-h.dropped {
+				t.Fatalf("emitted %d, dropped %d, stored %d: %s", h.emitted, h.dropped, count, brief(server.Events()))
 			}
 		})
 	})
+}
+
+// begin starts a process.
+func (h *history) begin(t *testing.T, server *eventstest.Server) {
+	h.rig = newRig(t, server, func(o *Options) {
+		o.Writers = 1 + h.rnd.IntN(3)
+		o.MaxSeries = []int{2, 5, 100}[h.rnd.IntN(3)]
+		o.MaxQueue = []int{4, 100}[h.rnd.IntN(2)]
+		o.Burst = []int{-1, 3}[h.rnd.IntN(2)]
+		o.BackoffMax = 20 * time.Second
+		o.NoRoster = h.rnd.IntN(2) == 0
+	})
+}
+
+// step is a change of the weather, a pause, a restart, or a few occurrences.
+func (h *history) step() {
+	switch h.rnd.IntN(12) {
+	case 0:
+		h.weather.healthy.Store(!h.weather.healthy.Load())
+	case 1:
+		pass(time.Duration(1+h.rnd.IntN(20)) * time.Minute)
+	case 2:
+		h.end()
+		h.begin(h.t, h.server)
+	default:
+		h.pod(fmt.Sprint("p", h.rnd.IntN(8)), 1+h.rnd.IntN(5))
+		pass(time.Duration(h.rnd.IntN(90_000)) * time.Millisecond)
+	}
+}
+
+// end ends the process in order, on a healthy server, and checks its books.
+func (h *history) end() {
+	h.t.Helper()
+	h.weather.healthy.Store(true)
+	h.rig.end(time.Hour)
+	s := h.Stats()
+	h.emitted += s.Emitted
+	h.dropped += sum(s.Dropped)
+	if s.Emitted != s.Acknowledged+s.Unsent+sum(s.Dropped) || s.Unsent != 0 {
+		h.t.Fatalf("books: %+v", s)
+	}
 }
 
 // checkRosters compares what the rosters count with what is in memory.

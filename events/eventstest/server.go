@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -56,8 +57,23 @@ type Call struct {
 }
 
 // Fault decides the outcome of a call before the server handles the call. A nil error lets the call
-// pass. Fault may block until ctx ends.
+// pass, and a [*LateError] lets it pass later. Fault may block until ctx ends.
 type Fault func(ctx context.Context, c Call) error
+
+// LateError is the error of a [Fault] with which the client gives up a call that the server carries
+// out all the same: a connection breaks off, or a timeout ends, before a slow server is done.
+type LateError struct {
+	// After is the time from the answer to the effect.
+	After time.Duration
+	// Err is the answer, not nil.
+	Err error
+}
+
+// Error implements error.
+func (e *LateError) Error() string { return fmt.Sprintf("%v (carried out %v later)", e.Err, e.After) }
+
+// Unwrap returns the answer.
+func (e *LateError) Unwrap() error { return e.Err }
 
 // AfterFault replaces the answer of a successful call with an error, like a lost answer.
 type AfterFault func(c Call) error
@@ -141,6 +157,13 @@ func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error)
 	s.mu.Unlock()
 	if fault != nil {
 		err = fault(ctx, c)
+	}
+	var late *LateError
+	if errors.As(err, &late) {
+		err = late.Err
+		time.AfterFunc(late.After, func() {
+			s.set(func() { _ = do() }) // the client no longer asks
+		})
 	}
 	if err == nil {
 		err = ctx.Err()

@@ -4,6 +4,8 @@
 package eventstest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -64,6 +66,46 @@ func TestAfterFaultMayAsk(t *testing.T) {
 	if err == nil || err.Error() != "1 are stored" {
 		t.Error(err)
 	}
+}
+
+// TestLateError: a call that the client gave up is carried out at its time, by the rules of then.
+func TestLateError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer()
+		sink := s.Sink()
+		reset := errors.New("reset")
+		stored := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if n := len(s.Events()); n != want {
+				t.Errorf("%d events are stored, want %d", n, want)
+			}
+		}
+		s.SetFault(func(context.Context, Call) error {
+			return fmt.Errorf("post: %w", &LateError{After: time.Minute, Err: reset})
+		})
+		for _, name := range []string{"a", "b"} {
+			answer, err := sink.Create(t.Context(), valid(name))
+			if answer != nil || err != reset {
+				t.Errorf("answered %v, %v", answer, err)
+			}
+		}
+		s.SetFault(nil)
+		time.Sleep(time.Minute - time.Second)
+		stored(0)
+		created, err := sink.Create(t.Context(), valid("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		stored(2)
+		if v := s.Events()[0].ResourceVersion; v != created.ResourceVersion {
+			t.Errorf("version %s, want %s: the late one has replaced it", v, created.ResourceVersion)
+		}
+		if all, failed := s.Count(); all != 3 || failed != 2 {
+			t.Errorf("%d calls, of which %d failed", all, failed)
+		}
+	})
 }
 
 // TestReadsAreRefused: the transport answers requests without a body, and closes the others'.

@@ -43,7 +43,7 @@ func (k *Sink[E]) Patch(ctx context.Context, e *E, data []byte) (*E, error) {
 	return k.call(ctx, Patch, e, data)
 }
 
-func (k *Sink[E]) call(ctx context.Context, verb Verb, in *E, patch []byte) (out *E, err error) {
+func (k *Sink[E]) call(ctx context.Context, verb Verb, in *E, patch []byte) (*E, error) {
 	e := k.in(in)
 	c := Call{
 		Verb:      verb,
@@ -54,17 +54,18 @@ func (k *Sink[E]) call(ctx context.Context, verb Verb, in *E, patch []byte) (out
 	if !k.core {
 		c.Group = eventsResource.Group
 	}
-	err = k.s.serve(ctx, c, func() error {
+	var answer *E
+	err := k.s.serve(ctx, c, func() error { // perhaps later
 		stored, err := k.carryOut(verb, e, patch)
 		if err == nil {
-			out = k.out(stored)
+			answer = k.out(stored)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, err // out may be that of a lost answer
+		return nil, err // and no answer, which may be lost, or still to come
 	}
-	return out, nil
+	return answer, nil
 }
 
 func (k *Sink[E]) carryOut(verb Verb, e *eventsv1.Event, patch []byte) (*eventsv1.Event, error) {
