@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
@@ -232,6 +233,24 @@ func TestWhoClosesWhatAKillLeaves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRosterReadDuringAFirstWrite: the roster can be read at last, while an object is being created
+// for a series that it names. The series keeps the new object, and the old one ends.
+func TestRosterReadDuringAFirstWrite(t *testing.T) {
+	slow := slowly(28 * time.Second)
+	reads := 0
+	fault := func(ctx context.Context, c eventstest.Call) error {
+		switch {
+		case c.Verb == eventstest.Create && c.Namespace == "ns":
+			return slow(ctx, c)
+		case c.Namespace != "ns" && reads < restoreTries:
+			reads++
+			return status(503, metav1.StatusReasonServiceUnavailable, 0)
+		}
+		return nil
+	}
+	play(t, `start a×4 1s end fault start a×3 20m [a: Finished ×4, Finished ×3]`, fault, continuing)
 }
 
 // TestSourceAfterStart: a recorder made during recording also finds its predecessor's series.

@@ -343,7 +343,7 @@ func (r *roster) take(e *eventsv1.Event, now time.Time) {
 // claim returns the object of an earlier process that a new series may continue, if there is one.
 func (r *roster) claim(s *series) (l leftover, ok bool) {
 	l, ok = r.left.latest(s.id.hint())
-	if !ok || !s.st.unwritten() {
+	if !ok || s.inflight || !s.st.unwritten() {
 		return l, false
 	}
 	own := eventName(s.key.regarding.Name, &s.id, s.st.begun)
