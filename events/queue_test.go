@@ -367,21 +367,31 @@ func TestSlowNamespaces(t *testing.T) {
 
 // TestManyNamespaces: the next call is found without a look at each namespace that waits.
 func TestManyNamespaces(t *testing.T) {
-	cheaply(t, func(n int) func() {
-		b := newBench(4)
-		for i := range n {
-			b.add(fmt.Sprint("ns-", i), "o")
+	b := newBench(4)
+	for i := range many {
+		b.add(fmt.Sprint("ns-", i), "o")
+	}
+	for range 3 {
+		b.next()
+	}
+	turn := b.idle.items[0].space.name
+	for name := range b.namespaces {
+		if name != turn {
+			b.namespaces[name] = nil
 		}
-		for range 3 {
-			b.next()
-		}
-		return func() {
-			s, _, _ := b.next()
-			b.succeeded(s.at, b.now)
-			b.renew(&s.ticket)
-			b.push(&s.ticket, false)
-		}
+	}
+	ready := comparisons(&b.ready)
+	idle := comparisons(&b.idle)
+	timers := comparisons(&b.timers)
+	unlooked(t, func() {
+		s, _, _ := b.next()
+		b.succeeded(s.at, b.now)
+		b.renew(&s.ticket)
+		b.push(&s.ticket, false)
 	})
+	wantFew(t, *ready)
+	wantFew(t, *idle)
+	wantFew(t, *timers)
 }
 
 // TestQueueAgainstPlain drives a queue with random failures of random scopes. Each call is made in

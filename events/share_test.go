@@ -5,6 +5,7 @@ package events
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -176,91 +177,117 @@ func TestFloodBesideLoops(t *testing.T) {
 	}
 }
 
-// cheaply checks that a step costs about the same in a small and in a large structure: far less
-// than in proportion.
-func cheaply(t *testing.T, build func(n int) (step func())) {
+// many is a number of elements of which a step may look at a few.
+const many = 20000
+
+// comparisons counts those that a heap makes from now on.
+func comparisons[T any](h *indexed[T]) (n *int) {
+	n = new(int)
+	less := h.less
+	h.less = func(a, b T) bool {
+		*n++
+		return less(a, b)
+	}
+	return n
+}
+
+// wantFew checks the comparisons of a step: some for each level of the heap.
+func wantFew(t *testing.T, n int) {
 	t.Helper()
-	const small, large = 200, 20000
-	cost := func(n int) time.Duration {
-		step := build(n)
-		least := time.Hour
-		for range 10 {
-			begin := time.Now()
-			for range 100 {
-				step()
-			}
-			least = min(least, time.Since(begin))
+	if levels := bits.Len(many); n > 4*levels {
+		t.Errorf("a step makes %d comparisons among %d", n, many)
+	}
+}
+
+// unlooked runs a step that may not look at what the test has taken away: a look panics.
+func unlooked(t *testing.T, step func()) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("the step looks at what it does not need: %v", p)
 		}
-		return least
-	}
-	few, many := cost(small), cost(large)
-	if many > few*large/small/5 {
-		t.Errorf("a hundred steps take %v among %d and %v among %d", few, small, many, large)
-	}
+	}()
+	step()
 }
 
 // TestFullOfNamespaces: where a part of the table is full, the place for a new series is found
 // without a look at each namespace.
 func TestFullOfNamespaces(t *testing.T) {
-	cheaply(t, func(n int) func() {
-		h := newShares()
-		for i := range n {
-			(&series{content: content{namespace: fmt.Sprint("ns-", i/2)}}).hold(h)
+	h := newShares()
+	for i := range many {
+		(&series{content: content{namespace: fmt.Sprint("ns-", i/2)}}).hold(h)
+	}
+	for namespace := range h.by {
+		h.by[namespace] = nil
+	}
+	n := comparisons(&h.bySize)
+	unlooked(t, func() {
+		s := &series{content: content{namespace: "new"}}
+		if h.candidate("new") == nil {
+			t.Error("no place for a new namespace")
 		}
-		return func() {
-			s := &series{content: content{namespace: "new"}}
-			if h.candidate("new") == nil {
-				t.Fatal("no place for a new namespace")
-			}
-			s.hold(h)
-			s.hold(nil)
-		}
+		s.hold(h)
+		s.hold(nil)
 	})
+	wantFew(t, *n)
 }
 
 // TestTimersOfManySeries: loops without tokens wait for half an hour; a loop that is written after
 // ten seconds is put before them without a look at each.
 func TestTimersOfManySeries(t *testing.T) {
-	cheaply(t, func(n int) func() {
-		all := newTable()
-		later := time.Now().Add(time.Hour)
-		for i := range n {
-			s := newSeries(&seriesKey{}, 0, source{}, &content{})
-			s.st.due = later.Add(time.Duration(i) * time.Second)
-			all.hurry(s)
-		}
-		soon := newSeries(&seriesKey{}, 0, source{}, &content{})
-		soon.st.due = later.Add(-time.Minute)
-		return func() {
-			all.hurry(soon)
-			if all.hurried.items[0] != soon {
-				t.Fatal("the earliest is not the first")
-			}
-			all.unhurry(soon)
-		}
-	})
+	all := newTable()
+	later := time.Now().Add(time.Hour)
+	timed := func(due time.Time) *series {
+		s := newSeries(&seriesKey{}, 0, source{}, &content{})
+		s.st.due = due
+		return s
+	}
+	for i := range many {
+		all.hurry(timed(later.Add(time.Duration(i) * time.Second)))
+	}
+	n := comparisons(&all.hurried)
+	soon := timed(later.Add(-time.Minute))
+	all.hurry(soon)
+	if all.hurried.items[0] != soon {
+		t.Error("the earliest is not the first")
+	}
+	all.unhurry(soon)
+	wantFew(t, *n)
 }
 
 // TestFirstWritesAfterAnOutage: series that were emitted long ago are put among loops that go on
-// without a look at each of these, and in order.
+// without a look at each of these, but by the first of them.
 func TestFirstWritesAfterAnOutage(t *testing.T) {
-	cheaply(t, func(n int) func() {
-		all := newTable()
-		now := time.Now()
-		put := func(at time.Time) {
-			s := newSeries(&seriesKey{}, 0, source{}, &content{})
-			s.st.last = at
-			all.touch(s)
-		}
-		for i := range n {
-			put(now.Add(time.Duration(i)))
-		}
-		emitted := now.Add(-time.Hour)
-		return func() {
+	loops := newTable()
+	now := time.Now()
+	put := func(at time.Time) *series {
+		s := newSeries(&seriesKey{}, 0, source{}, &content{})
+		s.st.last = at
+		loops.touch(s)
+		return s
+	}
+	oldest := put(now)
+	for i := range many {
+		put(now.Add(time.Duration(i + 1)))
+	}
+	emitted := now.Add(-time.Hour)
+	put(emitted)
+	for x := oldest.age.next; x != loops.aged.last; x = x.next {
+		x.owner = nil
+	}
+	unlooked(t, func() {
+		for range 100 {
 			emitted = emitted.Add(time.Second)
 			put(emitted)
 		}
 	})
+	if got := oldest.age.prev.owner.st.last; !got.Equal(emitted) {
+		t.Errorf("before the loops is what was emitted at %v, want %v", got, emitted)
+	}
+}
+
+// TestOrderOfAge: the longest quiet series comes first, whatever the order in which they come.
+func TestOrderOfAge(t *testing.T) {
 	all := newTable()
 	for range 2000 {
 		s := newSeries(&seriesKey{}, 0, source{}, &content{})
