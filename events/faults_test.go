@@ -77,9 +77,15 @@ func where(these func(eventstest.Call) bool, fault eventstest.Fault) eventstest.
 	}
 }
 
+// inNS selects the calls about the pods of [rig.pod].
+func inNS(c eventstest.Call) bool { return c.Namespace == "ns" }
+
 func status(code int32, reason metav1.StatusReason, after int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Details: &metav1.StatusDetails{RetryAfterSeconds: after},
+		Status:  metav1.StatusFailure,
+		Code:    code,
+		Reason:  reason,
+		Details: &metav1.StatusDetails{RetryAfterSeconds: after},
 	}}
 }
 
@@ -240,7 +246,7 @@ func TestRefusedForGood(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, always(tc.err)))
+				r.server.SetFault(where(inNS, always(tc.err)))
 				r.pod("a", 1000)
 				pass(time.Second)
 				r.pod("a", 1000)
@@ -270,7 +276,11 @@ func TestRolesNotLoadedYet(t *testing.T) {
 		before int // occurrences allowed before
 		for_   time.Duration
 		lost   int64
-	}{{"a moment", 2, 5 * time.Second, 0}, {"a moment, at the start of both", 0, 5 * time.Second, 0}, {"for good", 2, time.Hour, 40}} {
+	}{
+		{"a moment", 2, 5 * time.Second, 0},
+		{"a moment, at the start of both", 0, 5 * time.Second, 0},
+		{"for good", 2, time.Hour, 40},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(o *Options) { o.Writers = 1 }, func(t *testing.T, r *rig) {
 				r.pod("before", tc.before)
@@ -278,9 +288,11 @@ func TestRolesNotLoadedYet(t *testing.T) {
 				away := 5 // calls
 				var refuses eventstest.Fault
 				r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
-					if away--; away > 0 {
+					away--
+					switch {
+					case away > 0:
 						return errAway
-					} else if away == 0 {
+					case away == 0:
 						refuses = during(tc.for_, forbidden("x"))
 					}
 					return refuses(ctx, c)
@@ -311,7 +323,7 @@ func TestPoison(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.server.SetFault(where(func(c eventstest.Call) bool { return c.Namespace == "ns" }, tc.fault))
+				r.server.SetFault(where(inNS, tc.fault))
 				r.pod("poison", 1)
 				for i := range 50 {
 					r.rec.Eventf(&corev1.ObjectReference{Kind: "Node", Name: "n"}, nil, "Normal", reasonOf(i), "A", "")

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -86,30 +87,54 @@ func fitRef(r *corev1.ObjectReference, version *string) {
 	}
 }
 
+// describe writes the reference to an object that is no reference itself.
 func (k *kinds) describe(obj runtime.Object, out *corev1.ObjectReference) error {
-	kind, ok := obj.GetObjectKind().(*metav1.TypeMeta)
-	if !ok { // an unstructured object
-		kind = &metav1.TypeMeta{}
-		kind.APIVersion, kind.Kind = obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+	kind, err := k.kindOf(obj)
+	if err != nil {
+		return err
 	}
-	if kind.Kind == "" || kind.APIVersion == "" {
-		found, err := k.lookup(obj)
-		switch {
-		case err == nil:
-			kind = &found
-		case *kind == (metav1.TypeMeta{}):
-			return err
-		}
-	}
-	out.Kind, out.APIVersion = kind.Kind, kind.APIVersion
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return fmt.Errorf("%T has no metadata: %w", obj, err)
 	}
-	out.Namespace, out.Name, out.UID, out.ResourceVersion = m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion()
+	out.Kind = kind.Kind
+	out.APIVersion = kind.APIVersion
+	out.Namespace = m.GetNamespace()
+	out.Name = m.GetName()
+	out.UID = m.GetUID()
+	out.ResourceVersion = m.GetResourceVersion()
 	return nil
 }
 
+// kindOf returns the kind of an object: the one that it says, or, where it says none or a part of
+// it, that of its type in the scheme. A part is taken as it is where the scheme has no such type.
+func (k *kinds) kindOf(obj runtime.Object) (metav1.TypeMeta, error) {
+	said := saidKind(obj)
+	if said.Kind != "" && said.APIVersion != "" {
+		return said, nil
+	}
+	found, err := k.lookup(obj)
+	if err != nil && said != (metav1.TypeMeta{}) {
+		return said, nil
+	}
+	return found, err
+}
+
+// saidKind returns the kind that an object says itself.
+func saidKind(obj runtime.Object) metav1.TypeMeta {
+	kind, ok := obj.GetObjectKind().(*metav1.TypeMeta)
+	if ok {
+		return *kind
+	}
+	return typeMeta(obj.GetObjectKind().GroupVersionKind()) // of an unstructured object
+}
+
+func typeMeta(kind schema.GroupVersionKind) (m metav1.TypeMeta) {
+	m.APIVersion, m.Kind = kind.ToAPIVersionAndKind()
+	return m
+}
+
+// lookup returns the kind of an object's type in the scheme.
 func (k *kinds) lookup(obj runtime.Object) (kind metav1.TypeMeta, err error) {
 	t := reflect.TypeOf(obj)
 	if v, ok := k.seen.Load(t); ok {
@@ -122,7 +147,7 @@ func (k *kinds) lookup(obj runtime.Object) (kind metav1.TypeMeta, err error) {
 	if err != nil {
 		return kind, err
 	}
-	kind.APIVersion, kind.Kind = all[0].ToAPIVersionAndKind()
+	kind = typeMeta(all[0])
 	k.seen.Store(t, kind)
 	return kind, nil
 }

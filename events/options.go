@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -18,6 +19,13 @@ import (
 const (
 	defaultMaxSeries    = 4096
 	defaultMaxPerObject = 100
+	defaultMaxQueue     = 16384
+	defaultBurst        = 25
+	defaultWriters      = 4
+	defaultFinishAfter  = 6 * time.Minute
+	defaultHeartbeat    = 30 * time.Minute
+	defaultBackoffBase  = time.Second
+	defaultBackoffMax   = 30 * time.Second
 )
 
 // Options configure a [Broadcaster]. The zero value of every field is usable and means the default.
@@ -82,22 +90,48 @@ func (o *Options) complete() error {
 	o.ClusterNamespace = cmp.Or(o.ClusterNamespace, metav1.NamespaceSystem)
 	o.RosterNamespace = cmp.Or(o.RosterNamespace, o.ClusterNamespace)
 	o.MaxSeries = cmp.Or(o.MaxSeries, defaultMaxSeries)
-	o.MaxQueue = cmp.Or(o.MaxQueue, 16384)
+	o.MaxQueue = cmp.Or(o.MaxQueue, defaultMaxQueue)
 	o.MaxPerObject = cmp.Or(o.MaxPerObject, defaultMaxPerObject)
-	o.Burst = cmp.Or(o.Burst, 25)
-	o.Writers = cmp.Or(o.Writers, 4)
-	o.FinishAfter = cmp.Or(o.FinishAfter, 6*time.Minute)
-	o.Heartbeat = cmp.Or(o.Heartbeat, 30*time.Minute)
-	o.BackoffBase = cmp.Or(o.BackoffBase, time.Second)
-	o.BackoffMax = cmp.Or(o.BackoffMax, 30*time.Second)
+	o.Burst = cmp.Or(o.Burst, defaultBurst)
+	o.Writers = cmp.Or(o.Writers, defaultWriters)
+	o.FinishAfter = cmp.Or(o.FinishAfter, defaultFinishAfter)
+	o.Heartbeat = cmp.Or(o.Heartbeat, defaultHeartbeat)
+	o.BackoffBase = cmp.Or(o.BackoffBase, defaultBackoffBase)
+	o.BackoffMax = cmp.Or(o.BackoffMax, defaultBackoffMax)
+	return o.check()
+}
+
+// check returns an error for each invalid value.
+func (o *Options) check() error {
+	clusterScoped := []string{metav1.NamespaceSystem, metav1.NamespaceDefault}
+	fits := len(o.Instance) <= maxWord && utf8.ValidString(o.Instance)
 	return errors.Join(
-		check(o.ClusterNamespace == metav1.NamespaceSystem || o.ClusterNamespace == metav1.NamespaceDefault,
-			"ClusterNamespace %q: the API server takes events about cluster-scoped objects in %q or %q only", o.ClusterNamespace, metav1.NamespaceSystem, metav1.NamespaceDefault),
-		check(len(validation.IsDNS1123Label(o.RosterNamespace)) == 0, "RosterNamespace %q is no name of a namespace", o.RosterNamespace),
-		check(len(o.Instance) <= maxWord && utf8.ValidString(o.Instance), "Instance %.200q: the API server takes at most %d bytes of UTF-8", o.Instance, maxWord),
-		positive("MaxSeries", o.MaxSeries), positive("MaxQueue", o.MaxQueue), positive("Writers", o.Writers),
-		positive("FinishAfter", o.FinishAfter), positive("Heartbeat", o.Heartbeat), positive("BackoffBase", o.BackoffBase),
-		check(o.BackoffBase <= o.BackoffMax, "BackoffBase %v exceeds BackoffMax %v", o.BackoffBase, o.BackoffMax),
+		check(
+			slices.Contains(clusterScoped, o.ClusterNamespace),
+			"ClusterNamespace %q: the API server takes events about cluster-scoped objects in one of %q only",
+			o.ClusterNamespace, clusterScoped,
+		),
+		check(
+			len(validation.IsDNS1123Label(o.RosterNamespace)) == 0,
+			"RosterNamespace %q is no name of a namespace",
+			o.RosterNamespace,
+		),
+		check(
+			fits,
+			"Instance %.200q: the API server takes at most %d bytes of UTF-8",
+			o.Instance, maxWord,
+		),
+		positive("MaxSeries", o.MaxSeries),
+		positive("MaxQueue", o.MaxQueue),
+		positive("Writers", o.Writers),
+		positive("FinishAfter", o.FinishAfter),
+		positive("Heartbeat", o.Heartbeat),
+		positive("BackoffBase", o.BackoffBase),
+		check(
+			o.BackoffBase <= o.BackoffMax,
+			"BackoffBase %v exceeds BackoffMax %v",
+			o.BackoffBase, o.BackoffMax,
+		),
 	)
 }
 

@@ -224,18 +224,26 @@ func cleanAnnotations(in map[string]string) (out map[string]string, left int64) 
 	if len(in) == 0 {
 		return nil, 0
 	}
-	size := 0
-	for _, k := range slices.Sorted(maps.Keys(in)) {
-		v := in[k]
-		if size+len(k)+len(v) > maxAnnotations || strings.HasPrefix(k, annotationPrefix) || len(validation.IsQualifiedName(strings.ToLower(k))) > 0 {
+	room := maxAnnotations
+	for _, key := range slices.Sorted(maps.Keys(in)) {
+		value := in[key]
+		size := len(key) + len(value)
+		if size > room || !annotationKey(key) {
 			left++
 			continue
 		}
 		if out == nil {
 			out = make(map[string]string, len(in))
 		}
-		size += len(k) + len(v)
-		out[k] = strings.ToValidUTF8(v, string(utf8.RuneError))
+		room -= size
+		out[key] = strings.ToValidUTF8(value, string(utf8.RuneError))
 	}
 	return out, left
+}
+
+// annotationKey reports whether a caller may use a key: the server takes it, and it is none of this
+// package's.
+func annotationKey(key string) bool {
+	own := strings.HasPrefix(key, annotationPrefix)
+	return !own && len(validation.IsQualifiedName(strings.ToLower(key))) == 0
 }

@@ -30,6 +30,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // DefaultTTL is how long a kube-apiserver keeps an event after its last write.
@@ -184,14 +185,23 @@ var (
 	eventsKind     = schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}
 )
 
-// create stores a new event if the rules of the calling API allow the event.
-func (s *Server) create(e *eventsv1.Event, core bool) (*eventsv1.Event, error) {
+// check applies the rules for an event of either API and, outside of core/v1, those of newer.
+func check(e *eventsv1.Event, core bool, newer func() field.ErrorList) error {
 	errs := validateEvent(e)
 	if !core {
-		errs = append(errs, validateCreate(e)...)
+		errs = append(errs, newer()...)
 	}
 	if len(errs) > 0 {
-		return nil, apierrors.NewInvalid(eventsKind, e.Name, errs)
+		return apierrors.NewInvalid(eventsKind, e.Name, errs)
+	}
+	return nil
+}
+
+// create stores a new event if the rules of the calling API allow the event.
+func (s *Server) create(e *eventsv1.Event, core bool) (*eventsv1.Event, error) {
+	err := check(e, core, func() field.ErrorList { return validateCreate(e) })
+	if err != nil {
+		return nil, err
 	}
 	if s.find(keyOf(e)) != nil {
 		return nil, apierrors.NewAlreadyExists(eventsResource, e.Name)
@@ -232,12 +242,9 @@ func (s *Server) replace(old, e *eventsv1.Event, core bool) (*eventsv1.Event, er
 	if e.ResourceVersion != "" && e.ResourceVersion != old.ResourceVersion {
 		return nil, apierrors.NewConflict(eventsResource, e.Name, fmt.Errorf("the object has been modified"))
 	}
-	errs := validateEvent(e)
-	if !core {
-		errs = append(errs, validateUpdate(e, old)...)
-	}
-	if len(errs) > 0 {
-		return nil, apierrors.NewInvalid(eventsKind, e.Name, errs)
+	err := check(e, core, func() field.ErrorList { return validateUpdate(e, old) })
+	if err != nil {
+		return nil, err
 	}
 	e.Generation = old.Generation
 	return s.store(e), nil
@@ -246,24 +253,49 @@ func (s *Server) replace(old, e *eventsv1.Event, core bool) (*eventsv1.Event, er
 // CoreEvent returns the core/v1 form of an event.
 func CoreEvent(e *eventsv1.Event) *corev1.Event {
 	c := &corev1.Event{
-		ObjectMeta: *e.ObjectMeta.DeepCopy(), InvolvedObject: e.Regarding, Related: e.Related.DeepCopy(), Reason: e.Reason, Message: e.Note,
-		Source: e.DeprecatedSource, FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
-		Type: e.Type, EventTime: e.EventTime, Action: e.Action, ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
+		ObjectMeta:          *e.ObjectMeta.DeepCopy(),
+		InvolvedObject:      e.Regarding,
+		Related:             e.Related.DeepCopy(),
+		Reason:              e.Reason,
+		Message:             e.Note,
+		Type:                e.Type,
+		Action:              e.Action,
+		Source:              e.DeprecatedSource,
+		ReportingController: e.ReportingController,
+		ReportingInstance:   e.ReportingInstance,
+		EventTime:           e.EventTime,
+		FirstTimestamp:      e.DeprecatedFirstTimestamp,
+		LastTimestamp:       e.DeprecatedLastTimestamp,
+		Count:               e.DeprecatedCount,
 	}
 	if e.Series != nil {
-		c.Series = &corev1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
+		series := corev1.EventSeries(*e.Series)
+		c.Series = &series
 	}
 	return c
 }
 
+// fromCore returns the events.k8s.io/v1 form of an event.
 func fromCore(c *corev1.Event) *eventsv1.Event {
 	e := &eventsv1.Event{
-		ObjectMeta: *c.ObjectMeta.DeepCopy(), Regarding: c.InvolvedObject, Related: c.Related.DeepCopy(), Reason: c.Reason, Note: c.Message,
-		DeprecatedSource: c.Source, DeprecatedFirstTimestamp: c.FirstTimestamp, DeprecatedLastTimestamp: c.LastTimestamp, DeprecatedCount: c.Count,
-		Type: c.Type, EventTime: c.EventTime, Action: c.Action, ReportingController: c.ReportingController, ReportingInstance: c.ReportingInstance,
+		ObjectMeta:               *c.ObjectMeta.DeepCopy(),
+		Regarding:                c.InvolvedObject,
+		Related:                  c.Related.DeepCopy(),
+		Reason:                   c.Reason,
+		Note:                     c.Message,
+		Type:                     c.Type,
+		Action:                   c.Action,
+		DeprecatedSource:         c.Source,
+		ReportingController:      c.ReportingController,
+		ReportingInstance:        c.ReportingInstance,
+		EventTime:                c.EventTime,
+		DeprecatedFirstTimestamp: c.FirstTimestamp,
+		DeprecatedLastTimestamp:  c.LastTimestamp,
+		DeprecatedCount:          c.Count,
 	}
 	if c.Series != nil {
-		e.Series = &eventsv1.EventSeries{Count: c.Series.Count, LastObservedTime: c.Series.LastObservedTime}
+		series := eventsv1.EventSeries(*c.Series)
+		e.Series = &series
 	}
 	return e
 }
