@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	randomSeeds = flag.Int("events.seeds", fewer(150, 6), "histories of TestRandomHistories")
+	randomSeeds = flag.Int("events.seeds", fewer(50, 6), "histories of TestRandomHistories")
 	randomSeed  = flag.Uint64("events.seed", 0, "run this history only")
 )
 

@@ -128,10 +128,12 @@ func (m mutation) stages(seeds int) []stage {
 			{"a rule", ledgerDir, []string{"-test.skip=^TestSearch$"}},
 		}
 	}
-	for _, pkg := range []string{"events", "exits"} {
-		if strings.HasPrefix(m.file, pkg+"/") {
-			return []stage{{"the package tests", pkg, []string{"-test.skip=^TestBesideClientGo$"}}}
-		}
+	const skip = "-test.skip=^TestBesideClientGo$"
+	switch {
+	case strings.HasPrefix(m.file, "events/"):
+		return []stage{{"the package tests", "events", []string{skip, "-events.seeds=150"}}}
+	case strings.HasPrefix(m.file, "exits/"):
+		return []stage{{"the package tests", "exits", []string{skip}}}
 	}
 	for _, pkg := range []string{"cri", "embed"} { // in which a mutation may wait for ever
 		if strings.HasPrefix(m.file, pkg+"/") {
