@@ -456,6 +456,44 @@ func TestExpiredObject(t *testing.T) {
 	})
 }
 
+// TestLateCalls: the server carries out calls after the connection has broken off, creates or
+// patches, while the series goes on. Each occurrence counts once, and what came during a call that
+// is made again is written with no pause after it.
+func TestLateCalls(t *testing.T) {
+	writes := func(c eventstest.Call) bool { return c.Namespace == "ns" && c.Body != "{}" }
+	for _, after := range []time.Duration{time.Millisecond, 1200 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
+		for _, before := range []string{"", "a×1 1s "} {
+			n := 31 + len(strings.Fields(before))/2
+			for late := range 4 {
+				calls := 0
+				fault := where(writes, serially(func(context.Context, eventstest.Call) error {
+					calls++
+					if calls > late {
+						return nil
+					}
+					return &eventstest.LateError{After: after, Err: errReset}
+				}))
+				emits := strings.Repeat("a×3 700ms ", 10)
+				history := fmt.Sprintf("start %sfault a×1 0s %s [a: Ongoing ×%d] 20m [a: Finished ×%d]",
+					before, emits+"12s", n, n)
+				t.Run(fmt.Sprintf("%v, %q, %d calls", after, before, late), func(t *testing.T) {
+					play(t, history, fault, nil)
+				})
+			}
+		}
+	}
+	patch := func(c eventstest.Call) bool { return strings.Contains(c.Body, `"count":2,`) }
+	calls := 0
+	fault := where(patch, serially(func(context.Context, eventstest.Call) error {
+		calls++
+		if calls > 1 {
+			return nil
+		}
+		return &eventstest.LateError{After: time.Minute, Err: errReset}
+	}))
+	play(t, "start a×1 1s fault a×1 0s a×50 5s [a: Ongoing ×52] 20m [a: Finished ×52]", fault, nil)
+}
+
 func TestHTTPStatusesAreCovered(t *testing.T) {
 	for code := 400; code < 600; code++ {
 		err := apierrors.NewGenericServerResponse(code, "POST", resource, "x", "", 0, false)
