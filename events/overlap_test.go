@@ -230,8 +230,9 @@ var rollouts = []rollout{
 
 // TestUpgrade: a node agent is upgraded, as a DaemonSet's rollout does it, in the middle of loops.
 // The newer process goes on in the older one's objects, with its counts: each occurrence is told
-// once, and nothing stays Ongoing. A count is called exact where the older process had ended in order
-// before the newer one began: one that finds a loop going on cannot know that its owner lives.
+// once, and nothing stays Ongoing. A count is called exact where the older process had ended in
+// order before the newer one began: one that finds a loop going on cannot know that its owner
+// lives.
 func TestUpgrade(t *testing.T) {
 	for _, tc := range rollouts {
 		t.Run(tc.name, func(t *testing.T) {
