@@ -131,7 +131,8 @@ func (m mutation) stages(seeds int) []stage {
 	const skip = "-test.skip=^TestBesideClientGo$"
 	switch {
 	case strings.HasPrefix(m.file, "events/"):
-		return []stage{{"the package tests", "events", []string{skip, "-events.seeds=150"}}}
+		args := []string{skip, "-events.seeds=150", "-rapid.checks=3000", "-rapid.nofailfile"}
+		return []stage{{"the package tests", "events", args}}
 	case strings.HasPrefix(m.file, "exits/"):
 		return []stage{{"the package tests", "exits", []string{skip}}}
 	}
