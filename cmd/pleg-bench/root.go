@@ -22,6 +22,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/doctor"
 )
 
@@ -159,7 +160,7 @@ func findEndpoint(flag string) (string, error) {
 
 // isSocket reports whether a socket is at a path. One on a dead mount is none that can be used.
 func isSocket(path string) bool {
-	is, _ := doctor.Look(path, func() bool {
+	is, _ := deadmount.Ask(path, func() bool {
 		info, err := os.Stat(path)
 		return err == nil && info.Mode().Type() == fs.ModeSocket
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/doctor/findings"
 )
 
@@ -605,7 +606,7 @@ func mounts(f Facts) []Finding {
 	}
 	var evidence []string
 	for _, path := range dead[:min(len(dead), mostNamed)] {
-		evidence = append(evidence, fmt.Sprintf("%s: no answer in %s", path, bench.Seconds(lookIn.Seconds())))
+		evidence = append(evidence, fmt.Sprintf("%s: no answer in %s", path, bench.Seconds(deadmount.LookIn.Seconds())))
 	}
 	more := ""
 	if n := len(dead) - 1; n > 0 {

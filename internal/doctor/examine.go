@@ -26,6 +26,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/rawgrpc"
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
@@ -187,7 +188,7 @@ func (e *examiner) answerIn() time.Duration { return min(2*time.Second, e.option
 func (e *examiner) examine(ctx context.Context) {
 	dialing, cancel := e.meter.WithTimeout(ctx, e.answerIn())
 	defer cancel()
-	probe, err := connect(dialing, e.options.Dial)
+	probe, err := deadmount.Dial(dialing, e.options.Dial)
 	if err != nil {
 		if errors.Is(context.Cause(dialing), context.DeadlineExceeded) { // nobody accepts
 			ran, _ := e.span.Took()
@@ -303,7 +304,7 @@ func client(dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, err
 	return grpc.NewClient("passthrough:///runtime",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return connect(ctx, dial) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return deadmount.Dial(ctx, dial) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage)))
 }
 

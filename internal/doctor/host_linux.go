@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 )
 
 // Machine is the Host of this program's machine.
@@ -75,7 +76,7 @@ func (m *Machine) argumentsOf(p procfs.Proc) []string {
 		return nil
 	}
 	name := fmt.Sprintf("/proc/%d/cmdline", p.PID)
-	list, answered := Look(name, func() []string {
+	list, answered := deadmount.Ask(name, func() []string {
 		list, _ := read(p)
 		return list
 	})
@@ -257,7 +258,7 @@ func (m *Machine) listener() int {
 	if ask == nil {
 		ask = listenerOf
 	}
-	pid, answered := lookFor(context.Background(), 2*lookIn, m.Socket, func() int { return ask(m.Socket) })
+	pid, answered := deadmount.AskFor(2*deadmount.LookIn, m.Socket, func() int { return ask(m.Socket) })
 	if !answered {
 		m.died(m.Socket)
 	}
@@ -323,7 +324,7 @@ func (m *Machine) resolve(path string) string {
 	if ask == nil {
 		ask = filepath.EvalSymlinks
 	}
-	resolved, answered := Look(path, func() string {
+	resolved, answered := deadmount.Ask(path, func() string {
 		resolved, err := ask(path)
 		if err != nil {
 			return path
@@ -359,7 +360,7 @@ func (m *Machine) disksOf(paths ...string) (list []Disk) {
 				at.answered, at.err = true, fs.ErrNotExist
 				return
 			}
-			found, answered := Look(path, func() (p place) {
+			found, answered := deadmount.Ask(path, func() (p place) {
 				p.disk, p.id, p.err = ask(path)
 				return p
 			})

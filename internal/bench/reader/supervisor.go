@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 )
 
 // Supervisor starts readers and ends the readers that do not read. Its Dial is for
@@ -31,9 +31,8 @@ type Supervisor struct {
 	socket string
 	args   []string
 	work   sync.WaitGroup
-	// stat is os.Stat, but in tests; left counts its calls that took too long, until they end.
+	// stat is os.Stat, but in tests.
 	stat func(string) (os.FileInfo, error)
-	left atomic.Int32
 
 	mu      sync.Mutex // owns the fields below
 	readers map[*child.Process]bool
@@ -245,36 +244,16 @@ func (s *Supervisor) replaced(socket os.FileInfo) bool {
 	return socket != nil && now != nil && !os.SameFile(socket, now)
 }
 
-// lookIn is how long a look at the socket may take.
-const lookIn = time.Second
-
-// look returns the file at the path, nil if there is none or the kernel does not answer: on a dead
-// mount a look heeds no signal, and nothing may wait for it. No other look is begun until it ends.
+// look returns the file at the path, nil if there is none or the kernel does not answer.
 func (s *Supervisor) look() os.FileInfo {
-	if s.left.Load() > 0 {
-		return nil
-	}
-	done := make(chan os.FileInfo, 1)
-	go func() {
-		defer close(done)
+	info, _ := deadmount.Ask(s.socket, func() os.FileInfo {
 		info, err := s.stat(s.socket)
-		if err == nil {
-			done <- info
+		if err != nil {
+			return nil
 		}
-	}()
-	timer := time.NewTimer(lookIn)
-	defer timer.Stop()
-	select {
-	case info := <-done:
 		return info
-	case <-timer.C:
-	}
-	s.left.Add(1)
-	go func() {
-		<-done
-		s.left.Add(-1)
-	}()
-	return nil
+	})
+	return info
 }
 
 // end kills a reader.
