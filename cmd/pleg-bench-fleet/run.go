@@ -22,6 +22,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
@@ -181,6 +182,11 @@ type cluster struct {
 func (o *runOptions) connect() (c cluster, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
+	for _, path := range rules.GetLoadingPrecedence() {
+		if err := deadmount.Check(path); err != nil {
+			return c, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
@@ -113,15 +114,32 @@ func (o *verdictOptions) validate() error {
 	return errors.Join(errs...)
 }
 
+// readToken reads a file with a token. The file may be a pipe that nobody writes.
+func readToken(path string) (string, error) {
+	raw := make(chan []byte, 1)
+	err := deadmount.Do(deadmount.FilesIn, path, func() error {
+		text, err := os.ReadFile(path)
+		raw <- text
+		return err
+	})
+	if _, hangs := errors.AsType[*deadmount.Unanswered](err); hangs {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	if err != nil {
+		return "", cli.Usagef("--token-file: %w", err)
+	}
+	return strings.TrimSpace(string(<-raw)), nil
+}
+
 func (o *verdictOptions) run(cmd *cobra.Command) error {
 	began := time.Now()
 	config := api.Config{Address: strings.TrimSuffix(o.prometheus, "/")}
 	if o.tokenFile != "" {
-		raw, err := os.ReadFile(o.tokenFile)
+		token, err := readToken(o.tokenFile)
 		if err != nil {
-			return cli.Usagef("--token-file: %w", err)
+			return err
 		}
-		config.RoundTripper = bearer(strings.TrimSpace(string(raw)))
+		config.RoundTripper = bearer(token)
 	}
 	client, err := api.NewClient(config)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 )
 
 func newCompare(s streams) *cobra.Command {
@@ -79,8 +80,11 @@ type measured struct {
 // measureUntil is measure until ctx ends: what it reads may be a pipe that nobody writes. The
 // goroutine of a read that is left stays behind.
 func measureUntil(ctx context.Context, path string) (*measured, error) {
+	err := deadmount.Check(path)
+	if err != nil {
+		return nil, fmt.Errorf("compare: %w", err)
+	}
 	var m *measured
-	var err error
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

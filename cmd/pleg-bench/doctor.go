@@ -64,7 +64,7 @@ namespaces: in a pod with hostPID.`,
 			if err != nil {
 				return err
 			}
-			endpoint, err = findEndpoint(endpoint)
+			endpoint, err = nameEndpoint(endpoint) // a dead mount is a finding
 			if err != nil {
 				return err
 			}

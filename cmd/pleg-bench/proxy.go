@@ -23,6 +23,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/criproxy"
 	"github.com/evented-pleg/evented-pleg/internal/criproxy/disturb"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
@@ -211,6 +212,10 @@ func passThrough(ctx context.Context, w io.Writer, proxy *criproxy.Proxy, endpoi
 
 // freePath removes a socket that nobody listens on from a path.
 func freePath(path string) error {
+	err := deadmount.Check(path)
+	if err != nil {
+		return fmt.Errorf("--socket: %w", err)
+	}
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

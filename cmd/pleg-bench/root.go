@@ -139,8 +139,17 @@ const (
 // usualSockets are the sockets tried without an endpoint.
 var usualSockets = cli.RuntimeSockets
 
-// findEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
+// findEndpoint is nameEndpoint, and refuses a socket about which the kernel gives no answer.
 func findEndpoint(flag string) (string, error) {
+	endpoint, err := nameEndpoint(flag)
+	if err != nil {
+		return "", err
+	}
+	return endpoint, checkMount(endpoint)
+}
+
+// nameEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
+func nameEndpoint(flag string) (string, error) {
 	endpoint := cmp.Or(flag, os.Getenv(endpointVariable))
 	for _, path := range usualSockets {
 		if endpoint == "" && isSocket(path) {
@@ -190,6 +199,18 @@ func checkEndpoint(endpoint string) error {
 		return cli.Usagef("--endpoint: %w", err)
 	}
 	return client.Close()
+}
+
+// checkMount refuses an endpoint about whose path the kernel gives no answer.
+func checkMount(endpoint string) error {
+	if endpoint == "" {
+		return nil
+	}
+	err := deadmount.Check(strings.TrimPrefix(endpoint, "unix://"))
+	if err != nil {
+		return fmt.Errorf("--endpoint: %w", err)
+	}
+	return nil
 }
 
 // ownSocket returns the path of the socket that --socket names for this program to listen on, in

@@ -61,7 +61,7 @@ func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
 	if endpoint != "" && cmd.Flags().Changed("profile") {
 		return cli.Usagef("--profile is for the fake runtime: it does not go with --endpoint")
 	}
-	return nil
+	return checkMount(endpoint)
 }
 
 // hintAt names the runtime's images where none was named.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 )
 
 // probeIn bounds the connection attempt of Denied.
@@ -33,9 +35,16 @@ func Denied(endpoint string, err error) error {
 	return err
 }
 
-// Denial connects to a socket, and returns the cause if the connection is denied; else empty.
+// Denial connects to a socket, and returns the cause if the connection is denied; else empty, also
+// if the kernel gives no answer about the path.
 func Denial(endpoint string) string {
 	path := strings.TrimPrefix(endpoint, "unix://")
+	cause, _ := deadmount.AskFor(probeIn, path, func() string { return denial(path) })
+	return cause
+}
+
+// denial is Denial of a path, without a bound.
+func denial(path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), probeIn)
 	defer cancel()
 	conn, probed := new(net.Dialer).DialContext(ctx, "unix", path)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
@@ -63,12 +64,27 @@ func (o *Output) Check(blank any, without report.Without) (err error) {
 	default:
 		return nil
 	}
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return Usagef("--out: %w", err)
+	if err := deadmount.Check(o.Dir); err != nil {
+		return fmt.Errorf("--out: %w", err)
 	}
-	f, err := os.CreateTemp(o.Dir, ".try-")
+	err = deadmount.Do(deadmount.FilesIn, o.Dir, func() error { return tryFolder(o.Dir) })
+	if _, hangs := errors.AsType[*deadmount.Unanswered](err); hangs {
+		return fmt.Errorf("--out: %w", err)
+	}
 	if err != nil {
 		return Usagef("--out: %w", err)
+	}
+	return nil
+}
+
+// tryFolder makes the folder if needed, and a file in it.
+func tryFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".try-")
+	if err != nil {
+		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }

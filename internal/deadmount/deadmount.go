@@ -36,8 +36,8 @@ import (
 const (
 	// LookIn is how long a look at a path may take.
 	LookIn = time.Second
-	// WriteIn is how long it may take to write some files: disks may be slow.
-	WriteIn = 30 * time.Second
+	// FilesIn is how long it may take to read or write some files: disks may be slow.
+	FilesIn = 30 * time.Second
 )
 
 // Unanswered is the error of a call that was left.

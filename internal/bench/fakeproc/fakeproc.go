@@ -31,6 +31,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -70,6 +71,9 @@ func Serve(ctx context.Context, config Config) error {
 
 // listen listens on a unix socket, after removing a socket without a listener.
 func listen(path string) (net.Listener, error) {
+	if err := deadmount.Check(path); err != nil {
+		return nil, fmt.Errorf("fake: --socket: %w", err)
+	}
 	info, err := os.Lstat(path)
 	if err == nil {
 		err = bench.RemoveSocket(path, info, "cri.sock")

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 )
 
 // logsPrefix begins the names of folders for logs.
@@ -32,6 +34,12 @@ type Folder struct {
 // MakeLogs makes a folder for the logs of a run in the folder parent, or in the folder for
 // temporary files if parent is empty. The runtime must see the folder under the same path.
 func MakeLogs(parent, runID string) (f *Folder, err error) {
+	if parent == "" {
+		parent = os.TempDir()
+	}
+	if err := deadmount.Check(parent); err != nil {
+		return nil, fmt.Errorf("make a folder for the run (--log-directory, TMPDIR): %w", err)
+	}
 	dir, err := os.MkdirTemp(parent, logsPrefix)
 	if err == nil {
 		dir, err = filepath.Abs(dir)
@@ -146,6 +154,9 @@ func dropRecord(state *os.Root, runID string) error {
 // removeFolder removes the folder with its logs. Other files than logs stay, and the folder with
 // them. A folder that is not the recorded one is left alone, whatever its path leads to.
 func (r record) removeFolder() error {
+	if err := deadmount.Check(r.Logs); err != nil {
+		return fmt.Errorf("remove the containers' logs: %w", err)
+	}
 	logs, err := os.OpenRoot(r.Logs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 )
 
 // StateVariable names the folder of the records of runs. A program in a container sets it to a
@@ -57,6 +59,9 @@ var errNotPrivate = errors.New(
 
 // openPrivate opens a folder of this user's alone.
 func openPrivate(path string, create bool) (*os.Root, error) {
+	if err := deadmount.Check(path); err != nil {
+		return nil, fmt.Errorf("the folder for the records of runs (%s): %w", StateVariable, err)
+	}
 	const tries = 10 // the last process that leaves the folder removes it
 	for range tries {
 		if create {

@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
@@ -156,6 +158,24 @@ func TestNoHalfFiles(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("left behind: %v (%v)", left, err)
 	}
+}
+
+// TestDeadFolder: files on a mount that died during the work hold up no end of the program.
+func TestDeadFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		never := make(chan struct{})
+		defer close(never)
+		begun := time.Now()
+		err := files{"a": func(io.Writer) error { <-never; return io.EOF }}.write(dir)
+		unanswered, ok := errors.AsType[*deadmount.Unanswered](err)
+		if !ok || unanswered.Path != dir || !strings.HasPrefix(err.Error(), "--out: ") {
+			t.Errorf("the error is %v", err)
+		}
+		if took := time.Since(begun); took > 2*deadmount.FilesIn {
+			t.Errorf("left after %v", took)
+		}
+	})
 }
 
 func TestExpectations(t *testing.T) {

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
@@ -102,15 +103,25 @@ func (s *Saved) writeBenchmarks(w io.Writer) error {
 // files are the content of a folder, by name, each with its writer.
 type files map[string]func(io.Writer) error
 
-// write writes all files or none: a full disk leaves the files of before. Nothing is written
-// through a link that somebody has put into the folder.
-func (f files) write(dir string) (err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// write writes all files or none: a full disk leaves the files of before, and so does a folder
+// whose mount has died, but for a file of a name that begins with a dot.
+func (f files) write(dir string) error {
+	err := deadmount.Do(deadmount.FilesIn, dir, func() error { return f.writeAll(dir) })
+	if err != nil {
 		return fmt.Errorf("--out: %w", err)
+	}
+	return nil
+}
+
+// writeAll is write without a bound. Nothing is written through a link that somebody has put into
+// the folder.
+func (f files) writeAll(dir string) (err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+		return err
 	}
 	defer root.Close()
 	names := slices.Sorted(maps.Keys(f))
@@ -127,12 +138,12 @@ func (f files) write(dir string) (err error) {
 			err = writeNew(root, temporary[name], b.Bytes())
 		}
 		if err != nil {
-			return fmt.Errorf("--out: write %s: %w", filepath.Join(dir, name), err)
+			return fmt.Errorf("write %s: %w", filepath.Join(dir, name), err)
 		}
 	}
 	for _, name := range names {
 		if err := root.Rename(temporary[name], name); err != nil { // in place of a link, not through it
-			return fmt.Errorf("--out: %w", err)
+			return err
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/fakeproc"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
@@ -42,6 +43,9 @@ type fake struct {
 // startFake starts the runtime, and waits until it accepts connections. Failed is called if it ends
 // unasked.
 func startFake(ctx context.Context, o Options, failed func(error)) (f *fake, err error) {
+	if err := deadmount.Check(os.TempDir()); err != nil {
+		return nil, fmt.Errorf("make a folder for the fake runtime's socket (TMPDIR): %w", err)
+	}
 	dir, err := os.MkdirTemp("", FakeFolder)
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the fake runtime's socket: %w", err)
