@@ -26,7 +26,7 @@ The next run does the same before it begins.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if o.Endpoint, err = findEndpoint(o.Endpoint); err != nil {
+			if o.Endpoint, err = findEndpoint(cmd, o.Endpoint); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("run") && o.RunID == "" {

@@ -46,6 +46,9 @@ Options in which A and B differ are named.`,
 			if len(args) < 1 || len(args) > 2 {
 				return cli.Usagef("compare needs one or two folders of --out: %d given", len(args))
 			}
+			if i := slices.Index(args, ""); i >= 0 {
+				return cli.Usagef("compare: folder %d of %d is empty: name a folder of --out", i+1, len(args))
+			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +20,9 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/doctor"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // Bounds of an examination, and where the line of --check is cut: the node problem detector keeps
@@ -60,11 +66,15 @@ namespaces: in a pod with hostPID.`,
 			if within < shortestExam || within > longestExam {
 				return cli.Usagef("--within %v: use %v to %v", within, shortestExam, longestExam)
 			}
-			err := output.Check(doctor.Report{}, nil)
+			err := checkDoctorFlags(cmd, check, healthz, metrics)
 			if err != nil {
 				return err
 			}
-			endpoint, err = nameEndpoint(endpoint) // a dead mount is a finding
+			err = output.Check(doctor.Report{}, nil)
+			if err != nil {
+				return err
+			}
+			endpoint, err = nameEndpoint(cmd, endpoint) // a dead mount is a finding
 			if err != nil {
 				return err
 			}
@@ -80,7 +90,7 @@ namespaces: in a pod with hostPID.`,
 				Endpoint: "unix://" + socket,
 				Dial: func(ctx context.Context) (net.Conn, error) {
 					conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-					return conn, cli.Denied("unix://"+socket, err)
+					return conn, cli.Denied("unix://"+socket, noSocket(socket, err))
 				},
 				DialStream: supervisor.Dial,
 				Own:        supervisor.Why,
@@ -92,7 +102,10 @@ namespaces: in a pod with hostPID.`,
 			})
 			cause := context.Cause(cmd.Context())
 			if cause != nil && found.Worth != doctor.Sick { // no word on what was not looked at
-				return cause
+				if output.Form != "json" {
+					return cause
+				}
+				return errors.Join(cause, printable.WriteJSON(s.out, found.Interrupted(cause), "  "))
 			}
 			if check {
 				_, err = fmt.Fprintln(s.out, found.Line(checkColumns))
@@ -123,6 +136,39 @@ namespaces: in a pod with hostPID.`,
 		"the runtime's metrics, read twice for the lists a minute (default: where containerd and CRI-O serve them)")
 	output.AddFlags(flags, "text or json", "running>=1")
 	return cmd
+}
+
+// checkDoctorFlags refuses flags that would be without effect.
+func checkDoctorFlags(cmd *cobra.Command, check bool, healthz, metrics string) error {
+	for _, name := range []string{"output", "out", "expect"} {
+		if check && cmd.Flags().Changed(name) {
+			return cli.Usagef("--check prints one line: it does not go with --%s", name)
+		}
+	}
+	for _, asked := range []struct{ flag, address string }{
+		{"kubelet-healthz", healthz}, {"runtime-metrics", metrics},
+	} {
+		parsed, err := url.Parse(asked.address)
+		if asked.address != "" && (err != nil || parsed.Host == "" || !strings.HasPrefix(parsed.Scheme, "http")) {
+			return cli.Usagef("--%s %s: use a URL, such as %s", asked.flag, asked.address, doctor.UsualHealthz)
+		}
+	}
+	return nil
+}
+
+// noSocket completes the error of a connection to a path at which something else than a socket is.
+func noSocket(path string, err error) error {
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	other, _ := deadmount.Ask(path, func() bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Mode().Type() != fs.ModeSocket
+	})
+	if !other {
+		return err
+	}
+	return fmt.Errorf("%w: %s is not a socket: name the socket of the runtime", err, path)
 }
 
 // verdictOf is the error for the exit status of --check.

@@ -77,7 +77,7 @@ runtime's usual socket.`,
 			if !cmd.Flags().Changed("seed") {
 				o.seed = rand.Uint64()
 			}
-			plan, err := o.check()
+			plan, err := o.check(cmd)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ runtime's usual socket.`,
 }
 
 // check completes the options, and returns the plan.
-func (o *proxyOptions) check() (plan disturb.Plan, err error) {
+func (o *proxyOptions) check(cmd *cobra.Command) (plan disturb.Plan, err error) {
 	if o.output != "text" && o.output != "json" {
 		return nil, cli.Usagef("--output %s: use text or json", o.output)
 	}
@@ -120,7 +120,7 @@ func (o *proxyOptions) check() (plan disturb.Plan, err error) {
 	if slices.Contains(usualSockets, o.socket) {
 		return nil, cli.Usagef("--socket %s is where a runtime's own socket belongs: choose another path", o.socket)
 	}
-	o.endpoint, err = findEndpoint(o.endpoint)
+	o.endpoint, err = findEndpoint(cmd, o.endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 		Seconds:      (ran + stood).Seconds(),
 		StoodSeconds: stood.Seconds(),
 		Seed:         o.seed,
-		Rules:        o.rules,
+		Rules:        append([]string{}, o.rules...), // never null
 		Tally:        disturber.Tally(),
 	}
 	err = report.write(s.out, o.output)

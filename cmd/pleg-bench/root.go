@@ -140,16 +140,21 @@ const (
 var usualSockets = cli.RuntimeSockets
 
 // findEndpoint is nameEndpoint, and refuses a socket about which the kernel gives no answer.
-func findEndpoint(flag string) (string, error) {
-	endpoint, err := nameEndpoint(flag)
+func findEndpoint(cmd *cobra.Command, flag string) (string, error) {
+	endpoint, err := nameEndpoint(cmd, flag)
 	if err != nil {
 		return "", err
 	}
 	return endpoint, checkMount(endpoint)
 }
 
-// nameEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
-func nameEndpoint(flag string) (string, error) {
+// nameEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket. An
+// empty flag is refused: it is a variable without a value, and another runtime would be taken.
+func nameEndpoint(cmd *cobra.Command, flag string) (string, error) {
+	if flag == "" && cmd.Flags().Changed("endpoint") {
+		return "", cli.Usagef("--endpoint is empty: name the runtime's socket, or leave the flag out for $%s and the usual sockets",
+			endpointVariable)
+	}
 	endpoint := cmp.Or(flag, os.Getenv(endpointVariable))
 	for _, path := range usualSockets {
 		if endpoint == "" && isSocket(path) {
@@ -179,7 +184,7 @@ func isSocket(path string) bool {
 // absolute returns an endpoint, or the path of a socket, with a relative path made absolute.
 func absolute(endpoint string) (string, error) {
 	path, hasScheme := strings.CutPrefix(endpoint, "unix://")
-	if endpoint == "" || strings.Contains(path, ":") || filepath.IsAbs(path) {
+	if path == "" || strings.Contains(path, ":") || filepath.IsAbs(path) {
 		return endpoint, nil // or the client says what is wrong
 	}
 	path, err := filepath.Abs(path)

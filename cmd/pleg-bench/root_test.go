@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
@@ -34,7 +36,7 @@ func TestFindEndpoint(t *testing.T) {
 	} {
 		t.Setenv(endpointVariable, test.variable)
 		usualSockets = []string{"/nowhere/cri.sock", test.usual}
-		got, err := findEndpoint(test.flag)
+		got, err := findEndpoint(new(cobra.Command), test.flag)
 		if usage := cli.IsUsage(err); got != test.want || usage != (test.want == "") {
 			t.Errorf("%+v: %q, %v", test, got, err)
 		}

@@ -55,7 +55,7 @@ RKE2, k0s, MicroK8s.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if o.Endpoint, err = findEndpoint(o.Endpoint); err != nil {
+			if o.Endpoint, err = findEndpoint(cmd, o.Endpoint); err != nil {
 				return err
 			}
 			if o.Mode != worker.Evented && o.Mode != worker.Generic {

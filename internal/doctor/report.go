@@ -109,6 +109,20 @@ type Report struct {
 	lag float64
 }
 
+// Interrupted is the report of an examination that was ended in the middle: nothing was found wrong
+// until then, which is no verdict.
+func (r Report) Interrupted(why error) Report {
+	r.Worth = Unknown
+	unseen := []Unseen{{"items", why.Error()}}
+	for _, u := range r.Unseen {
+		if u.Area != "items" {
+			unseen = append(unseen, u)
+		}
+	}
+	r.Unseen = unseen
+	return r
+}
+
 // Unseen is an area invisible from here.
 type Unseen struct {
 	// Area is items, events, processes, clients, disks, clock, pressure, kubelet or rates.
