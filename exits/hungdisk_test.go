@@ -31,7 +31,7 @@ func TestADiskThatHangs(t *testing.T) {
 		r := withLedger(t, g, path)
 		told := func() int { return int(r.Stats().Ends[Failed]) }
 		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
-		w := newRun(ctx, r)
+		w := newRun(ctx, r, found(t, r))
 		well := make(chan struct{})
 		w.save = func(path string, r *record) error {
 			if len(r.Reported) > 0 {
@@ -117,7 +117,7 @@ func TestADiskThatHangsAtTheEnd(t *testing.T) {
 					Unsent:    func() int64 { return 0 },
 				}))(t)
 				ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
-				w := newRun(ctx, r)
+				w := newRun(ctx, r, found(t, r))
 				well := make(chan struct{})
 				var writes atomic.Int64
 				w.save = func(string, *record) error {
@@ -154,6 +154,40 @@ func TestADiskThatHangsAtTheEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAStartOnADiskThatHangs: neither New nor Run waits for the disk for more than ten seconds. Both
+// name the file. The lock that comes late is given back.
+func TestAStartOnADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "reported.json")
+		r := ledgerOnly(t, path)
+		well := make(chan struct{})
+		r.open = func(path string, now time.Time) opened {
+			<-well
+			return openForRun(path, now)
+		}
+		look := func(string) error {
+			<-well
+			return nil
+		}
+		for what, start := range map[string]func() error{
+			"New": func() error { return checkPath(path, look) },
+			"Run": func() error { return r.Run(t.Context()) },
+		} {
+			began := time.Now()
+			err := start()
+			if took := time.Since(began); took > startPatience {
+				t.Errorf("%s took %v", what, took)
+			}
+			if text := fmt.Sprint(err); !strings.Contains(text, path) || !strings.Contains(text, "its disk hangs") {
+				t.Errorf("%s: %v, want an error that names the file", what, err)
+			}
+		}
+		close(well)
+		synctest.Wait()
+		check(t, ledgerOnly(t, path).Run(ended(t)))
+	})
 }
 
 // judgeEnd judges the end of a call that writes the ledger.

@@ -76,7 +76,18 @@ func refusal(err error) error {
 // CheckPath returns nil if [Config.Path] can be the path: of a ledger, also a damaged one, or of no
 // file. The error names what is there instead, or says that another reporter uses the ledger.
 // Nothing is changed.
-func CheckPath(path string) error {
+//
+// A disk that has not answered after ten seconds is an error, too.
+func CheckPath(path string) error { return checkPath(path, lookAt) }
+
+// checkPath is CheckPath with another way to look at the path.
+func checkPath(path string, look func(path string) error) error {
+	unfit, err := patiently(path, func() error { return look(path) }, func(error) {})
+	return errors.Join(err, unfit)
+}
+
+// lookAt returns the refusal of a path, nil for none.
+func lookAt(path string) error {
 	_, err := readLedger(path)
 	if err = refusal(err); err != nil || path == "" {
 		return err
@@ -100,11 +111,16 @@ func inUse(path string) error {
 		path, path, lockSuffix)
 }
 
+// newRecord returns the content of a new ledger, which begins now.
+func newRecord(now time.Time) record {
+	return record{Version: ledgerVersion, Since: now, fresh: true}
+}
+
 // loadLedger reads the file. Without a file it returns a new record that begins now. A damaged
 // ledger is renamed, and its error returned beside a new record: only the memory of earlier reports
 // is lost. With a refusedError the file is another's, and is not to be replaced.
 func loadLedger(path string, now time.Time) (record, error) {
-	fresh := record{Version: ledgerVersion, Since: now, fresh: true}
+	fresh := newRecord(now)
 	r, err := readLedger(path)
 	switch {
 	case err == nil:

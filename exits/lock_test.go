@@ -5,10 +5,12 @@ package exits
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +37,13 @@ func withLedger(t *testing.T, g *slowReads, path string) *Reporter[Pod] {
 		Recorder:  &reasons{},
 		Path:      path,
 	}))(t)
+}
+
+// found returns what a reporter finds at the path of its ledger.
+func found(t *testing.T, r *Reporter[Pod]) *opened {
+	t.Helper()
+	ledger := must(r.openLedger(klog.Background()))(t)
+	return &ledger
 }
 
 // TestTwoReportersOfALedger: the second is refused, at New and at Run, as long as the first needs
@@ -86,6 +95,51 @@ func TestALedgerIsLockedUntilItIsSaved(t *testing.T) {
 	})
 }
 
+// TestALockThatIsRemoved: a reporter whose lock was removed makes it again at its next write. If
+// another one has been faster, the ledger is that one's: the first changes it no more, and counts
+// its writes as failed.
+func TestALockThatIsRemoved(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { lockThatIsRemoved(t, taken) })
+		})
+	}
+}
+
+func lockThatIsRemoved(t *testing.T, taken bool) {
+	path := filepath.Join(t.TempDir(), "reported.json")
+	first := ledgerOnly(t, path)
+	second := ledgerOnly(t, path)
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	other, cancelOther := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	var running, others sync.WaitGroup
+	running.Go(func() { check(t, first.Run(ctx)) })
+	time.Sleep(time.Second)
+	check(t, os.Remove(path+lockSuffix))
+	if taken {
+		others.Go(func() { check(t, second.Run(other)) })
+		time.Sleep(time.Second)
+	}
+	marked := string(must(os.ReadFile(path))(t)) + " "
+	check(t, os.WriteFile(path, []byte(marked), 0o600))
+	cancel() // the last write
+	running.Wait()
+	if kept := string(must(os.ReadFile(path))(t)) == marked; kept != taken {
+		t.Errorf("another has the lock %v, and the ledger is as it was %v", taken, kept)
+	}
+	if failed := first.Stats().LedgerErrors > 0; failed != taken {
+		t.Errorf("another has the lock %v, and a write has failed %v", taken, failed)
+	}
+	if _, err := os.Stat(path + lockSuffix); err != nil {
+		t.Errorf("the lock is not made again: %v", err)
+	}
+	if inUse := CheckPath(path) != nil; inUse != taken {
+		t.Errorf("another has the lock %v, and the ledger is in use %v", taken, inUse)
+	}
+	cancelOther()
+	others.Wait()
+}
+
 // TestALedgerThatCannotBeLocked is used without: a link in the place of the lock is not followed.
 func TestALedgerThatCannotBeLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reported.json")
@@ -97,6 +151,20 @@ func TestALedgerThatCannotBeLocked(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestALockIsNotInterrupted: a signal leaves no ledger without its lock, and hides none that is
+// taken.
+func TestALockIsNotInterrupted(t *testing.T) {
+	answers := []error{syscall.EINTR, syscall.EINTR, syscall.EWOULDBLOCK}
+	err := uninterrupted(func() error {
+		answer := answers[0]
+		answers = answers[1:]
+		return answer
+	})
+	if err != syscall.EWOULDBLOCK || len(answers) > 0 {
+		t.Errorf("%v, with %d answers left", err, len(answers))
 	}
 }
 

@@ -37,7 +37,7 @@ func flock(path string, flags, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB)
+	err = uninterrupted(func() error { return syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB) })
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = errInUse
 	}
@@ -45,4 +45,15 @@ func flock(path string, flags, how int) (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+// uninterrupted makes a call again if a signal has interrupted it. NFS and FUSE let the signals
+// through by which the Go runtime stops its threads.
+func uninterrupted(call func() error) error {
+	for {
+		err := call()
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }

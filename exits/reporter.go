@@ -113,6 +113,7 @@ var ErrAlreadyRun = errors.New("exits: the reporter has run already: make a new 
 type Reporter[S any] struct {
 	config Config[S]
 	choice chooser
+	open   func(path string, now time.Time) opened // openForRun
 
 	mu    sync.Mutex // owns the fields below
 	began bool
@@ -152,7 +153,7 @@ func New[S any](config Config[S]) (*Reporter[S], error) {
 	fill(&config.Readers, 64)
 	fill(&config.NamespaceRate, Rate{PerSecond: 1, Burst: 100})
 	fill(&config.NodeRate, Rate{PerSecond: 5, Burst: 500})
-	r := &Reporter[S]{config: config, choice: choice}
+	r := &Reporter[S]{config: config, choice: choice, open: openForRun}
 	r.stats.Ends = make(map[Kind]uint64)
 	r.stats.Outcomes = make(map[Outcome]uint64)
 	return r, nil
@@ -182,16 +183,12 @@ func (r *Reporter[S]) Run(ctx context.Context) error {
 	if again {
 		return ErrAlreadyRun
 	}
-	if err := r.lockLedger(klog.FromContext(ctx)); err != nil {
+	ledger, err := r.openLedger(klog.FromContext(ctx))
+	if err != nil {
 		return fmt.Errorf("exits: Config.Path: %w", err)
 	}
-	run := newRun(ctx, r)
-	if run.refused != nil {
-		run.cancel()
-		r.unlock()
-		return fmt.Errorf("exits: Config.Path: %w", run.refused)
-	}
-	err := run.loop()
+	run := newRun(ctx, r, &ledger)
+	err = run.loop()
 	r.mu.Lock()
 	r.ended = run
 	r.mu.Unlock()
@@ -201,24 +198,26 @@ func (r *Reporter[S]) Run(ctx context.Context) error {
 	return err
 }
 
-// lockLedger takes the lock of the ledger, or returns the refusal if another process has it. Where
-// a file cannot be locked, or made, the ledger is used without: on a full disk, for one.
-func (r *Reporter[S]) lockLedger(logger klog.Logger) error {
+// openLedger locks the ledger and reads it, or returns the refusal of its path. Where a file cannot
+// be locked, or made, the ledger is used without: on a full disk, for one.
+func (r *Reporter[S]) openLedger(logger klog.Logger) (opened, error) {
 	path := r.config.Path
-	if path == "" {
-		return nil
+	open := func() opened { return r.open(path, time.Now()) }
+	ledger, err := patiently(path, open, func(late opened) { late.close() })
+	if err != nil {
+		return ledger, err
 	}
-	file, err := lock(path)
-	switch {
-	case errors.Is(err, errInUse):
-		return inUse(path)
-	case err != nil:
-		logger.Error(err, "The ledger is not locked: see to it that no other process uses the file", "path", path)
+	if refused := refusal(ledger.err); refused != nil {
+		ledger.close()
+		return ledger, refused
+	}
+	if ledger.unlocked != nil {
+		logger.Error(ledger.unlocked, "The ledger is not locked: see to it that no other process uses the file", "path", path)
 	}
 	r.mu.Lock()
-	r.lock = file
+	r.lock = ledger.lock
 	r.mu.Unlock()
-	return nil
+	return ledger, nil
 }
 
 // unlock gives the lock of the ledger back.

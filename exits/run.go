@@ -29,8 +29,6 @@ type run[S any] struct {
 	limit *limiter
 	sink  *Sink // nil: every Event counts as sent
 	since time.Time
-	// refused is why the ledger's file is not to be touched: such a run must not begin.
-	refused error
 
 	// reading is the number of reads under way, at most Config.Readers; results has room for all.
 	reading int
@@ -99,12 +97,13 @@ const (
 	standstill = 200 * time.Millisecond
 )
 
-func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
+// newRun returns a run that goes on with what the ledger has.
+func newRun[S any](ctx context.Context, r *Reporter[S], ledger *opened) *run[S] {
 	now := time.Now()
 	logger := klog.FromContext(ctx).WithName("exits")
-	record, err := loadLedger(r.config.Path, now)
-	if err != nil {
-		logger.Error(err, "What was reported before is not known")
+	record := &ledger.record
+	if ledger.err != nil {
+		logger.Error(ledger.err, "What was reported before is not known")
 		r.count(func(s *Stats) { s.LedgerErrors++ })
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -114,11 +113,10 @@ func newRun[S any](ctx context.Context, r *Reporter[S]) *run[S] {
 		ctx:      ctx,
 		cancel:   cancel,
 		logger:   logger,
-		core:     newCore(config, &record),
+		core:     newCore(config, record),
 		limit:    newLimiter(now, r.config.NamespaceRate, r.config.NodeRate),
 		sink:     r.config.Sink,
 		since:    record.Since,
-		refused:  refusal(err),
 		results:  make(chan result[S], r.config.Readers),
 		written:  make(chan error, 1),
 		save:     saveLedger,
@@ -345,7 +343,15 @@ func (w *run[S]) startWrite(now time.Time) {
 // write begins to write the ledger.
 func (w *run[S]) write(r *record) {
 	w.writing = true
-	w.writer.Go(func() { w.written <- w.save(w.config.Path, r) })
+	w.writer.Go(func() { w.written <- w.replaceLedger(r) })
+}
+
+// replaceLedger writes the ledger, if it is still this reporter's.
+func (w *run[S]) replaceLedger(r *record) error {
+	if err := w.holdLock(); err != nil {
+		return err
+	}
+	return w.save(w.config.Path, r)
 }
 
 // outwait has no end wait for a write that hangs: what it was to save is handed over, as after a

@@ -181,12 +181,13 @@ func TestAStopIsNotHeldAgainstTheRuntime(t *testing.T) {
 func idleRun(t *testing.T) *run[Pod] {
 	t.Helper()
 	g := &slowReads{statuses: cache.New[Pod](nil)}
-	w := newRun(t.Context(), must(New(Config[Pod]{
+	r := must(New(Config[Pod]{
 		Generator: g,
 		Statuses:  g.statuses,
 		View:      func(p *Pod) Pod { return *p },
 		Recorder:  &reasons{},
-	}))(t))
+	}))(t)
+	w := newRun(t.Context(), r, found(t, r))
 	w.retryAt = time.Time{}
 	return w
 }
