@@ -63,7 +63,8 @@ func TestEachEndOfAContainerStartedAgain(t *testing.T) {
 			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
 			end(s, exited("a", 1, "Error"))
 			s.cached(shows(running("a")), pleg.Event{Type: pleg.PodSync})
-			s.cached(shows(exited("a", -1, "Error")), pleg.Event{Type: pleg.PodSync})
+			lost := shows(exited("a", -1, "Error"))
+			s.cached(lost, pleg.Event{Type: pleg.PodSync}).rest(lost)
 		}, []string{first}},
 		{"nobody saw the second start", nil, func(s *stand) {
 			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
@@ -97,8 +98,8 @@ func TestEachEndOfAContainerStartedAgain(t *testing.T) {
 		{"a clock that was set back during its life", map[string]time.Time{"a": start.Add(-time.Minute)}, func(s *stand) {
 			back := exited("a", 1, "Error")
 			back.FinishedAt = start.Add(-time.Minute)
-			s.cached(shows(back), pleg.Event{Type: pleg.PodSync})
-			s.cached(shows(back), pleg.Event{Type: pleg.PodSync})
+			s.cached(shows(back), pleg.Event{Type: pleg.PodSync}).rest(shows(back))
+			s.cached(shows(back), pleg.Event{Type: pleg.PodSync}).rest(shows(back))
 		}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

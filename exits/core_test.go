@@ -87,6 +87,19 @@ func (s *stand) slowRead(pod Pod, takes time.Duration) *stand {
 	return s.take(sighting{pod: pod, readAfter: began})
 }
 
+// rest answers all planned reads with a status.
+func (s *stand) rest(pod Pod) *stand {
+	s.t.Helper()
+	for range 10 {
+		if s.core.next().IsZero() {
+			return s
+		}
+		s.read(pod, false)
+	}
+	s.t.Error("reads are planned without end")
+	return s
+}
+
 // stands lets time pass in which the process does not run.
 func (s *stand) stands(long time.Duration) {
 	s.now = s.now.Add(long)
@@ -327,6 +340,7 @@ func TestCore(t *testing.T) {
 		}, nil},
 		{"a stamp of a clock that was set back", func(s *stand) {
 			old := exited("a", 1, "Error")
+			old.CreatedAt = start.Add(-2 * time.Hour) // as of a container from before the reporter
 			old.StartedAt = time.Time{}.Add(time.Hour)
 			old.FinishedAt = start.Add(-time.Second)
 			s.cached(shows(running("a")), pleg.Event{Type: pleg.ContainerStarted})
