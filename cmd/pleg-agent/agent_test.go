@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/spf13/pflag"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/klog/v2"
@@ -353,9 +354,13 @@ func checkDashboard(t *testing.T, registry *prometheus.Registry) {
 	for _, family := range testkit.Must(registry.Gather())(t) {
 		served[family.GetName()] = true
 	}
-	served["pleg_agent_ends_unreported_total"] = true // with its first
 	served["event_recorder_rejections_total"] = true
-	for _, path := range []string{"../../deploy/agent/dashboard.json", "../../docs/alerts/agent.yaml", "../../docs/agent.md"} {
+	for _, path := range []string{
+		"../../deploy/agent/dashboard.json",
+		"../../deploy/agent/prometheus-operator/rules.yaml",
+		"../../docs/alerts/agent.yaml",
+		"../../docs/agent.md",
+	} {
 		text := string(testkit.Must(os.ReadFile(path))(t))
 		names := metricName.FindAllString(text, -1)
 		if len(names) == 0 {
@@ -421,6 +426,54 @@ func TestTheInstalledVersionIsPinned(t *testing.T) {
 	for name, text := range map[string]string{"docs/agent.md": page, "--help": newRoot(io.Discard, io.Discard).Example} {
 		if n, pinned := strings.Count(text, folder), strings.Count(text, "?ref="+tag+"'"); n == 0 || n != pinned {
 			t.Errorf("%s names %s %d times, %d with ?ref=%s", name, folder, n, pinned, tag)
+		}
+	}
+}
+
+// TestTheExamplesOfTheHelp: each of pleg-agent is a command line that the agent takes.
+func TestTheExamplesOfTheHelp(t *testing.T) {
+	tried := 0
+	for example := range strings.Lines(newRoot(io.Discard, io.Discard).Example) {
+		args, ours := strings.CutPrefix(strings.TrimSpace(example), "pleg-agent ")
+		if !ours {
+			continue
+		}
+		tried++
+		words := strings.Fields(strings.ReplaceAll(args, "'", ""))
+		if !slices.Contains(words, "--fake") { // there may be no runtime here
+			words = append(words, "--endpoint", "unix:///run/none.sock")
+		}
+		if _, err := config(t, append(words, "--node", "n")...); err != nil {
+			t.Errorf("%q: %v", example, err)
+		}
+	}
+	if tried < 3 {
+		t.Errorf("%d examples of pleg-agent", tried)
+	}
+}
+
+// TestMetricsFollowTheConventions of Prometheus in names, units, types and help. What has a fixed
+// label is there from the start: rate and increase do not see the first of a series that is not.
+func TestMetricsFollowTheConventions(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	testkit.Must(newMeter(registry))(t)
+	testkit.Check(t, reporterStats(registry, func() exits.Stats { return exits.Stats{} }))
+	families := testkit.Must(registry.Gather())(t)
+	problems := testkit.Must(promlint.NewWithMetricFamilies(families).Lint())(t)
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+	served := make(map[string]int)
+	for _, family := range families {
+		served[family.GetName()] = len(family.GetMetric())
+	}
+	for name, want := range map[string]int{
+		"pleg_agent_ends_total":               len(exits.Kinds()), // of the infrastructure
+		"pleg_agent_ends_unreported_total":    3,
+		"pleg_agent_container_restarts_total": 1, // of the infrastructure
+	} {
+		if served[name] != want {
+			t.Errorf("%s has %d series at the start, want %d", name, served[name], want)
 		}
 	}
 }

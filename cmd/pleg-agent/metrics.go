@@ -70,10 +70,19 @@ func newMeter(registry prometheus.Registerer) (*meter, error) {
 			return nil, err
 		}
 	}
-	for _, kind := range exits.Kinds() { // so that the first end of a kind is an increase
+	m.begin()
+	return m, nil
+}
+
+// begin makes the series whose labels are known, at 0: so the first end of each is an increase.
+func (m *meter) begin() {
+	for _, kind := range exits.Kinds() {
 		m.ends.WithLabelValues(kind.Short(), infrastructure)
 	}
-	return m, nil
+	for _, outcome := range []exits.Outcome{exits.Combined, exits.NotChosen, exits.Unnamed} {
+		m.unreported.WithLabelValues(string(outcome))
+	}
+	m.restarts.WithLabelValues(infrastructure)
 }
 
 // longestNamespace is the length of a namespace's name at most, in bytes.

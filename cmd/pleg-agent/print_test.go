@@ -237,3 +237,24 @@ func TestStatusOfABrokenOutput(t *testing.T) {
 		})
 	}
 }
+
+// TestStatusOfALockedState runs the program with the --state of another agent: it ends at once, as
+// called wrongly, and names the file. The ledger stays as it is.
+func TestStatusOfALockedState(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "reported.json")
+	testkit.Check(t, os.WriteFile(state, []byte(`{"version":1,"since":"2026-01-01T00:00:00Z"}`), 0o600))
+	lock := testkit.Must(os.Create(state + ".lock"))(t)
+	defer lock.Close()
+	testkit.Check(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
+	before := testkit.Must(os.ReadFile(state))(t)
+	program := exec.CommandContext(t.Context(), os.Args[0], "--fake", "--node", "n", "--duration", "1m", "--state", state)
+	program.Env = append(os.Environ(), asProgram+"=1")
+	said, err := program.CombinedOutput()
+	if status := program.ProcessState.ExitCode(); status != cli.ExitUsage {
+		t.Errorf("status %d (%v), want %d", status, err, cli.ExitUsage)
+	}
+	testkit.Says(t, "the program", string(said), "--state: "+state+" is in use", state+".lock", "See pleg-agent --help.")
+	if after := testkit.Must(os.ReadFile(state))(t); !bytes.Equal(before, after) {
+		t.Errorf("the state is %s, was %s", after, before)
+	}
+}
