@@ -137,3 +137,16 @@ func TestTheCodeOfAnEarlierEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestTheCodeOfAnEarlierEndThatIsShownLate: the first status of a container shows its second life,
+// and the answer to a read from before it the end of the first.
+func TestTheCodeOfAnEarlierEndThatIsShownLate(t *testing.T) {
+	s := newStand(t, nil)
+	s.core.exit = func(string) (int32, string, bool) { return 7, "Error", true }
+	other := running("b")
+	s.cached(shows(other), pleg.Event{Type: pleg.ContainerDied, ID: "b"})
+	late := shows(exited("a", 7, "Error"), other)
+	s.overtaken(late, func() { s.cached(shows(again(), other), pleg.Event{Type: pleg.PodSync}) })
+	s.cached(shows(other), pleg.Event{Type: pleg.ContainerRemoved, ID: "a"})
+	s.wants("ContainerLost Container app ended and was removed before its exit code could be read, attempt 0")
+}

@@ -134,6 +134,7 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 		x = c.meet(now, p, shown, out)
 	}
 	if s.outrun(x.shownAt) && shown.StartedAt.Before(x.shown.StartedAt) {
+		c.outdated(x, shown)
 		return // from before the container was started again
 	}
 	x.unshown = false
@@ -234,9 +235,24 @@ func (c *core) begin(now time.Time, p *pod, x *container, out *effects) {
 	x.ran = true
 	x.again = false
 	x.unread = false
-	if c.exit != nil {
-		x.stale.code, x.stale.reason, x.stale.known = c.exit(x.shown.ID)
+	x.stale = c.remembered(x.shown.ID)
+}
+
+// outdated takes the status of an earlier life of a container. If that has ended, what the
+// runtime's client remembers may be its end, and is not told of the present life.
+func (c *core) outdated(x *container, shown *Container) {
+	of := c.remembered(shown.ID)
+	if shown.Phase == pleg.PhaseExited && of.code == shown.ExitCode {
+		x.stale = of
 	}
+}
+
+// remembered returns what the runtime's client remembers of the end of a container.
+func (c *core) remembered(id string) (of exit) {
+	if c.exit != nil {
+		of.code, of.reason, of.known = c.exit(id)
+	}
+	return of
 }
 
 // learn completes the record of a told container by what a status shows: only a later start shows
@@ -447,9 +463,8 @@ func (c *core) unreported() []settlingEnd {
 // more than the last status: events have statuses, too.
 func (c *core) endOf(p *pod, x *container, settled bool) End {
 	last := *x
-	if !settled && c.exit != nil {
-		var of exit
-		of.code, of.reason, of.known = c.exit(last.shown.ID)
+	if !settled {
+		of := c.remembered(last.shown.ID)
 		if of.known && last.mayEnd(of) {
 			last.shown.Phase = pleg.PhaseExited
 			last.shown.ExitCode = of.code

@@ -5,6 +5,7 @@ package exits
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -435,50 +436,90 @@ type fuzzWorld struct {
 	started map[string]bool
 	// remembered is the code of the last end that the runtime's client has seen of a container.
 	remembered map[string]int32
-	// known are the lives of a container that the core was shown, told those that it has told; -1 is
-	// one that no status has shown.
-	known, told map[string]map[int]bool
-	// gone: the core was shown the pod without the container, which it knew. IDs do not come back.
-	gone map[string]bool
+	// ids are what the core was shown and has told of a container.
+	ids map[string]*shownID
+}
+
+// shownID is what a core was shown and has told of a container.
+type shownID struct {
+	// seen are the lives that the core was shown while it followed the ID. Known are those of them
+	// whose ends it is to tell: not those that an answer shows alone that an event has overtaken. Told
+	// are those whose ends it has told.
+	seen, known, told map[int]bool
+	// unshownAt is when an end was seen that is told, and of which no status has shown the start; zero:
+	// none is. It is that of one life, firstShown: the first that is shown, if it began before.
+	unshownAt  time.Time
+	firstShown int
+	// gone: the core has dropped the ID, which does not come back.
+	gone bool
 }
 
 // FuzzCore gives a core any statuses, events and answers, some of which are overtaken by an event;
-// containers are started again under their IDs. No end is told twice, with the code of another, or
-// by an answer from before a status that shows the container running. When a later life is shown,
-// the end of each life that was shown before is told. Nothing is left when the runtime is empty.
+// containers are started again under their IDs. Its rules are a plain model of lives:
+//
+//   - The end of each life that was shown is told, once: before a later life of its ID is shown, or
+//     when its container is gone. An end of which no status has shown the start stands for that of one
+//     life.
+//   - It has the code of its own life, or of one that the core has never been shown, and the runtime's
+//     client has.
+//   - An answer from before a status that shows a container running tells its end only if the answer
+//     shows that, of the same life, or if its status could not be read for too long.
+//   - After a read another one comes at once only if an end has settled meanwhile, or if an event has
+//     overtaken it.
+//   - Nothing is left when the runtime is empty.
 func FuzzCore(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz"))
 	f.Add([]byte{1, 2, 3, 250, 251, 252, 7, 7, 7, 7, 80, 90, 130, 140, 200, 210, 220})
 	f.Add([]byte{0, 2, 0, 64, 2, 0, 64, 3, 0, 0, 3, 3, 0, 3, 7})      // one start unseen, one end unseen
 	f.Add([]byte{0, 2, 0, 0, 3, 0, 192, 3, 2, 0, 2, 0, 0, 3, 3, 3})   // a start overtakes the answer to a read
 	f.Add([]byte{0, 3, 0, 0, 3, 3, 0, 3, 3, 64, 2, 0, 0, 0, 7, 0, 0}) // started again, and removed unseen
-	f.Fuzz(func(t *testing.T, script []byte) {
-		w := &fuzzWorld{
-			stand:      newStand(t, nil),
-			t:          t,
-			lives:      make(map[string]int),
-			started:    make(map[string]bool),
-			remembered: make(map[string]int32),
-			known:      make(map[string]map[int]bool),
-			told:       make(map[string]map[int]bool),
-			gone:       make(map[string]bool),
+	f.Add([]byte("000\xe4,7"))                                        // a second life, and then the end of the first
+	f.Fuzz(playFuzzed)
+}
+
+// TestScriptsOfTheCore plays scripts that are drawn by fixed seeds, for a run without -fuzz.
+func TestScriptsOfTheCore(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		script := make([]byte, 3*(1+draw.IntN(20)))
+		for i := range script {
+			script[i] = byte(draw.Uint32())
+			if draw.IntN(3) == 0 { // few pods, few restarts
+				script[i] &= 0x53
+			}
 		}
-		w.core.exit = func(id string) (int32, string, bool) {
-			code, ok := w.remembered[id]
-			return code, "Error", ok
+		t.Run(fmt.Sprintf("%x", script), func(t *testing.T) { playFuzzed(t, script) })
+		if t.Failed() {
+			return
 		}
-		for len(script) >= 3 {
-			w.step(script[0], script[1], script[2])
-			script = script[3:]
-		}
-		for uid := range 3 {
-			w.sees(sighting{pod: Pod{Ref: Ref{UID: cache.UID(fmt.Sprint(uid))}}})
-		}
-		c := w.core
-		if c.containers != 0 || c.settling != 0 || len(c.pods) != 0 || len(c.looks) != 0 {
-			t.Fatalf("something is left: %d containers, %d settling, %d pods", c.containers, c.settling, len(c.pods))
-		}
-	})
+	}
+}
+
+// playFuzzed plays a script to its end, and then the removal of all.
+func playFuzzed(t *testing.T, script []byte) {
+	w := &fuzzWorld{
+		stand:      newStand(t, nil),
+		t:          t,
+		lives:      make(map[string]int),
+		started:    make(map[string]bool),
+		remembered: make(map[string]int32),
+		ids:        make(map[string]*shownID),
+	}
+	w.core.exit = func(id string) (int32, string, bool) {
+		code, ok := w.remembered[id]
+		return code, "Error", ok
+	}
+	for len(script) >= 3 {
+		w.step(script[0], script[1], script[2])
+		script = script[3:]
+	}
+	for uid := range 3 {
+		w.sees(sighting{pod: Pod{Ref: Ref{UID: cache.UID(fmt.Sprint(uid))}}}, false)
+	}
+	c := w.core
+	if c.containers != 0 || c.settling != 0 || len(c.pods) != 0 || len(c.looks) != 0 {
+		t.Fatalf("something is left: %d containers, %d settling, %d pods", c.containers, c.settling, len(c.pods))
+	}
 }
 
 // step takes three bytes of a script.
@@ -500,73 +541,166 @@ func (w *fuzzWorld) step(a, b, c byte) {
 		if c&16 != 0 {
 			in.event = pleg.Event{Type: pleg.ContainerDied, ID: container, Seen: w.now}
 		}
-		w.sees(in)
+		w.sees(in, false)
 		return
 	}
 	// A read is of the pod that it is for, takes a while, and no event causes it.
 	in := sighting{pod: w.pod(uid, b), unreadable: c&8 != 0, readAfter: w.now}
 	w.now = w.now.Add(time.Duration(c>>5) * 200 * time.Millisecond)
-	runs := make(map[string]bool)
+	var event *Pod
 	if a&128 != 0 {
 		restarts()
-		event := sighting{pod: w.pod(uid, c)}
+		pod := w.pod(uid, c)
+		event = &pod
 		w.now = w.now.Add(time.Millisecond)
-		w.sees(event)
-		for _, x := range event.pod.Containers { // else an event has told of its end
-			alive := w.core.pods[uid].containers[x.ID].stage == stageAlive
-			runs[x.ID] = x.Phase == pleg.PhaseRunning && alive
-		}
+		w.sees(sighting{pod: pod}, false)
 	}
-	for _, e := range w.sees(in) {
-		if runs[e.ID] {
+	w.answered(&in, event)
+}
+
+// answered gives the answer to a read to the core, after the status of an event that has overtaken
+// it, nil for none.
+func (w *fuzzWorld) answered(in *sighting, event *Pod) {
+	settled := w.settles(in)
+	runs := event != nil && slices.ContainsFunc(event.Containers, isRunning)
+	alive := make(map[string]bool)
+	for id := range w.ids {
+		alive[id] = w.stageOf(id) == stageAlive
+	}
+	for _, e := range w.sees(*in, event != nil) {
+		if event == nil || !shownRunning(event, e.ID) {
+			continue
+		}
+		if alive[e.ID] || !e.Unread && !showsEnd(&in.pod, &e) {
 			w.t.Fatalf("%s is told, and a status from after the begin of the read shows it running", e.ID)
 		}
 	}
 	next := w.core.next()
-	overtaken := a&128 != 0 // then the next read may have to come at once
-	if !overtaken && !next.IsZero() && w.core.looks[0].ref.UID == uid && next.Equal(w.now) && !in.unreadable && b == 0 {
-		w.t.Fatal("a read is planned at once after a read that shows nothing")
+	atOnce := !next.IsZero() && next.Equal(w.now) && w.core.looks[0].ref.UID == in.pod.UID
+	if atOnce && !settled && !runs {
+		w.t.Fatal("a read is planned at once after a read")
 	}
 }
 
-// sees gives a status to the core, and judges what is told.
-func (w *fuzzWorld) sees(in sighting) []End {
+// settles reports whether an end of the pod settles during a read that ends now.
+func (w *fuzzWorld) settles(in *sighting) bool {
+	p := w.core.pods[in.pod.UID]
+	if p == nil {
+		return false
+	}
+	for _, x := range p.containers {
+		at := x.since.Add(w.core.settle)
+		if x.stage == stageSettling && at.After(in.readAfter) && !at.After(w.now) {
+			return true
+		}
+	}
+	return false
+}
+
+func isRunning(c Container) bool { return c.Phase == pleg.PhaseRunning }
+
+func shownRunning(pod *Pod, id string) bool {
+	return slices.ContainsFunc(pod.Containers, func(c Container) bool { return c.ID == id && isRunning(c) })
+}
+
+// showsEnd reports whether a pod shows an end that is told: of the same life.
+func showsEnd(pod *Pod, e *End) bool {
+	return slices.ContainsFunc(pod.Containers, func(c Container) bool {
+		return c.ID == e.ID && c.Phase == pleg.PhaseExited && c.StartedAt.Equal(e.StartedAt)
+	})
+}
+
+// record returns the core's record of a container, nil for none.
+func (w *fuzzWorld) record(id string) *container {
+	for _, p := range w.core.pods {
+		if x := p.containers[id]; x != nil {
+			return x
+		}
+	}
+	return nil
+}
+
+// stageOf returns the stage of a container, stageTold for one without a record.
+func (w *fuzzWorld) stageOf(id string) stage {
+	if x := w.record(id); x != nil {
+		return x.stage
+	}
+	return stageTold
+}
+
+// sees gives a status to the core, and judges what is told. overtaken: it is the answer to a read
+// that an event has overtaken.
+func (w *fuzzWorld) sees(in sighting, overtaken bool) []End {
 	ends := w.core.see(w.now, in).ends
 	for _, e := range ends {
 		w.judge(&e)
 	}
 	w.checkInvariants()
-	shown := make(map[string]bool)
 	for i := range in.pod.Containers {
-		x := &in.pod.Containers[i]
-		shown[x.ID] = true
-		w.shows(x, !in.readAfter.IsZero())
+		w.shows(&in.pod.Containers[i], overtaken)
 	}
-	for id := range w.known {
-		if strings.HasPrefix(id, string(in.pod.UID)) && !shown[id] {
-			w.gone[id] = true
+	for id, x := range w.ids {
+		if w.record(id) == nil && !x.gone {
+			x.gone = true
+			w.mustHaveTold(id, w.lives[id]+1)
 		}
 	}
 	return ends
 }
 
-// shows notes the life of a container that the core has been shown.
-func (w *fuzzWorld) shows(x *Container, answer bool) {
-	if x.Phase < pleg.PhaseRunning {
+// shows notes the life of a container that the core has been shown. An answer that was overtaken
+// may show one of before.
+func (w *fuzzWorld) shows(c *Container, overtaken bool) {
+	if c.Phase < pleg.PhaseRunning {
 		return
 	}
-	life := lifeOf(x.StartedAt)
-	if w.known[x.ID] == nil {
-		w.known[x.ID] = make(map[int]bool)
+	x := w.of(c.ID)
+	life := lifeOf(c.StartedAt)
+	if !overtaken {
+		w.mustHaveTold(c.ID, life)
 	}
-	for before := range w.known[x.ID] {
-		if before < life && !w.told[x.ID][before] && !w.told[x.ID][-1] && !w.gone[x.ID] {
-			w.t.Fatalf("life %d of %s is shown, and the end of life %d is not told", life, x.ID, before)
+	if !overtaken && !x.gone {
+		x.known[life] = true
+	}
+	if w.record(c.ID) == nil {
+		return
+	}
+	x.seen[life] = true
+	if x.firstShown < 0 {
+		x.firstShown = life
+	}
+}
+
+// mustHaveTold fails unless the ends of the known lives before one are told.
+func (w *fuzzWorld) mustHaveTold(id string, life int) {
+	x := w.ids[id]
+	for before := range x.known {
+		if before < life && !x.hasTold(before) {
+			w.t.Fatalf("the end of life %d of %s is not told, and the container is gone, or shown in life %d", before, id, life)
 		}
 	}
-	if !answer { // an answer may be overtaken
-		w.known[x.ID][life] = true
+}
+
+// of returns what is noted of a container.
+func (w *fuzzWorld) of(id string) *shownID {
+	x := w.ids[id]
+	if x == nil {
+		x = &shownID{
+			seen:       make(map[int]bool),
+			known:      make(map[int]bool),
+			told:       make(map[int]bool),
+			firstShown: -1,
+		}
+		w.ids[id] = x
 	}
+	return x
+}
+
+// hasTold reports whether the end of a life is told, maybe by one of which no status has shown the
+// start.
+func (x *shownID) hasTold(life int) bool {
+	unshown := !x.unshownAt.IsZero() && !startOf(life).After(x.unshownAt)
+	return x.told[life] || unshown && life == x.firstShown
 }
 
 // judge judges an end that is told.
@@ -574,25 +708,30 @@ func (w *fuzzWorld) judge(e *End) {
 	if e.Kind == SandboxDied {
 		return
 	}
-	life := -1 // no status has shown one
-	if !e.StartedAt.IsZero() {
-		life = lifeOf(e.StartedAt)
+	x := w.of(e.ID)
+	of := int(e.ExitCode) - 1 // the life of the code
+	if e.StartedAt.IsZero() {
+		if len(x.told)+len(x.known) > 0 || !x.unshownAt.IsZero() {
+			w.t.Fatalf("%s is told without a start, and has had one: told %v, known %v, %v", e.ID, x.told, x.known, x.unshownAt)
+		}
+		if e.CodeKnown && x.seen[of] {
+			w.t.Fatalf("%s is told without a start, and with code %d", e.ID, e.ExitCode)
+		}
+		x.unshownAt = e.SeenAt
+		return
 	}
-	if w.told[e.ID] == nil {
-		w.told[e.ID] = make(map[int]bool)
-	}
-	if w.told[e.ID][life] {
+	life := lifeOf(e.StartedAt)
+	if x.hasTold(life) {
 		w.t.Fatalf("life %d of %s is told twice", life, e.ID)
 	}
-	w.told[e.ID][life] = true
-	// Of a life that the core has never been shown, the runtime's client may remember the end.
-	of := int(e.ExitCode) - 1
-	if e.CodeKnown && life >= 0 && of != life && w.known[e.ID][of] {
+	x.told[life] = true
+	if e.CodeKnown && of != life && x.seen[of] {
 		w.t.Fatalf("life %d of %s is told with code %d", life, e.ID, e.ExitCode)
 	}
 }
 
 // A life begins 10 s after the one before, and ends with a code of its own.
+func startOf(life int) time.Time     { return start.Add(time.Duration(life) * 10 * time.Second) }
 func lifeOf(startedAt time.Time) int { return int(startedAt.Sub(start) / (10 * time.Second)) }
 func codeOf(life int) int32          { return int32(life + 1) }
 
@@ -613,7 +752,7 @@ func (w *fuzzWorld) pod(uid cache.UID, b byte) Pod {
 		c := running(id)
 		c.Phase = phase
 		c.Name = fmt.Sprint("n", i%2)
-		c.StartedAt = start.Add(time.Duration(w.lives[id]) * 10 * time.Second)
+		c.StartedAt = startOf(w.lives[id])
 		switch phase {
 		case pleg.PhaseCreated:
 			c.StartedAt = time.Time{}

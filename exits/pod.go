@@ -46,7 +46,7 @@ type container struct {
 	// endedAt is when the container ended that is told last; without a stamp, when that was seen.
 	endedAt time.Time
 	// stale is what the runtime's client remembered of the end before when a status first showed the
-	// present life.
+	// present life, or showed that end late.
 	stale exit
 	// unshown: no status has shown the container, only an event has told of its end.
 	unshown bool
