@@ -497,8 +497,10 @@ func TestScriptsOfTheCore(t *testing.T) {
 
 // playFuzzed plays a script to its end, and then the removal of all.
 func playFuzzed(t *testing.T, script []byte) {
+	// Two ends were told by an earlier process: that of a first life, and one without a stamp.
+	earlier := map[string]time.Time{"2c3": startOf(0).Add(time.Second), "1c3": {}}
 	w := &fuzzWorld{
-		stand:      newStand(t, nil),
+		stand:      newStand(t, earlier),
 		t:          t,
 		lives:      make(map[string]int),
 		started:    make(map[string]bool),
@@ -509,6 +511,8 @@ func playFuzzed(t *testing.T, script []byte) {
 		code, ok := w.remembered[id]
 		return code, "Error", ok
 	}
+	w.of("2c3").told[0] = true
+	w.of("1c3").unshownAt = w.now
 	for len(script) >= 3 {
 		w.step(script[0], script[1], script[2])
 		script = script[3:]
@@ -631,17 +635,29 @@ func (w *fuzzWorld) stageOf(id string) stage {
 // sees gives a status to the core, and judges what is told. overtaken: it is the answer to a read
 // that an event has overtaken.
 func (w *fuzzWorld) sees(in sighting, overtaken bool) []End {
+	followed := make(map[string]bool)
+	for _, p := range w.core.pods {
+		for id := range p.containers {
+			followed[id] = true
+		}
+	}
+	for _, c := range in.pod.Containers {
+		if followed[c.ID] && c.Phase >= pleg.PhaseRunning {
+			w.of(c.ID).seen[lifeOf(c.StartedAt)] = true
+		}
+	}
 	ends := w.core.see(w.now, in).ends
 	for _, e := range ends {
 		w.judge(&e)
+		followed[e.ID] = e.Kind != SandboxDied
 	}
 	w.checkInvariants()
 	for i := range in.pod.Containers {
 		w.shows(&in.pod.Containers[i], overtaken)
 	}
-	for id, x := range w.ids {
-		if w.record(id) == nil && !x.gone {
-			x.gone = true
+	for id, yes := range followed {
+		if yes && w.record(id) == nil {
+			w.of(id).gone = true
 			w.mustHaveTold(id, w.lives[id]+1)
 		}
 	}
