@@ -12,8 +12,8 @@ import (
 // Exit returns the exit code of a container and the runtime's reason (OOMKilled, Error, …), and
 // reports whether any status has shown the container as exited: a read status, or a status in an
 // event. Both remain available after the container's removal, when the pod's status no longer
-// includes the container. The client remembers the latest 4096 to 8192 exits. Safe for concurrent
-// use.
+// includes the container. The client remembers the latest 4096 to 8192 exits. Exit asks no runtime,
+// and waits for nothing. Safe for concurrent use.
 //
 // Of a [pleg.ContainerDied] event they are known when Watch delivers the event, unless the runtime
 // removed the container before any status showed its end. A runtime may correct both a moment after

@@ -169,12 +169,14 @@ func fill[T comparable](field *T, standard T) {
 
 // Run reports ends until ctx ends or Watch is closed, writes the ledger, and returns nil once
 // everything it started has ended. A reporter runs once; a second call returns ErrAlreadyRun. If
-// the file at Config.Path has become unfit since New, Run returns the error of [CheckPath] at once.
-// Run waits for the last writes for four seconds: if the disk hangs, it returns an error, and the
-// write goes on, because nothing can end it.
+// the file at Config.Path has become unfit since New, Run returns the error of [CheckPath] at once,
+// or after ten seconds if the disk does not answer. Run waits for the last writes for four seconds:
+// if the disk hangs, it returns an error, and the write goes on, because nothing can end it.
 //
 // The ledger is locked, by a file beside it, against other processes: with a [Config.Sink] until
-// [Reporter.Save], else until Run returns; if a write hangs, until the end of the process.
+// [Reporter.Save], else until Run returns; if a write hangs, until the end of the process. A lock
+// whose file was removed is taken again with the next write. If another reporter has it by then,
+// the ledger is that one's: the writes fail, as [Stats] tells, and the reports go on.
 func (r *Reporter[S]) Run(ctx context.Context) error {
 	r.mu.Lock()
 	again := r.began
