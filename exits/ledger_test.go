@@ -13,7 +13,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
@@ -143,5 +147,34 @@ func TestAHugeLedgerIsPutAside(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".bad"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestALedgerOfNonsense: a reporter begins with whatever a ledger says, and ends in order.
+func TestALedgerOfNonsense(t *testing.T) {
+	for _, field := range []string{
+		`"reported":null`,
+		`"reported":{"":"0001-01-01T00:00:00Z","a":"9999-12-31T23:59:59Z"}`,
+		`"unsent":[{}]`,
+		`"unsent":[{"kind":"none","attempt":4294967295,"exitCode":-2147483648,"codeKnown":true,"finishedAt":"9999-12-31T23:59:59Z"}]`,
+		`"unsent":[{"kind":"SandboxDied","running":null,"pod":{"UID":"u","Namespace":"ns","Name":"p"}}]`,
+		`"combined":[{},{"namespace":"ns","kind":"ContainerFailed","ends":-1}]`,
+		`"settling":[{},{"id":"a","startedAt":"9999-12-31T23:59:59Z","labels":null}]`,
+		`"settling":null,"combined":null,"unsent":null`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "r.json")
+			check(t, holding(`{"version":1,"since":"9999-01-01T00:00:00Z",`+field+`}`)(path))
+			ctx, cancel := context.WithTimeout(klog.NewContext(t.Context(), logr.Discard()), time.Minute)
+			defer cancel()
+			r := ledgerOnly(t, path)
+			if err := r.Run(ctx); err != nil || r.Stats().LedgerErrors > 0 {
+				t.Errorf("%s: %v, %+v", field, err, r.Stats())
+			}
+			kept, err := loadLedger(path, time.Now())
+			if err != nil || kept.Since.After(time.Now()) {
+				t.Errorf("%s: the ledger is %+v, %v", field, kept, err)
+			}
+		})
 	}
 }
