@@ -457,23 +457,27 @@ type shownID struct {
 // FuzzCore gives a core any statuses, events and answers, some of which are overtaken by an event;
 // containers are started again under their IDs. Its rules are a plain model of lives:
 //
-//   - The end of each life that was shown is told, once: before a later life of its ID is shown, or
-//     when its container is gone. An end of which no status has shown the start stands for that of one
-//     life.
-//   - It has the code of its own life, or of one that the core has never been shown, and the runtime's
-//     client has.
-//   - An answer from before a status that shows a container running tells its end only if the answer
-//     shows that, of the same life, or if its status could not be read for too long.
-//   - After a read another one comes at once only if an end has settled meanwhile, or if an event has
-//     overtaken it.
+//   - The end of each life that was shown is told, once: before a later life of its ID is shown,
+//     or when its container is gone. An end of which no status has shown the start stands for that
+//     of one life.
+//   - It has the code of its own life, or of one that the core has never been shown, and the
+//     runtime's client has.
+//   - An answer from before a status that shows a container running tells its end only if the
+//     answer shows that, of the same life, or if its status could not be read for too long.
+//   - After a read another one comes at once only if an end has settled meanwhile, or if an event
+//     has overtaken it.
 //   - Nothing is left when the runtime is empty.
 func FuzzCore(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz"))
 	f.Add([]byte{1, 2, 3, 250, 251, 252, 7, 7, 7, 7, 80, 90, 130, 140, 200, 210, 220})
-	f.Add([]byte{0, 2, 0, 64, 2, 0, 64, 3, 0, 0, 3, 3, 0, 3, 7})      // one start unseen, one end unseen
-	f.Add([]byte{0, 2, 0, 0, 3, 0, 192, 3, 2, 0, 2, 0, 0, 3, 3, 3})   // a start overtakes the answer to a read
-	f.Add([]byte{0, 3, 0, 0, 3, 3, 0, 3, 3, 64, 2, 0, 0, 0, 7, 0, 0}) // started again, and removed unseen
-	f.Add([]byte("000\xe4,7"))                                        // a second life, and then the end of the first
+	// One start unseen, one end unseen.
+	f.Add([]byte{0, 2, 0, 64, 2, 0, 64, 3, 0, 0, 3, 3, 0, 3, 7})
+	// A start overtakes the answer to a read.
+	f.Add([]byte{0, 2, 0, 0, 3, 0, 192, 3, 2, 0, 2, 0, 0, 3, 3, 3})
+	// Started again, and removed unseen.
+	f.Add([]byte{0, 3, 0, 0, 3, 3, 0, 3, 3, 64, 2, 0, 0, 0, 7, 0, 0})
+	// A second life, and then the end of the first.
+	f.Add([]byte("000\xe4,7"))
 	f.Fuzz(playFuzzed)
 }
 

@@ -156,8 +156,8 @@ func TestADiskThatHangsAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestAStartOnADiskThatHangs: neither New nor Run waits for the disk for more than ten seconds. Both
-// name the file. The lock that comes late is given back.
+// TestAStartOnADiskThatHangs: neither New nor Run waits for the disk for more than ten seconds.
+// Both name the file. The lock that comes late is given back.
 func TestAStartOnADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "reported.json")
