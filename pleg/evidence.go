@@ -49,7 +49,7 @@ type expectation struct {
 	// named is when an ID that no read has shown was last told of in an earlier phase; zero if it was
 	// not. A look begun by then without the ID does not decide about the ID, but a look with the ID
 	// decides about the phase: a sandbox that was told to have ended may be ready again, and named.
-	named instant `prove:"dated"`
+	named instant `prove:"marks"`
 
 	// stamp is the runtime's time of the event, in Unix nanoseconds; zero if none.
 	stamp int64 `prove:"-"`
@@ -305,7 +305,7 @@ func (v *evidence) takeEarly(id string, cause Cause) (e expectation, ok bool) {
 func (v *evidence) prune(reads pruning) {
 	maps.DeleteFunc(v.early, func(_ reportKey, e expectation) bool {
 		listed := e.phase == PhaseRemoved || e.ofGone || e.last() < reads.global
-		return listed && e.last().add(v.grace) < reads.oldest
+		return listed && max(e.at.add(v.grace), e.named) < reads.oldest
 	})
 }
 
@@ -360,6 +360,7 @@ func (v *evidence) resolve(r *records, s settlement) (refuted []refutation) {
 		e := &p.expected.all[i]
 		if x := r.find(p, 0, e.id); x != nil {
 			x.announce(e) // the refuted one of two may have lowered x.claimed
+			e.named = 0   // a look has shown the ID
 		}
 	}
 	v.expected += p.expected.len()
