@@ -31,6 +31,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/exits"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/pages"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -475,5 +476,16 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 		if served[name] != want {
 			t.Errorf("%s has %d series at the start, want %d", name, served[name], want)
 		}
+	}
+}
+
+// TestCallsOfDocumentsAreUnderstood parses each call of pleg-agent in the documents.
+func TestCallsOfDocumentsAreUnderstood(t *testing.T) {
+	calls := pages.Calls(t, "../..", "pleg-agent")
+	if len(calls) < 4 {
+		t.Errorf("%d calls in the documents, want more", len(calls))
+	}
+	for _, call := range calls {
+		pages.Understood(t, newRoot(io.Discard, io.Discard), call)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/pages"
 )
 
 var keep = flag.String("keep", "", "folder for the pages of a verdict and of a load")
@@ -209,4 +210,22 @@ func refusingAddress(t *testing.T) string {
 	testkit.Check(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name := testkit.Must(syscall.Getsockname(fd))(t)
 	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+}
+
+// TestCallsOfDocumentsAreUnderstood parses each call of pleg-bench fleet in the documents and in the
+// help of its commands.
+func TestCallsOfDocumentsAreUnderstood(t *testing.T) {
+	calls := pages.Calls(t, "../..", "pleg-bench")
+	calls = append(calls, pages.Examples(newRoot(), "pleg-bench")...)
+	fleets := 0
+	for _, call := range calls {
+		if len(call.Args) > 0 && call.Args[0] == "fleet" {
+			fleets++
+			call.Args = call.Args[1:]
+			pages.Understood(t, newRoot(), call)
+		}
+	}
+	if fleets < 10 {
+		t.Errorf("%d calls, want more", fleets)
+	}
 }

@@ -5,14 +5,18 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/criproxy/disturb"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/internal/testkit/pages"
 )
 
 // quiet are streams without a reader.
@@ -56,30 +60,32 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestExamplesAreUnderstood parses every line of every example, those of other programs aside.
-func TestExamplesAreUnderstood(t *testing.T) {
-	lines := 0
-	for _, c := range ours(t) {
-		for line := range strings.Lines(strings.ReplaceAll(c.Example, "\\\n", " ")) {
-			args := strings.Fields(strings.ReplaceAll(line, "'", ""))
-			if args[0] != "pleg-bench" {
-				continue
-			}
-			lines++
-			target, rest, err := newRoot(quiet()).Find(args[1:])
-			if err != nil {
-				t.Errorf("%s: %v", line, err)
-				continue
-			}
-			if err := target.ParseFlags(rest); err != nil {
-				t.Errorf("%s: %v", line, err)
-			}
-			if err := target.ValidateArgs(target.Flags().Args()); err != nil {
-				t.Errorf("%s: %v", line, err)
-			}
-		}
+// TestCallsOfDocumentsAreUnderstood parses each call of pleg-bench in the documents, and in the help
+// of its commands. Rules, faults and profiles are read as well.
+func TestCallsOfDocumentsAreUnderstood(t *testing.T) {
+	calls := pages.Calls(t, "../..", "pleg-bench")
+	if len(calls) < 40 {
+		t.Errorf("%d calls in the documents, want some dozens", len(calls))
 	}
-	if lines < 25 {
-		t.Errorf("%d lines of examples, want more than two dozen", lines)
+	examples := pages.Examples(newRoot(quiet()), "pleg-bench")
+	if len(examples) < 25 {
+		t.Errorf("%d calls in examples, want more than two dozen", len(examples))
+	}
+	for _, call := range append(calls, examples...) {
+		set := pages.Understood(t, newRoot(quiet()), call)
+		var errs []error
+		_, err := disturb.Parse(set["rule"]...)
+		if len(set["rule"]) > 0 {
+			errs = append(errs, err)
+		}
+		_, err = fakeruntime.ParseFaults(set["fault"]...)
+		errs = append(errs, err)
+		for _, profile := range set["profile"] {
+			_, err = fakeruntime.ProfileByName(profile)
+			errs = append(errs, err)
+		}
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%s: pleg-bench %s: %v", call.Page, strings.Join(call.Args, " "), err)
+		}
 	}
 }
