@@ -212,8 +212,8 @@ func refusingAddress(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 }
 
-// TestCallsOfDocumentsAreUnderstood parses each call of pleg-bench fleet in the documents and in the
-// help of its commands.
+// TestCallsOfDocumentsAreUnderstood parses each call of pleg-bench fleet in the documents and in
+// the help of its commands.
 func TestCallsOfDocumentsAreUnderstood(t *testing.T) {
 	calls := pages.Calls(t, "../..", "pleg-bench")
 	calls = append(calls, pages.Examples(newRoot(), "pleg-bench")...)

@@ -60,8 +60,8 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestCallsOfDocumentsAreUnderstood parses each call of pleg-bench in the documents, and in the help
-// of its commands. Rules, faults and profiles are read as well.
+// TestCallsOfDocumentsAreUnderstood parses each call of pleg-bench in the documents, and in the
+// help of its commands. Rules, faults and profiles are read as well.
 func TestCallsOfDocumentsAreUnderstood(t *testing.T) {
 	calls := pages.Calls(t, "../..", "pleg-bench")
 	if len(calls) < 40 {
