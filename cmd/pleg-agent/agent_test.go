@@ -82,7 +82,7 @@ func config(t *testing.T, args ...string) (*options, error) {
 	if err := o.readConfig(flags); err != nil {
 		return &o, err
 	}
-	return &o, o.validate()
+	return &o, o.validate(flags)
 }
 
 func TestConfig(t *testing.T) {
@@ -140,6 +140,20 @@ func TestConfig(t *testing.T) {
 	} {
 		if _, err := config(t, args...); !cli.IsUsage(err) {
 			t.Errorf("%q: %v is no error of usage", args, err)
+		}
+	}
+}
+
+// TestAnEmptyEndpointIsRefused: it is a variable without a value, and the agent would follow another
+// runtime.
+func TestAnEmptyEndpointIsRefused(t *testing.T) {
+	t.Setenv(endpointVariable, "unix:///run/other.sock")
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	testkit.Check(t, os.WriteFile(path, []byte("endpoint: ''"), 0o600))
+	for _, args := range [][]string{{"--endpoint", ""}, {"--config", path}} {
+		o, err := config(t, append(args, "--print", "--node", "n")...)
+		if !cli.IsUsage(err) || !strings.Contains(err.Error(), "--endpoint is empty") {
+			t.Errorf("%q: the endpoint is %q, and the error %v", args, o.endpoint, err)
 		}
 	}
 }

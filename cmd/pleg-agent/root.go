@@ -81,7 +81,7 @@ lists no pods: names and UIDs come from the runtime.`,
 			if err := o.readConfig(cmd.Flags()); err != nil {
 				return cli.Usage(err)
 			}
-			if err := o.validate(); err != nil {
+			if err := o.validate(cmd.Flags()); err != nil {
 				return err
 			}
 			levels := []slog.Level{slog.LevelWarn, -2, -10}
@@ -151,7 +151,7 @@ func kindNames(kinds []exits.Kind) string {
 }
 
 // validate checks and completes the flags.
-func (o *options) validate() error {
+func (o *options) validate(flags *pflag.FlagSet) error {
 	switch {
 	case o.output != "text" && o.output != "json":
 		return cli.Usagef("--output %s: use text or json", o.output)
@@ -190,7 +190,7 @@ func (o *options) validate() error {
 	if err := o.findNode(os.Hostname); err != nil || o.fake {
 		return err
 	}
-	return o.findEndpoint()
+	return o.findEndpoint(flags)
 }
 
 // longestSettle is more than any runtime takes for a reason: until then nobody is told of an end.
@@ -270,7 +270,13 @@ const endpointVariable = "CONTAINER_RUNTIME_ENDPOINT"
 // usualSockets are the sockets tried without a flag.
 var usualSockets = cli.RuntimeSockets
 
-func (o *options) findEndpoint() error {
+// findEndpoint completes the endpoint. An empty flag is refused: it is a variable without a value,
+// and another runtime would be taken.
+func (o *options) findEndpoint(flags *pflag.FlagSet) error {
+	if o.endpoint == "" && flags.Changed("endpoint") {
+		return cli.Usagef("--endpoint is empty: name the runtime's socket, or leave the flag out for $%s and the usual sockets",
+			endpointVariable)
+	}
 	o.endpoint = cmp.Or(o.endpoint, os.Getenv(endpointVariable))
 	for _, path := range usualSockets {
 		info, err := os.Stat(path)
