@@ -144,8 +144,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestAnEmptyEndpointIsRefused: it is a variable without a value, and the agent would follow another
-// runtime.
+// TestAnEmptyEndpointIsRefused: it is a variable without a value, and the agent would follow
+// another runtime.
 func TestAnEmptyEndpointIsRefused(t *testing.T) {
 	t.Setenv(endpointVariable, "unix:///run/other.sock")
 	path := filepath.Join(t.TempDir(), "agent.yaml")
