@@ -210,8 +210,8 @@ func TestAReplacedSocketIsSeenAtOnce(t *testing.T) {
 	replace()
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
-	m := &connMonitor{path: path}
-	m.connected(ours, m.statSocket())
+	m := &connMonitor{kernel: newKernel(), path: path}
+	m.connected(ours, m.kernel.look(path))
 	now := time.Now()
 	m.timedOut(now)
 	check(t, os.Rename(path, path+".old"))

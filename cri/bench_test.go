@@ -5,6 +5,8 @@ package cri
 
 import (
 	"fmt"
+	"net"
+	"path/filepath"
 	"testing"
 
 	"google.golang.org/grpc/mem"
@@ -111,5 +113,18 @@ func BenchmarkIndex(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+// BenchmarkCall makes the cheapest call, over a unix socket.
+func BenchmarkCall(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "socket")
+	s := new(stub)
+	s.start(b, must(net.Listen("unix", path))(b))
+	c := must(Dial(b.Context(), Config{Endpoint: path}))(b)
+	defer c.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		must(c.Version(b.Context()))(b)
 	}
 }

@@ -222,7 +222,8 @@ const (
 
 // connMonitor watches over the present connection.
 type connMonitor struct {
-	path string // of the socket; empty with a dialer of the user's
+	kernel *kernel // looks at path
+	path   string  // of the socket; empty with a dialer of the user's
 	// received counts the messages and answers from the runtime.
 	received atomic.Uint64
 	// abandoned counts the connections closed because of a hung runtime.
@@ -236,18 +237,6 @@ type connMonitor struct {
 	timeouts       int
 	firstTimeout   time.Time
 	receivedBefore uint64
-}
-
-// statSocket returns the identity of the socket file, nil if there is none.
-func (m *connMonitor) statSocket() os.FileInfo {
-	if m.path == "" {
-		return nil
-	}
-	info, err := os.Stat(m.path)
-	if err != nil {
-		return nil
-	}
-	return info
 }
 
 // connected notes a new connection, made at a socket.
@@ -276,8 +265,19 @@ func (m *connMonitor) observe(ctx context.Context, err error) {
 	}
 }
 
-// timedOut notes a call that met its deadline, and closes a hung connection.
+// timedOut notes a call that met its deadline, and closes a hung connection. It waits for no more
+// than [lookIn].
 func (m *connMonitor) timedOut(now time.Time) {
+	conn, socket, hung := m.late(now)
+	if conn == nil || !hung && !m.replaced(socket) {
+		return
+	}
+	m.abandon(conn)
+}
+
+// late counts a call that met its deadline. It returns the connection, nil if there is none, its
+// socket file, and whether the connection hangs.
+func (m *connMonitor) late(now time.Time) (conn net.Conn, socket os.FileInfo, hung bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if said := m.received.Load(); m.timeouts == 0 || said != m.receivedBefore {
@@ -286,8 +286,15 @@ func (m *connMonitor) timedOut(now time.Time) {
 		m.receivedBefore = said
 	}
 	m.timeouts++
-	hung := m.timeouts >= hungCalls && now.Sub(m.firstTimeout) >= hungTime
-	if m.conn == nil || !hung && !m.replaced() {
+	hung = m.timeouts >= hungCalls && now.Sub(m.firstTimeout) >= hungTime
+	return m.conn, m.socket, hung
+}
+
+// abandon closes a connection, unless it is not the present one any more.
+func (m *connMonitor) abandon(conn net.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn != conn {
 		return
 	}
 	_ = m.conn.Close() // grpc notices, and connects again
@@ -298,13 +305,13 @@ func (m *connMonitor) timedOut(now time.Time) {
 
 // replaced reports whether another socket file has taken the path of the connection's. The old
 // socket's inode stays in use while the old server listens, so a new socket never has the same
-// inode. The caller holds mu.
-func (m *connMonitor) replaced() bool {
-	if m.socket == nil {
+// inode. The caller does not hold mu: a look at the path may take [lookIn].
+func (m *connMonitor) replaced(socket os.FileInfo) bool {
+	if socket == nil {
 		return false
 	}
-	now := m.statSocket()
-	return now != nil && !os.SameFile(m.socket, now)
+	now := m.kernel.look(m.path)
+	return now != nil && !os.SameFile(socket, now)
 }
 
 var (

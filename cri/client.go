@@ -41,7 +41,8 @@ type Config struct {
 	// absolute path.
 	Endpoint string
 	// Dialer, when set, connects to the runtime in place of the socket in Endpoint, which is then only
-	// a name for messages. Every reconnect calls Dialer again.
+	// a name for messages. Every reconnect calls Dialer again. It must return when ctx ends: until it
+	// does the client makes no other connection.
 	Dialer func(ctx context.Context) (net.Conn, error)
 	// MaxMessageSize bounds one message of the runtime, in bytes. Runtimes without the streaming lists
 	// send all containers in one message. Memory is taken as the message arrives, not up front. It is
@@ -102,7 +103,10 @@ var (
 
 // New returns a client that connects on first use and reconnects as needed; the runtime need not be
 // up yet. New makes no call. The caller must Close the client.
-func New(config Config) (*Client, error) {
+func New(config Config) (*Client, error) { return newClient(config, system) }
+
+// newClient is [New] with another kernel.
+func newClient(config Config, calls *kernel) (*Client, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -116,15 +120,19 @@ func New(config Config) (*Client, error) {
 	c.capabilities.Store(new(capabilities))
 	c.excluded.filter = config.Filter
 	c.index.excluded = &c.excluded
-	dial := config.Dialer
-	if dial == nil {
+	dial := func(ctx context.Context) (net.Conn, os.FileInfo, error) {
+		conn, err := config.Dialer(ctx)
+		return conn, nil, err
+	}
+	if config.Dialer == nil {
 		path, err := socketPath(config.Endpoint)
 		if err != nil {
 			return nil, err
 		}
 		c.endpoint = "unix://" + path
+		c.monitor.kernel = calls
 		c.monitor.path = path
-		dial = func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, path) }
+		dial = func(ctx context.Context) (net.Conn, os.FileInfo, error) { return calls.dial(ctx, path) }
 	} else if c.endpoint == "" {
 		c.endpoint = "the given dialer"
 	}
@@ -132,8 +140,7 @@ func New(config Config) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			socket := c.monitor.statSocket() // before dialing, so the next stat sees a replacement
-			conn, err := dial(ctx)
+			conn, socket, err := dial(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -169,16 +176,21 @@ func New(config Config) (*Client, error) {
 
 // Dial returns a client that has reached its runtime: Dial connects, asks for the runtime's
 // version, and explains a failure plainly. Dial does not wait for an absent runtime; use [New] for
-// waiting.
+// waiting. A socket about which the kernel gives no answer, as on a dead mount, is an error after a
+// second.
 func Dial(ctx context.Context, config Config) (*Client, error) {
-	c, err := New(config)
+	return dialClient(ctx, config, system)
+}
+
+// dialClient is [Dial] with another kernel.
+func dialClient(ctx context.Context, config Config, calls *kernel) (*Client, error) {
+	c, err := newClient(config, calls)
 	if err != nil {
 		return nil, err
 	}
 	if config.Dialer == nil {
 		// grpc's own connection reports failures with less care.
-		path, _ := socketPath(config.Endpoint)
-		probe, err := dialSocket(ctx, path)
+		probe, _, err := calls.dial(ctx, c.monitor.path)
 		if err != nil {
 			_ = c.Close()
 			return nil, err
@@ -303,16 +315,8 @@ func (c *watchedConn) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// dialSocket connects to a unix socket; its errors explain the failure.
-func dialSocket(ctx context.Context, path string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, explainDial(path, err)
-	}
-	return conn, nil
-}
-
-// explainDial adds the likely cause and the remedy to an error of the operating system.
+// explainDial adds the likely cause and the remedy to an error of the operating system. It may look at
+// the path, and hang.
 func explainDial(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

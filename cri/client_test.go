@@ -133,7 +133,7 @@ func TestDialAnotherServer(t *testing.T) {
 func TestDialSaysPermission(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := dialSocket(ctx, "/nowhere")
+	_, err := connectUnix(ctx, "/nowhere")
 	wantError(t, err, "cannot connect")
 	err = explainDial("/run/x.sock", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
 	wantError(t, err, "no permission to connect to /run/x.sock")

@@ -25,9 +25,11 @@ type Result struct {
 	OK bool `json:"ok"`
 	// Failures are the reasons of a bad verdict.
 	Failures []string `json:"failures"`
-	// Interrupted is true if the user ended the run before the cache was compared with the
-	// runtime; never beside ok.
+	// Interrupted is true if the run ended before the cache was compared with the runtime: by the
+	// user, or as the runtime had gone; never beside ok.
 	Interrupted bool `json:"interrupted"`
+	// Gone is the reason if the runtime had gone, empty if not.
+	Gone string `json:"-"`
 	// NoVerdict are those of the failures for which nothing was judged.
 	NoVerdict []string `json:"no_verdict"`
 	// Runtime names the runtime.
@@ -318,6 +320,8 @@ func (r *Result) Judge(readsLie bool) {
 		fail(r.Freshness.StaleReads, "read", "reads", " returned less than the caller knew")
 	}
 	switch {
+	case r.Gone != "":
+		none("the cache was not compared with the runtime: %s", r.Gone)
 	case r.Interrupted:
 		none("the run was interrupted before the cache was compared with the runtime")
 	case r.Consistency.CheckedPods == 0:

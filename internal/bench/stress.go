@@ -43,7 +43,8 @@ type StressResult struct {
 	// End is why the rate was raised no further: knee, max-rate, runtime-limit, stood-still,
 	// interrupted, no-events, nothing-measured or unfinished.
 	End string `json:"end"`
-	// Unfinished is why the test ended before its first step; left out otherwise.
+	// Unfinished is why the test ended before its first step, or as the runtime had gone; left out
+	// otherwise.
 	Unfinished string `json:"unfinished,omitempty"`
 	// Events is the number of container events (evented_pleg_connection_latency_seconds_count).
 	Events uint64 `json:"events"`
@@ -131,13 +132,14 @@ func (r *StressResult) IsKnee(stoodAfter float64) bool {
 // Judge sets the end for a test that measured nothing, and OK.
 func (r *StressResult) Judge(streamUnsupported bool) {
 	switch {
-	case r.End == EndInterrupted:
+	case r.End == EndInterrupted || r.End == EndUnfinished:
 	case streamUnsupported:
 		r.End = EndNoEvents
 	case r.Events == 0 || r.KneeRate == 0:
 		r.End = EndNothing
 	}
 	r.OK = r.Mismatches+r.Duplicates+r.OutOfOrder == 0 && r.CheckedPods > 0 && r.End != EndInterrupted &&
+		r.End != EndUnfinished &&
 		r.End != EndNoEvents &&
 		r.End != EndNothing
 }
@@ -154,6 +156,7 @@ func (r *StressResult) why() string {
 		EndRuntime:     "the runtime makes containers no faster: its events never were the limit",
 		EndStood:       fmt.Sprintf("pleg-bench itself did not run for %s, again and again: it was stopped, or this machine has too few CPUs", Seconds(r.StoodSeconds)),
 		EndInterrupted: "the user ended the test; the cache was not compared with the runtime",
+		EndUnfinished:  "the cache was not compared with the runtime: " + r.Unfinished,
 		EndNoEvents:    "the runtime offers no events, so that there is nothing to measure",
 		EndNothing:     "no container was completed and told by an event, so that nothing was measured",
 	}[r.End]
@@ -172,7 +175,7 @@ func (r *StressResult) whenLate() string {
 // emptied reports whether there is no verdict because all pods were broken in the end: a call for
 // each has failed.
 func (r *StressResult) emptied() bool {
-	return r.CheckedPods == 0 && !slices.Contains([]string{EndInterrupted, EndNoEvents, EndNothing}, r.End)
+	return r.CheckedPods == 0 && !slices.Contains([]string{EndInterrupted, EndUnfinished, EndNoEvents, EndNothing}, r.End)
 }
 
 // wrong says what the generator did wrong.

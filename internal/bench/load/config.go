@@ -79,6 +79,12 @@ type Config struct {
 	UnderWay int
 	// CallTimeout bounds each call. Default 30 s.
 	CallTimeout time.Duration
+	// GoneAfter is for how long a runtime may refuse every call (Unavailable) until it counts as gone:
+	// no call is repeated then, and the work ends. 0: for ever, and each call is repeated for
+	// CallTimeout.
+	GoneAfter time.Duration
+	// OnGone takes the error once, a [Gone]. It must not call the driver. Nil discards it.
+	OnGone func(error)
 	// Meter knows when this process does not run: such a time is no part of CallTimeout. Nil: the
 	// process always runs.
 	Meter *standstill.Meter
@@ -102,6 +108,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnFact == nil {
 		c.OnFact = func(Fact) {}
+	}
+	if c.OnGone == nil {
+		c.OnGone = func(error) {}
 	}
 	return c
 }

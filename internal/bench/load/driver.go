@@ -21,11 +21,13 @@
 //
 // A call that fails in the middle of an action breaks its pod, which is then replaced; Run counts
 // the failure and goes on, because runtimes under test fail calls on purpose. Only conditions that
-// prevent a load (no image, no runtime, no pod at setup) are returned.
+// prevent a load (no image, no runtime, no pod at setup) are returned. A runtime that refuses every
+// call for Config.GoneAfter is [Gone]: that ends the load.
 package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -52,6 +54,7 @@ type Driver struct {
 	client runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
 	slots  chan struct{} // a value for each call in flight
+	away   absence
 
 	counting sync.Mutex // owns stats
 	stats    Stats
@@ -156,6 +159,9 @@ func try(ctx context.Context, f func() error) (err error) {
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if _, gone := errors.AsType[*Gone](err); gone {
+			return err
 		}
 	}
 	return err
@@ -433,7 +439,7 @@ func (d *Driver) awaitExit(ctx context.Context, id string) error {
 		if err == nil && state == runtimeapi.ContainerState_CONTAINER_EXITED {
 			return nil
 		}
-		if gone(err) || ctx.Err() != nil {
+		if _, none := errors.AsType[*Gone](err); none || gone(err) || ctx.Err() != nil {
 			return err
 		}
 		if over(span, d.config.CallTimeout) {
@@ -495,6 +501,7 @@ func invoke[Q, A any](
 			return answer, nil
 		}
 		says := printable.Text(status.Convert(err).Message())
+		_, gone := errors.AsType[*Gone](err)
 		if err = fmt.Errorf("load: %s of pod %s: %w", method, p.uid, err); ctx.Err() != nil {
 			return answer, err
 		}
@@ -508,7 +515,7 @@ func invoke[Q, A any](
 				s.FirstErrors[method] = says
 			}
 		})
-		if status.Code(err) != codes.Unavailable || over(span, d.config.CallTimeout) ||
+		if gone || status.Code(err) != codes.Unavailable || over(span, d.config.CallTimeout) ||
 			bench.Sleep(ctx, retryUnavailable) != nil {
 			d.config.Logger.V(1).Info("call failed", "method", method, "err", err)
 			return answer, err
@@ -533,6 +540,14 @@ func (d *Driver) ask(ctx context.Context, f func(context.Context) error) error {
 	err := f(ctx)
 	if status.Code(err) == codes.Canceled && standstill.Expired(ctx) {
 		return status.Errorf(codes.DeadlineExceeded, "no answer within %v", d.config.CallTimeout)
+	}
+	gone, news := d.away.note(err, d.config.GoneAfter, d.config.Meter)
+	if news {
+		d.Finish()
+		d.config.OnGone(gone)
+	}
+	if gone != nil && err != nil {
+		return gone
 	}
 	return err
 }

@@ -114,6 +114,9 @@ func (r *runner) measure(ctx context.Context) (*bench.Result, error) {
 			CallSeconds: callSeconds(after.Calls, begin, end),
 		},
 	}
+	if interrupted {
+		result.Gone = r.whyGone()
+	}
 	result.StoodSeconds = stood.Seconds()
 	result.Load.AchievedRate = float64(result.Load.Changes) / time.Duration(end-begin).Seconds()
 	if result.Load.Errors == nil {

@@ -57,6 +57,9 @@ const (
 	graceFor = 2300 * time.Millisecond
 	// finishFor is how long actions go on after the user has ended the run.
 	finishFor = time.Second
+	// goneAfter is for how long a real runtime may refuse every call, as one that restarts does. After
+	// that it is gone, and the run ends.
+	goneAfter = 15 * time.Second
 	// cleanupFor bounds the removal of the load's pods on a real runtime.
 	cleanupFor = 5 * time.Minute
 	// fakeReadTimeout and fakeCallTimeout bound calls to a runtime that hangs on purpose.
@@ -76,8 +79,10 @@ type runner struct {
 	logs    *load.Folder // nil on the fake runtime
 	sides   []*side
 	fail    context.CancelCauseFunc
-	// asked ends when the user ends the run: the body then sums up.
+	// asked ends when the user ends the run, or the runtime has gone: the body then sums up. End ends
+	// it.
 	asked context.Context
+	end   context.CancelCauseFunc
 	// jobsOnly is for a stress test.
 	jobsOnly bool
 	// meter knows when this process does not run.
@@ -136,6 +141,7 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	defer ask(nil)
 	r.fail = cancel
 	r.asked = asked
+	r.end = ask
 	r.runID = strconv.FormatUint(uint64(bench.Now())/1e6, 36)
 	defer func() {
 		// A run broken from inside returns the reason, not its consequence.
@@ -251,6 +257,8 @@ func (r *runner) openRuntime(ctx context.Context) error {
 			config.UnderWay = realUnderWay
 		}
 		config.OnChange = r.onChange
+		config.GoneAfter = goneAfter
+		config.OnGone = r.onGone
 	}
 	conn, err := load.Connect(r.socket)
 	if err != nil {

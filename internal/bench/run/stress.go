@@ -143,7 +143,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 		at := bench.Now()
 		step, err := r.stressStep(r.asked, o, rate)
 		if err != nil && r.asked.Err() != nil && ctx.Err() == nil {
-			result.End = bench.EndInterrupted
+			r.leftEarly(result)
 			break
 		}
 		if err != nil {
@@ -184,7 +184,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 
 	consistency, err := r.converge(r.asked)
 	if err != nil && r.asked.Err() != nil && ctx.Err() == nil {
-		result.End = bench.EndInterrupted
+		r.leftEarly(result)
 		consistency = make([]bench.ConsistencyResult, len(r.sides))
 	} else if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	result.Late = tail.Late - first.Late
 	result.LateOnWatch = late(v.Path)
 	result.StoodSeconds = whole.stood().Seconds()
-	if result.IsKnee(after.stood().Seconds()) && result.End != bench.EndInterrupted {
+	if result.IsKnee(after.stood().Seconds()) && r.asked.Err() == nil {
 		result.End = bench.EndKnee // the last ones came late after the last step was measured
 	}
 	result.CheckedPods = consistency[0].CheckedPods
