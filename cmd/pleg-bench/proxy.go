@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -81,7 +82,12 @@ runtime's usual socket.`,
 			if err != nil {
 				return err
 			}
-			return runProxy(cmd.Context(), s, o, plan)
+			begun := false
+			err = runProxy(cmd.Context(), s, o, plan, func() { begun = true })
+			if begun || o.output != "json" {
+				return err
+			}
+			return errors.Join(err, o.unbegun(err).write(s.out, o.output))
 		},
 	}
 	flags := cmd.Flags()
@@ -131,8 +137,20 @@ func (o *proxyOptions) check(cmd *cobra.Command) (plan disturb.Plan, err error) 
 	return plan, nil
 }
 
-// runProxy disturbs, reports, and passes calls through until the last client has gone.
-func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan) error {
+// unbegun is the report of a proxy that could not begin.
+func (o *proxyOptions) unbegun(err error) proxyReport {
+	return proxyReport{
+		Schema:     proxySchema,
+		Unfinished: err.Error(),
+		Seed:       o.seed,
+		Rules:      append([]string{}, o.rules...), // never null
+		Tally:      disturb.Tally{Events: map[string]disturb.EventCount{}, Calls: map[string]disturb.CallCount{}},
+	}
+}
+
+// runProxy disturbs, reports, and passes calls through until the last client has gone. It calls
+// begun once it listens.
+func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan, begun func()) error {
 	client, err := cri.Dial(ctx, cri.Config{Endpoint: o.endpoint})
 	if err != nil {
 		return cli.Denied(o.endpoint, err)
@@ -157,6 +175,7 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan)
 		return err
 	}
 	defer proxy.Close()
+	begun()
 	disturber := disturb.New(proxy, plan, o.seed)
 	fmt.Fprintf(s.err, "between unix://%s and %s on unix://%s, with seed %d; "+
 		"it disturbs for %v, or until Ctrl-C, and passes everything through then.\n",
@@ -218,7 +237,7 @@ func freePath(path string) error {
 	}
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return checkFolder(path)
 	}
 	if err != nil {
 		return fmt.Errorf("--socket: %w", err)
@@ -230,6 +249,16 @@ func freePath(path string) error {
 	return nil
 }
 
+// checkFolder returns an error if a socket's folder is not there.
+func checkFolder(path string) error {
+	dir := filepath.Dir(path)
+	_, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--socket: there is no folder %s: make it, or name a path in another folder", dir)
+	}
+	return nil
+}
+
 // proxySchema is the version of the report's JSON.
 const proxySchema = "evented-pleg.io/proxy/v1"
 
@@ -237,6 +266,8 @@ const proxySchema = "evented-pleg.io/proxy/v1"
 type proxyReport struct {
 	// Schema is evented-pleg.io/proxy/v1.
 	Schema string `json:"schema"`
+	// Unfinished is why the proxy could not begin; left out otherwise.
+	Unfinished string `json:"unfinished,omitempty"`
 	// Runtime is name and version, as the runtime says.
 	Runtime string `json:"runtime"`
 	// Seconds is how long the proxy disturbed, with the moment before, in which it opened its socket.

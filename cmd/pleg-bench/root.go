@@ -228,7 +228,12 @@ func ownSocket(flag string) (path string, err error) {
 	if err != nil {
 		return "", cli.Usagef("--socket: %w", err)
 	}
-	return filepath.Clean(strings.TrimPrefix(endpoint, "unix://")), nil
+	path = filepath.Clean(strings.TrimPrefix(endpoint, "unix://"))
+	const longest = 107 // of sockaddr_un's sun_path, beside its closing NUL
+	if len(path) > longest {
+		return "", cli.Usagef("--socket %s has %d bytes, of at most %d: name a shorter path", path, len(path), longest)
+	}
+	return path, nil
 }
 
 // hideFlags shows no flags in the help of the root command: they are run's.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/doctor"
+	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 func newWatch(s streams) *cobra.Command {
@@ -93,7 +95,11 @@ RKE2, k0s, MicroK8s.`,
 			began := time.Now()
 			found, err := watch.Run(cmd.Context(), o)
 			if found == nil {
-				return cli.Denied(o.Endpoint, err)
+				err = cli.Denied(o.Endpoint, err)
+				if output.Form != "json" || cli.IsUsage(err) {
+					return err
+				}
+				return errors.Join(err, printable.WriteJSON(s.out, watch.Unfinished(o, err.Error()), ""))
 			}
 			return output.Write(cmd, report.Saved{
 				Kind:     "watch",

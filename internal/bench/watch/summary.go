@@ -33,6 +33,8 @@ type Summary struct {
 	Node string `json:"node"`
 	// Printed counts the printed events.
 	Printed int `json:"printed"`
+	// Unfinished is why the watch could not begin; left out otherwise.
+	Unfinished string `json:"unfinished,omitempty"`
 	// State is the state of the stream in the end.
 	State string `json:"state"`
 	stream.Facts
@@ -153,6 +155,18 @@ func (s *Summary) failure(t *tap) error {
 // BlankSummary is a summary with all its optional parts, for bounds on a summary.
 func BlankSummary() *Summary {
 	return &Summary{Stream: new(stream.Report), Verdict: new(stream.Verdict)}
+}
+
+// Unfinished is the summary of a watch that could not begin.
+func Unfinished(o Options, why string) *Summary {
+	return &Summary{
+		Time:       time.Now(),
+		Type:       "Summary",
+		Endpoint:   o.Endpoint,
+		Unfinished: why,
+		Calls:      map[string]uint64{},
+		Reports:    map[pleg.Reason]int{},
+	}
 }
 
 // Document implements [bench.Finding].
