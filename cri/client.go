@@ -315,8 +315,8 @@ func (c *watchedConn) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// explainDial adds the likely cause and the remedy to an error of the operating system. It may look at
-// the path, and hang.
+// explainDial adds the likely cause and the remedy to an error of the operating system. It may look
+// at the path, and hang.
 func explainDial(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

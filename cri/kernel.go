@@ -189,7 +189,8 @@ func (k *kernel) leave(mine *ask) bool {
 }
 
 // unanswered is the error about a path whose call has not ended: it names the remedy, and wraps the
-// cause if ctx has ended before the time. The end of a call just begun tells nothing about the path.
+// cause if ctx has ended before the time. The end of a call just begun tells nothing about the
+// path.
 func unanswered(ctx context.Context, path string, a *ask) error {
 	since := time.Since(a.begun)
 	if ctx.Err() != nil && since < lookIn {

@@ -94,8 +94,8 @@ func TestDialOnADeadMount(t *testing.T) {
 	})
 }
 
-// TestCallsOnADeadMount: a call of a client whose socket gives no answer fails after a second at the
-// latest, also one without a deadline, and Close waits for nothing.
+// TestCallsOnADeadMount: a call of a client whose socket gives no answer fails after a second at
+// the latest, also one without a deadline, and Close waits for nothing.
 func TestCallsOnADeadMount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead := newDeadKernel()
