@@ -34,8 +34,8 @@
 // (see [Client.Inspect]), one an item, until Close at the latest. A look or a connect about which
 // the kernel gives no answer, as on a dead mount, is left with its thread: calls go on after a
 // second at most. One such is left a path, and a next one after as long again. No other
-// goroutine is left behind. The stream and the calls share a connection. A client made by [New] holds a few
-// goroutines of grpc's until Close.
+// goroutine is left behind. The stream and the calls share a connection. A client made by [New]
+// holds a few goroutines of grpc's until Close.
 //
 // A [PodStatus] is immutable and may be read by any number of goroutines.
 //
