@@ -128,8 +128,8 @@ func TestAddAndObserve(t *testing.T) {
 	m.Add("nobody_knows", 1)
 	m.Observe("nobody_knows", time.Second)
 	m.Observe("inspection_duration", -time.Hour) // a clock that went back
-	m.Add("latency", 1)              // a histogram
-	m.Observe("claims", time.Second) // a counter
+	m.Add("latency", 1)                          // a histogram
+	m.Observe("claims", time.Second)             // a counter
 	m.Add("claims", 0)
 	m.Add("claims", -1)
 	if diff := cmp.Diff(before, gather(t, reg)); diff != "" {
