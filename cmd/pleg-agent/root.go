@@ -270,12 +270,11 @@ const endpointVariable = "CONTAINER_RUNTIME_ENDPOINT"
 // usualSockets are the sockets tried without a flag.
 var usualSockets = cli.RuntimeSockets
 
-// findEndpoint completes the endpoint. An empty flag is refused: it is a variable without a value,
-// and another runtime would be taken.
+// findEndpoint completes the endpoint.
 func (o *options) findEndpoint(flags *pflag.FlagSet) error {
-	if o.endpoint == "" && flags.Changed("endpoint") {
-		return cli.Usagef("--endpoint is empty: name the runtime's socket, or leave the flag out for $%s and the usual sockets",
-			endpointVariable)
+	err := cli.CheckEmptyEndpoint(flags, o.endpoint, endpointVariable)
+	if err != nil {
+		return err
 	}
 	o.endpoint = cmp.Or(o.endpoint, os.Getenv(endpointVariable))
 	for _, path := range usualSockets {

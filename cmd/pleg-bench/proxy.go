@@ -137,13 +137,16 @@ func (o *proxyOptions) check(cmd *cobra.Command) (plan disturb.Plan, err error) 
 	return plan, nil
 }
 
+// rulesGiven returns the rules for a report: a list without any is empty, and not null.
+func (o *proxyOptions) rulesGiven() []string { return append([]string{}, o.rules...) }
+
 // unbegun is the report of a proxy that could not begin.
 func (o *proxyOptions) unbegun(err error) proxyReport {
 	return proxyReport{
 		Schema:     proxySchema,
 		Unfinished: err.Error(),
 		Seed:       o.seed,
-		Rules:      append([]string{}, o.rules...), // never null
+		Rules:      o.rulesGiven(),
 		Tally:      disturb.Tally{Events: map[string]disturb.EventCount{}, Calls: map[string]disturb.CallCount{}},
 	}
 }
@@ -191,7 +194,7 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan,
 		Seconds:      (ran + stood).Seconds(),
 		StoodSeconds: stood.Seconds(),
 		Seed:         o.seed,
-		Rules:        append([]string{}, o.rules...), // never null
+		Rules:        o.rulesGiven(),
 		Tally:        disturber.Tally(),
 	}
 	err = report.write(s.out, o.output)

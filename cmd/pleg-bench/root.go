@@ -148,12 +148,11 @@ func findEndpoint(cmd *cobra.Command, flag string) (string, error) {
 	return endpoint, checkMount(endpoint)
 }
 
-// nameEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket. An
-// empty flag is refused: it is a variable without a value, and another runtime would be taken.
+// nameEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
 func nameEndpoint(cmd *cobra.Command, flag string) (string, error) {
-	if flag == "" && cmd.Flags().Changed("endpoint") {
-		return "", cli.Usagef("--endpoint is empty: name the runtime's socket, or leave the flag out for $%s and the usual sockets",
-			endpointVariable)
+	err := cli.CheckEmptyEndpoint(cmd.Flags(), flag, endpointVariable)
+	if err != nil {
+		return "", err
 	}
 	endpoint := cmp.Or(flag, os.Getenv(endpointVariable))
 	for _, path := range usualSockets {
@@ -165,7 +164,7 @@ func nameEndpoint(cmd *cobra.Command, flag string) (string, error) {
 		return "", cli.Usagef("--endpoint is missing, %s is not set, and none of the usual sockets exists (%s): name the runtime's socket",
 			endpointVariable, strings.Join(usualSockets, ", "))
 	}
-	endpoint, err := absolute(endpoint)
+	endpoint, err = absolute(endpoint)
 	if err != nil {
 		return "", cli.Usagef("--endpoint: %w", err)
 	}
