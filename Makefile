@@ -170,24 +170,24 @@ test-upstream: ## upstream's own node e2e tests on both kubelets, spec by spec (
 	$(BUILD)/kubelet/kubelet-e2e upstream $(if $(UPSTREAM_SPECS),-specs $(UPSTREAM_SPECS)) $(if $(RUNTIME),-runtime $(RUNTIME)) $(UPSTREAM)
 
 .PHONY: test-fleet
-test-fleet: ## deploy/ and pleg-bench fleet on a cluster of three nodes on this machine, with Prometheus
+test-fleet: ## deploy/ and pleg-bench fleet on a cluster of three nodes on this machine, with Prometheus: KUBE_VERSION, v1.36.3 or v1.37.1
 	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
-	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestFleet$$'
+	cd test/fleet && KUBE_VERSION=$(KUBE_VERSION) $(BUILD)/fleet/fleet.test -test.v -test.run '^TestFleet$$'
 
 .PHONY: test-fleet-agent
 test-fleet-agent: ## deploy/agent alone on the same cluster, with an API server that is away for OUTAGE (5m); build/fleet/why has what kubectl shows
 	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
-	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestAgent$$' -outage $(or $(OUTAGE),5m)
+	cd test/fleet && KUBE_VERSION=$(KUBE_VERSION) $(BUILD)/fleet/fleet.test -test.v -test.run '^TestAgent$$' -outage $(or $(OUTAGE),5m)
 
 .PHONY: test-fleet-trouble
 test-fleet-trouble: ## the alerts of deploy/ on the same cluster: a node without a watch, lists that hang, a denied socket
 	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
-	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestTrouble$$'
+	cd test/fleet && KUBE_VERSION=$(KUBE_VERSION) $(BUILD)/fleet/fleet.test -test.v -test.run '^TestTrouble$$'
 
 .PHONY: test-stored
 test-stored: ## the time from the end of a container to its stored Event, on real runtimes beside a kube-apiserver (RUNTIME=containerd-2.4,crio: some)
 	$(GO) test -tags e2e -c -o $(BUILD)/fleet/fleet.test ./test/fleet
-	cd test/fleet && $(BUILD)/fleet/fleet.test -test.v -test.run '^TestStored$$' -measured $(or $(RUNTIME),all)
+	cd test/fleet && KUBE_VERSION=$(KUBE_VERSION) $(BUILD)/fleet/fleet.test -test.v -test.run '^TestStored$$' -measured $(or $(RUNTIME),all)
 
 #: performance
 .PHONY: bench

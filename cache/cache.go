@@ -28,9 +28,8 @@ type Looks struct {
 	At time.Time
 	// Read is the begin of the last read of all statuses: no part of the status is older.
 	Read time.Time
-	// Began is the begin of the read that has brought the status; zero if At is. A read that shows some
-	// IDs, and cannot show that there are no others, is later than At: it is no older than any, and
-	// confirms nothing.
+	// Began is the begin of the read that has brought the status; zero if At is. A read of some IDs,
+	// which may miss others, is later than At: it is no older than any, and confirms nothing.
 	Began time.Time
 	// Beside reports whether the error is the entry's own, which the status does not end: the error
 	// stays as old as it is.
@@ -50,6 +49,7 @@ type Cache[S any] struct {
 	waiters    map[UID][]*waiter[S]
 	waiting    int
 	demand     map[UID]Demand
+	owned      bool // between Own and release
 }
 
 // New returns an empty cache. Empty makes the status of an unknown pod, and must not return nil; a
@@ -66,6 +66,23 @@ func New[S any](empty func(UID) *S) *Cache[S] {
 		waiters:    make(map[UID][]*waiter[S]),
 		demand:     make(map[UID]Demand),
 	}
+}
+
+// Own makes the caller, a generator, the owner of the cache until the call of release: the owner
+// alone is to write and to take demand. Own reports false, with a nil release, while the cache has
+// an owner. Own keeps nobody from writing.
+func (c *Cache[S]) Own() (release func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owned {
+		return nil, false
+	}
+	c.owned = true
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		c.owned = false
+		c.mu.Unlock()
+	}), true
 }
 
 // Get returns the last known status of the pod and the error of its last read. The status is never

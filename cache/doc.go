@@ -6,8 +6,9 @@
 //
 // # Model
 //
-// Every status is true as of a time: the start of the read of the runtime that confirmed it. A read
-// is true at some moment after it began, so a status as of t contains every change from before t.
+// Every status is true as of a time: the start of the read of the runtime by which the status was
+// confirmed. A read is true at some moment after its start, so a status as of t contains every
+// change from before t.
 // [Cache.AsOf] is that time for one pod: the latest of the write of its status ([Cache.Set]), the
 // reads that found the phases unchanged ([Cache.Observe]), the read that found the pod gone
 // ([Cache.Delete]) and the global time ([Cache.Advance]), which stands for a read of everything.

@@ -44,6 +44,12 @@ func (d Demand) merge(t time.Time, phases bool) Demand {
 // a read. When ctx ends first, GetNewerThan returns the last known status and an error that wraps
 // the cause, and leaves nothing behind.
 //
+// A read that fails ends the wait, too, with its error: what it could not read of the status may be
+// older than t. A pod that is gone, or never was, has an empty status and no error.
+//
+// Without a generator nobody reads: the wait lasts until one runs over the cache, or ctx ends. So
+// ctx should end with that of the generator's Run.
+//
 // T must come from time.Now of this process. A time in the future demands nothing until it has
 // come, and makes no other wait longer. The zero time asks for any read. Any other time without a
 // monotonic reading counts as the time of the call: the answer may be newer than asked for, but
@@ -155,7 +161,8 @@ func (c *Cache[S]) wakePod(uid UID) {
 	if len(list) == 0 {
 		return
 	}
-	asOf, readAt := c.asOf(uid), c.readAt(uid)
+	asOf := c.asOf(uid)
+	readAt := c.readAt(uid)
 	for i := len(list) - 1; i >= 0; i-- {
 		w := list[i]
 		at := readAt
@@ -184,7 +191,7 @@ func (c *Cache[S]) want(uid UID, t time.Time, phases bool) {
 }
 
 // Demand returns the channel that wakes the generator when there is demand to take. One generator
-// listens at a time.
+// listens at a time: see [Cache.Own].
 func (c *Cache[S]) Demand() <-chan struct{} { return c.wake }
 
 // TakeDemand returns the pods with new waiters since the last call, each with the reads that serve

@@ -335,3 +335,19 @@ func TestLookBesideAnError(t *testing.T) {
 		t.Errorf("a later look beside the same error makes it no younger: %v, %v", s, err)
 	}
 }
+
+// TestOwn: a cache has one owner at a time, and a release that comes twice is none of the next
+// one's.
+func TestOwn(t *testing.T) {
+	c := New[word](nil)
+	release, ok := c.Own()
+	if _, again := c.Own(); !ok || again {
+		t.Errorf("owned %v, and at the same time %v", ok, again)
+	}
+	release()
+	_, ok = c.Own()
+	release()
+	if _, again := c.Own(); !ok || again {
+		t.Errorf("after a release: owned %v, and at the same time %v", ok, again)
+	}
+}

@@ -307,7 +307,7 @@ func TestWhatWasNotAskedForIsNotGone(t *testing.T) {
 func TestExitCodesOfTwoGenerations(t *testing.T) {
 	c := new(Client)
 	for i := range keptExits + 1 {
-		c.exits.note(fmt.Sprint(i), &containerItem{state: int32(exited), exitCode: int32(i)})
+		c.exits.note(fmt.Sprint(i), &containerItem{state: exited, exitCode: int32(i)})
 	}
 	for _, i := range []int{0, 1, keptExits} {
 		if code, ok := c.ExitCode(fmt.Sprint(i)); !ok || code != int32(i) {
@@ -315,13 +315,13 @@ func TestExitCodesOfTwoGenerations(t *testing.T) {
 		}
 	}
 	latest := fmt.Sprint(keptExits)
-	c.exits.note(latest, &containerItem{state: int32(exited), exitCode: 255}) // a runtime may correct it
+	c.exits.note(latest, &containerItem{state: exited, exitCode: 255}) // a runtime may correct it
 	if code, _ := c.ExitCode(latest); code != 255 {
 		t.Errorf("code %d after the correction", code)
 	}
 	long := strings.Repeat("x", 1<<20)
 	for _, reason := range []string{"OOMKilled", "Error", long} {
-		c.exits.note(latest, &containerItem{state: int32(exited), exitCode: 255, reason: []byte(reason)})
+		c.exits.note(latest, &containerItem{state: exited, exitCode: 255, reason: []byte(reason)})
 		code, got, ok := c.Exit(latest)
 		if !ok || code != 255 || got != truncate(reason) {
 			t.Errorf("code %d and reason %.20q of %d bytes after the reason has come", code, got, len(got))

@@ -172,9 +172,9 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 // failure of a runtime.
 func (m method) suspicion(st *status.Status) string {
 	switch {
-	case st.Code() == codes.Unavailable && strings.Contains(st.Message(), "error reading server preface: http2:"):
+	case st.Code() == codes.Unavailable && strings.Contains(st.Message(), notGRPC):
 		return ": the server on the socket does not speak gRPC: name the socket of the CRI, which Docker's own is not"
-	case m == version && st.Code() == codes.Unimplemented:
+	case st.Code() == codes.Unimplemented && (m == version || strings.HasPrefix(st.Message(), "unknown service")):
 		return ": the server on the socket does not serve the CRI v1: a containerd does unless disabled_plugins of its configuration names the plugin, or the plugin has failed to load"
 	}
 	return ""
@@ -232,6 +232,11 @@ type connMonitor struct {
 	mu     sync.Mutex // guards the fields below
 	conn   net.Conn
 	socket os.FileInfo // the socket file at connect time, nil if not known
+	// unanswered counts the connections made, one after another, since received was answered, but for
+	// those that the client itself gave up. refused is set if the last attempt was refused for them.
+	unanswered int
+	answered   uint64
+	refused    bool
 	// timeouts counts the calls that met their deadline since the last message from the runtime;
 	// firstTimeout is the time of the first, receivedBefore the value of received then.
 	timeouts       int
@@ -239,10 +244,33 @@ type connMonitor struct {
 	receivedBefore uint64
 }
 
+// unansweredConns is how many connections in a row may end before the runtime has answered
+// anything. After a connection that was established grpc pauses for nothing, and sends a call that
+// was not on its way yet over the next one: a server that greets and hangs up would be connected to
+// for as long as the call may take, as fast as the processor can. From then on every other attempt
+// is refused, which fails the calls that wait, and lets grpc pause.
+const unansweredConns = 3
+
+// connecting is asked before each connection is made. An error refuses it.
+func (m *connMonitor) connecting() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if received := m.received.Load(); received != m.answered {
+		m.answered = received
+		m.unanswered = 0
+	}
+	m.refused = m.unanswered >= unansweredConns && !m.refused
+	if m.refused {
+		return fmt.Errorf("%d connections ended before the runtime answered: does it end as it starts (see its log), or does another server listen there", m.unanswered)
+	}
+	return nil
+}
+
 // connected notes a new connection, made at a socket.
 func (m *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.unanswered++
 	m.conn = conn
 	m.socket = socket
 	m.timeouts = 0
@@ -299,6 +327,7 @@ func (m *connMonitor) abandon(conn net.Conn) {
 	}
 	_ = m.conn.Close() // grpc notices, and connects again
 	m.conn = nil
+	m.unanswered = 0
 	m.timeouts = 0
 	m.abandoned.Add(1)
 }

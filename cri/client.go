@@ -7,6 +7,7 @@ package cri
 // the first question to a runtime, Version.
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -34,6 +35,10 @@ import (
 // containers of 2.6 KB in one message.
 const DefaultMaxMessageSize = 256 << 20
 
+// messageSizeLeast is the least [Config.MaxMessageSize]: the status of a container, and a list of
+// one, have more bytes.
+const messageSizeLeast = 512
+
 // Config configures a [Client]. Endpoint or Dialer is required; every other field's zero value is
 // its default.
 type Config struct {
@@ -47,7 +52,7 @@ type Config struct {
 	// MaxMessageSize bounds one message of the runtime, in bytes. Runtimes without the streaming lists
 	// send all containers in one message. Memory is taken as the message arrives, not up front. It is
 	// no bound of all messages together: each answer under way, and each status kept, may be as large.
-	// Default [DefaultMaxMessageSize].
+	// Default [DefaultMaxMessageSize], at least 512.
 	MaxMessageSize int
 	// Annotations keeps the annotations of sandboxes and containers in their statuses. Without it they
 	// are dropped on arrival, and the Annotations fields stay nil: a pod may have 256 KiB of them,
@@ -140,6 +145,9 @@ func newClient(config Config, calls *kernel) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			if err := c.monitor.connecting(); err != nil {
+				return nil, err
+			}
 			conn, socket, err := dial(ctx)
 			if err != nil {
 				return nil, err
@@ -257,6 +265,9 @@ func (c Config) validate() error {
 	if c.MaxMessageSize < 0 {
 		errs = append(errs, fmt.Errorf("cri: Config.MaxMessageSize is %d: it must not be negative (zero means %d)", c.MaxMessageSize, DefaultMaxMessageSize))
 	}
+	if 0 < c.MaxMessageSize && c.MaxMessageSize < messageSizeLeast {
+		errs = append(errs, fmt.Errorf("cri: Config.MaxMessageSize is %d: no list fits; it is in bytes, %[1]d<<20 is %[1]d MiB", c.MaxMessageSize))
+	}
 	if c.Endpoint != "" && c.Dialer == nil {
 		if _, err := socketPath(c.Endpoint); err != nil {
 			errs = append(errs, err)
@@ -298,19 +309,64 @@ func socketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// watchedConn counts its end before anybody else hears of it. The state of a grpc connection
-// follows some time after the calls on it have failed.
+// watchedConn counts its end before anybody else hears of it, for the state of a grpc connection
+// follows some time after the calls on it have failed; and it hears what the server says first. A
+// server that does not speak gRPC hangs up, and which of the client's calls notices that first is
+// chance: until the server has spoken, a failed write is left for the read to tell.
 type watchedConn struct {
 	net.Conn
 	once   sync.Once
 	broken *atomic.Uint64
+
+	// first counts the bytes that have been read, up to frameHeader. Only Read uses it, which grpc
+	// calls from one goroutine.
+	first int
+	// spoken is set when the server has spoken gRPC.
+	spoken atomic.Bool
 }
+
+// The frame with which a server begins is SETTINGS, and short (RFC 9113, sections 3.4 and 4.1):
+// the type follows a length of three bytes, the first of which is zero.
+const (
+	frameHeader   = 4
+	frameSettings = 0x4
+)
+
+// notGRPC is in the error of a connection to a server that does not speak gRPC.
+const notGRPC = "what the server says is not gRPC"
 
 // Read implements net.Conn.
 func (c *watchedConn) Read(b []byte) (n int, err error) {
 	n, err = c.Conn.Read(b)
+	if c.first < frameHeader {
+		if foreign := c.hear(b[:n]); foreign != nil {
+			n, err = 0, foreign
+		}
+	}
 	if err != nil {
 		c.once.Do(func() { c.broken.Add(1) })
+	}
+	return n, err
+}
+
+// hear takes what the server says next of the first bytes. An error means that it is no gRPC.
+func (c *watchedConn) hear(said []byte) error {
+	for _, b := range said[:min(len(said), frameHeader-c.first)] {
+		if c.first == 0 && b != 0 || c.first == frameHeader-1 && b != frameSettings {
+			line, _, _ := bytes.Cut(said, []byte("\r\n"))
+			return fmt.Errorf("%s: %.40q", notGRPC, line)
+		}
+		c.first++
+	}
+	c.spoken.Store(c.first == frameHeader)
+	return nil
+}
+
+// Write implements net.Conn.
+func (c *watchedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil && !c.spoken.Load() {
+		return len(b), nil
 	}
 	return n, err
 }
@@ -328,6 +384,18 @@ func explainDial(path string, err error) error {
 			return fmt.Errorf("cri: %s is %s, not a socket: name the runtime's socket: %w", path, fileKind(info.Mode()), err)
 		}
 		return fmt.Errorf("cri: nothing listens on %s: the runtime is not running, or left its socket behind: %w", path, err)
+	}
+	for _, other := range []struct {
+		is  error
+		why string
+	}{
+		{syscall.ENOTDIR, "a part of its path is a file"},
+		{syscall.ELOOP, "it is, or lies behind, a loop of links"},
+		{syscall.EPROTOTYPE, "it is a socket of another kind"},
+	} {
+		if errors.Is(err, other.is) {
+			return fmt.Errorf("cri: cannot connect to %s: %s: name the runtime's socket: %w", path, other.why, err)
+		}
 	}
 	return fmt.Errorf("cri: cannot connect to %s: %w", path, err)
 }

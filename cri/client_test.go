@@ -17,9 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 func TestSocketPath(t *testing.T) {
@@ -58,10 +62,15 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 	dead := must(net.ListenUnix("unix", &net.UnixAddr{Name: path("dead"), Net: "unix"}))(t)
 	dead.SetUnlinkOnClose(false)
 	check(t, dead.Close())
+	check(t, os.Symlink(path("loop"), path("loop")))
+	datagrams := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path("datagrams"), Net: "unixgram"}))(t)
+	defer datagrams.Close()
 	for endpoint, message := range map[string]string{
 		path("missing"):        "there is no socket",
 		path("file"):           "is a regular file, not a socket",
-		path("file") + "/x":    "not a directory",
+		path("file") + "/x":    "a part of its path is a file: name the runtime's socket",
+		path("datagrams"):      "a socket of another kind: name the runtime's socket",
+		path("loop"):           "a loop of links: name the runtime's socket",
 		dir:                    "is a directory, not a socket",
 		"/dev/null":            "is a special file",
 		path("dead"):           "nothing listens",
@@ -79,6 +88,180 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 	}
 	_, err := New(Config{Endpoint: "/x", MaxMessageSize: -1})
 	wantError(t, err, "MaxMessageSize is -1")
+	_, err = New(Config{Endpoint: "/x", MaxMessageSize: 64}) // meant MiB
+	wantError(t, err, "MaxMessageSize is 64")
+}
+
+// hangsUp is a connection to a server that says a greeting and hangs up: it takes some writes of
+// the client's first, and is read when it has refused one, or has nothing to refuse.
+type hangsUp struct {
+	net.Conn
+	greeting io.Reader
+	takes    int    // writes
+	refuse   func() // closes refused, once
+	refused  chan struct{}
+}
+
+func (c *hangsUp) Write(b []byte) (int, error) {
+	if c.takes > 0 {
+		c.takes--
+		return len(b), nil
+	}
+	c.refuse()
+	return 0, &net.OpError{Op: "write", Net: "unix", Err: os.NewSyscallError("write", syscall.EPIPE)}
+}
+
+func (c *hangsUp) Read(b []byte) (int, error) {
+	<-c.refused
+	return c.greeting.Read(b)
+}
+
+func (c *hangsUp) Close() error                     { c.refuse(); return nil }
+func (c *hangsUp) LocalAddr() net.Addr              { return new(net.UnixAddr) }
+func (c *hangsUp) RemoteAddr() net.Addr             { return new(net.UnixAddr) }
+func (c *hangsUp) SetDeadline(time.Time) error      { return nil }
+func (c *hangsUp) SetReadDeadline(time.Time) error  { return nil }
+func (c *hangsUp) SetWriteDeadline(time.Time) error { return nil }
+
+// TestDialHangsUp: a server that does not speak gRPC is recognised by what it says, whenever it
+// hangs up. One that says nothing may be a runtime that ends, and is not accused.
+func TestDialHangsUp(t *testing.T) {
+	const accusation = "does not speak gRPC"
+	for name, c := range map[string]struct {
+		greeting string
+		accused  bool
+	}{
+		"HTTP/1":           {"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request", true},
+		"SSH":              {"SSH-2.0-OpenSSH_9.9\r\n", true},
+		"short":            {"hi\n", true},
+		"another frame":    {"\x00\x00\x00\x01\x00\x00\x00\x00\x00", true},
+		"nothing":          {"", false},
+		"settings":         {"\x00\x00\x00\x04\x00\x00\x00\x00\x00", false},
+		"half of settings": {"\x00\x00\x00\x04", false},
+	} {
+		for takes := range 3 {
+			dialer := func(context.Context) (net.Conn, error) {
+				refused := make(chan struct{})
+				conn := &hangsUp{
+					greeting: strings.NewReader(c.greeting),
+					takes:    takes,
+					refuse:   sync.OnceFunc(func() { close(refused) }),
+					refused:  refused,
+				}
+				if takes == 2 { // all that the client writes before it has heard the server
+					conn.refuse()
+				}
+				return conn, nil
+			}
+			_, err := Dial(t.Context(), Config{Dialer: dialer})
+			switch {
+			case status.Code(err) != codes.Unavailable:
+				t.Errorf("%s, after %d writes: %v", name, takes, err)
+			case strings.Contains(err.Error(), accusation) != c.accused:
+				t.Errorf("%s, after %d writes: accused is not %t: %v", name, takes, c.accused, err)
+			}
+		}
+	}
+}
+
+// endsUnanswered is a dialer to a server that greets like a gRPC server and then hangs up, as often
+// as a number says, and then to a runtime. It cancels ctx at a number of dials that no call should
+// need.
+type endsUnanswered struct {
+	greeting string
+	times    int
+	then     func(context.Context) (net.Conn, error)
+	dials    int
+	cancel   context.CancelFunc
+}
+
+func (d *endsUnanswered) dial(ctx context.Context) (net.Conn, error) {
+	d.dials++ // grpc dials one after another
+	if d.dials > 100 {
+		d.cancel()
+	}
+	if d.dials > d.times {
+		return d.then(ctx)
+	}
+	conn := &hangsUp{
+		greeting: strings.NewReader(d.greeting),
+		takes:    100,
+		refuse:   func() {},
+		refused:  make(chan struct{}),
+	}
+	close(conn.refused)
+	return conn, nil
+}
+
+// TestEndsUnanswered: a server that greets and hangs up, again and again, is an error of each call,
+// not a call that connects for ever. A runtime that listens in its place is reached.
+func TestEndsUnanswered(t *testing.T) {
+	const (
+		settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+		goAway   = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+	)
+	for name, greeting := range map[string]string{"settings": settings, "goaway": settings + goAway} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := new(stub)
+			s.start(t, bufconn.Listen(1<<20))
+			d := &endsUnanswered{greeting: greeting, times: 1000, then: s.dial, cancel: cancel}
+			c := must(New(Config{Dialer: d.dial}))(t)
+			defer c.Close()
+			for range 3 {
+				_, err := c.Version(ctx)
+				if status.Code(err) != codes.Unavailable {
+					t.Fatalf("Version, after %d connections: %v", d.dials, err)
+				}
+			}
+			for _, err := range c.Events(ctx) {
+				if status.Code(err) != codes.Unavailable {
+					t.Fatalf("Events, after %d connections: %v", d.dials, err)
+				}
+			}
+			_, err := c.Version(ctx)
+			wantError(t, err, "connections ended before the runtime answered")
+			d.times = 0
+			for err != nil && ctx.Err() == nil {
+				_, err = c.Version(ctx)
+			}
+			if err != nil {
+				t.Errorf("the runtime was not reached after %d connections: %v", d.dials, err)
+			}
+		})
+	}
+}
+
+// TestConnecting: which attempts to connect are refused.
+func TestConnecting(t *testing.T) {
+	for name, steps := range map[string]string{
+		"every other one, for ever":            "ccc!c!c!c!",
+		"an answer ends it":                    "ccc!c!cac c c!",
+		"an answer to each":                    "cacacacacacaca",
+		"the client gave them up":              "cgcgcgcgcg",
+		"an answer while refused":              "ccc!acac",
+		"attempts that fail are no connection": "ffffffcfcfc!f!",
+	} {
+		m := new(connMonitor)
+		for i, step := range strings.ReplaceAll(steps, " ", "") {
+			switch step {
+			case 'a':
+				m.received.Add(1)
+				continue
+			case 'g':
+				m.abandon(m.conn)
+				continue
+			}
+			err := m.connecting()
+			if (err != nil) != (step == '!') {
+				t.Errorf("%s: step %d of %s: %v", name, i, steps, err)
+			}
+			if step == 'c' {
+				m.connected(new(net.UnixConn), nil)
+			}
+		}
+	}
 }
 
 // TestDialAnotherServer: a socket of a program that is no runtime, such as Docker's, and of a
@@ -122,6 +305,9 @@ func TestDialAnotherServer(t *testing.T) {
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("code %v", status.Code(err))
 	}
+	s.on("Version", failing(codes.Unimplemented, "Method not found")) // as servers in other languages say it
+	_, err = c.Version(t.Context())
+	wantError(t, err, "does not serve the CRI")
 	_, err = c.ListPod(t.Context(), "u")
 	if err != nil {
 		t.Fatal(err)
@@ -274,5 +460,38 @@ func TestCounts(t *testing.T) {
 	})
 	if len(want) > 0 {
 		t.Errorf("Counts leaves out %v", want)
+	}
+}
+
+// TestRuntimeWithoutTheService: a containerd that comes back without its CRI plugin says so in each
+// call, not only in Dial: an agent that runs asks for the version no more.
+func TestRuntimeWithoutTheService(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	listener := must(net.Listen("unix", path))(t)
+	server := grpc.NewServer() // with no service
+	var served sync.WaitGroup
+	served.Go(func() { _ = server.Serve(listener) })
+	defer served.Wait()
+	defer server.Stop()
+	c := must(New(Config{Endpoint: path}))(t)
+	defer c.Close()
+	pod := pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "s", Kind: pleg.Sandbox}}}
+	for name, call := range map[string]func() error{
+		"Version": func() error { _, err := c.Version(t.Context()); return err },
+		"List":    func() error { _, err := c.List(t.Context(), 0); return err },
+		"ListPod": func() error { _, err := c.ListPod(t.Context(), "u"); return err },
+		"Inspect": func() error { _, err := c.Inspect(t.Context(), pod); return err },
+		"Events": func() (last error) {
+			for _, err := range c.Events(t.Context()) {
+				last = err
+			}
+			return last
+		},
+	} {
+		if err := call(); err == nil {
+			t.Errorf("%s worked", name)
+		} else if text := err.Error(); !strings.Contains(text, "does not serve the CRI") || !strings.Contains(text, "disabled_plugins") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

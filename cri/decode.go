@@ -13,7 +13,9 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -213,7 +215,7 @@ func decodeContainer(raw []byte) (c ContainerStatus, ok bool) {
 		}
 	}
 	d.check(!f.malformed)
-	c.Phase = containerPhase(state)
+	c.Phase = criphase.OfContainer(runtimeapi.ContainerState(state))
 	return c, !d.bad
 }
 

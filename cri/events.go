@@ -19,8 +19,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -73,7 +75,9 @@ func (c *Client) Events(ctx context.Context) iter.Seq2[pleg.Claim[PodStatus], er
 		case errors.Is(err, io.EOF) && ctx.Err() == nil:
 			err = io.EOF
 		case status.Code(err) == codes.Unimplemented:
-			err = fmt.Errorf("cri: %s on %s: %w: %w", getContainerEvents, c.endpoint, pleg.ErrNoEvents, truncateError(err))
+			err = truncateError(err)
+			suspicion := getContainerEvents.suspicion(status.Convert(err))
+			err = fmt.Errorf("cri: %s on %s%s: %w: %w", getContainerEvents, c.endpoint, suspicion, pleg.ErrNoEvents, err)
 		default:
 			err = c.explain(ctx, getContainerEvents, "", err)
 		}
@@ -92,7 +96,7 @@ const lateExitAfter = time.Second
 type event struct {
 	raw       []byte
 	id        []byte
-	kind      int32
+	kind      runtimeapi.ContainerEventType
 	createdAt int64
 	// sandboxRaw is the encoded status of the sandbox, nil if the event has none, and merged if it came
 	// in parts; sandbox holds its fields.
@@ -112,7 +116,7 @@ func readEvent(raw []byte) (e event, ok bool) {
 		case f.isBytes(1):
 			e.id = f.data
 		case f.isVarint(2):
-			e.kind = int32(f.varint)
+			e.kind = runtimeapi.ContainerEventType(f.varint)
 		case f.isVarint(3):
 			e.createdAt = int64(f.varint)
 		case f.isBytes(4):
@@ -141,7 +145,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 		c.counter.malformed.Add(1)
 		return claim, false
 	}
-	if e.kind < 0 || e.kind > 3 {
+	if criphase.OfEvent(e.kind, pleg.Container) == pleg.PhaseUnknown {
 		c.counter.unknownEvents.Add(1)
 	}
 	if e.sandboxRaw != nil && e.sandbox.usable() && c.excluded.refusesSandbox(&e.sandbox, e.sandboxRaw) {
@@ -173,7 +177,7 @@ func (c *Client) claim(e *event, names *interner, p *eventBuffer) (pleg.Claim[Po
 			return pleg.Claim[PodStatus]{}, false
 		}
 	}
-	claim.Item.Phase = eventPhase(e.kind, claim.Item.Kind)
+	claim.Item.Phase = criphase.OfEvent(e.kind, claim.Item.Kind)
 	needsStatus := claim.Item.Phase != pleg.PhaseRemoved && claim.Item.Phase != pleg.PhaseUnknown
 	if needsStatus && (e.sandboxRaw == nil || claim.Item.Kind == pleg.Container && e.containers == 0) {
 		c.counter.incomplete.Add(1)
@@ -237,7 +241,7 @@ func (b *eventBuffer) takeContainers(c *Client, e *event, names *interner, uid [
 		id := names.intern(item.id)
 		b.payload = append(b.payload, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
 		c.exits.note(id, &item)
-		stopped := e.kind == 2 && isOwn
+		stopped := e.kind == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT && isOwn
 		known := e.createdAt > 0 && item.finishedAt > 0 // else the difference may overflow
 		if stopped && known && e.createdAt-item.finishedAt >= int64(lateExitAfter) {
 			c.counter.lateExits.Add(1)
@@ -251,24 +255,6 @@ func (b *eventBuffer) drop() {
 	b.unusable = true
 	b.payload = b.payload[:0]
 	b.parts = b.parts[:0]
-}
-
-// eventPhase returns the phase claimed by a CRI ContainerEventType.
-func eventPhase(kind int32, of pleg.Kind) pleg.Phase {
-	switch kind {
-	case 0: // CONTAINER_CREATED_EVENT
-		if of == pleg.Sandbox {
-			return pleg.PhaseRunning // a sandbox is announced when ready
-		}
-		return pleg.PhaseCreated
-	case 1: // CONTAINER_STARTED_EVENT
-		return pleg.PhaseRunning
-	case 2: // CONTAINER_STOPPED_EVENT
-		return pleg.PhaseExited
-	case 3: // CONTAINER_DELETED_EVENT
-		return pleg.PhaseRemoved
-	}
-	return pleg.PhaseUnknown // additions of later CRI versions
 }
 
 // eventBuffer is the memory of one event: the message, and the data that its claim refers to. Most

@@ -124,7 +124,7 @@ func checkContainerItem(t *testing.T, raw []byte, m *runtimeapi.ContainerStatus)
 	readable := item.readStatus(raw)
 	got := []string{
 		string(item.id), string(item.labels.uid), string(item.labels.name), string(item.labels.namespace),
-		string(item.reason), nameOfStatus(raw), fmt.Sprint(item.state, item.exitCode, item.finishedAt),
+		string(item.reason), nameOfStatus(raw), fmt.Sprint(int32(item.state), item.exitCode, item.finishedAt),
 	}
 	want := []string{
 		m.Id, m.Labels[labelPodUID], m.Labels[labelPodName], m.Labels[labelPodNamespace], m.Reason,

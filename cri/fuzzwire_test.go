@@ -102,7 +102,7 @@ func FuzzQuick(f *testing.F) {
 		q = fastItem{}
 		var c containerItem
 		if c.readListed(raw) && q.read(raw, fastContainerTags) {
-			same(q, c.id, c.sandbox, c.labels.uid, c.state)
+			same(q, c.id, c.sandbox, c.labels.uid, int32(c.state))
 		}
 	})
 }

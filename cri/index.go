@@ -10,7 +10,10 @@ import (
 	"crypto/sha256"
 	"slices"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -306,8 +309,11 @@ func (x *index) changedSandbox(item *sandboxItem) {
 // message.
 func (x *index) container(raw []byte) bool {
 	var q fastItem
-	if q.read(raw, fastContainerTags) && x.unchangedContainer(q.id, q.field2, q.uid, containerPhase(int32(q.state))) {
-		return true
+	if q.read(raw, fastContainerTags) {
+		phase := criphase.OfContainer(runtimeapi.ContainerState(q.state))
+		if x.unchangedContainer(q.id, q.field2, q.uid, phase) {
+			return true
+		}
 	}
 	var item containerItem
 	if !item.readListed(raw) {

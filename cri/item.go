@@ -8,6 +8,9 @@ package cri
 import (
 	"unicode/utf8"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -139,7 +142,7 @@ type containerItem struct {
 	id, sandbox []byte
 	name        []byte // of a listed container
 	labels      podLabels
-	state       int32
+	state       runtimeapi.ContainerState
 	finishedAt  int64 // of a status, Unix nanoseconds; 0 before the end
 	exitCode    int32 // of a status of an exited container, with the runtime's reason
 	reason      []byte
@@ -162,7 +165,7 @@ func (c *containerItem) readListed(b []byte) bool {
 				c.name = m.name
 			}
 		case f.isVarint(6):
-			c.state = int32(f.varint)
+			c.state = runtimeapi.ContainerState(f.varint)
 		case f.isBytes(8):
 			ok = c.labels.read(f.data) && ok
 		}
@@ -180,7 +183,7 @@ func (c *containerItem) readStatus(b []byte) bool {
 		case f.isBytes(1):
 			c.id = f.data
 		case f.isVarint(3):
-			c.state = int32(f.varint)
+			c.state = runtimeapi.ContainerState(f.varint)
 		case f.isVarint(6):
 			c.finishedAt = int64(f.varint)
 		case f.isVarint(7):
@@ -211,7 +214,7 @@ func (c *containerItem) usable() bool {
 	return validID(c.id) && (len(c.labels.uid) == 0 || validID(c.labels.uid))
 }
 
-func (c *containerItem) phase() pleg.Phase { return containerPhase(c.state) }
+func (c *containerItem) phase() pleg.Phase { return criphase.OfContainer(c.state) }
 
 // maxID bounds the length of an ID or UID. Those of real runtimes have 64 bytes or fewer.
 const maxID = 1024
@@ -220,7 +223,8 @@ const maxID = 1024
 // request.
 func validID(id []byte) bool { return len(id) > 0 && len(id) <= maxID && utf8.Valid(id) }
 
-// sandboxPhase returns the phase of a CRI PodSandboxState.
+// sandboxPhase returns the phase of a CRI PodSandboxState. A state of a later CRI is unknown here;
+// [criphase.OfSandbox] takes a sandbox in such a state for dead, as a kubelet does.
 func sandboxPhase(state int32) pleg.Phase {
 	switch state {
 	case 0: // SANDBOX_READY
@@ -231,19 +235,11 @@ func sandboxPhase(state int32) pleg.Phase {
 	return pleg.PhaseUnknown
 }
 
-// containerPhase returns the phase of a CRI ContainerState.
-func containerPhase(state int32) pleg.Phase {
-	switch state {
-	case 0: // CONTAINER_CREATED
-		return pleg.PhaseCreated
-	case 1: // CONTAINER_RUNNING
-		return pleg.PhaseRunning
-	case 2: // CONTAINER_EXITED
-		return pleg.PhaseExited
-	}
-	return pleg.PhaseUnknown // CONTAINER_UNKNOWN, and additions of later CRI versions
-}
+// knownSandboxState reports whether the CRI has such a state.
+func knownSandboxState(state int32) bool { return sandboxPhase(state) != pleg.PhaseUnknown }
 
-// knownSandboxState and hasContainerState report whether the CRI has such a state.
-func knownSandboxState(state int32) bool   { return state >= 0 && state <= 1 }
-func knownContainerState(state int32) bool { return state >= 0 && state <= 3 }
+// knownContainerState reports whether the CRI has such a state.
+func knownContainerState(state runtimeapi.ContainerState) bool {
+	return criphase.OfContainer(state) != pleg.PhaseUnknown ||
+		state == runtimeapi.ContainerState_CONTAINER_UNKNOWN
+}

@@ -241,11 +241,13 @@ func (p *podBuilder) refused() bool {
 }
 
 func (c *Client) queryPod(ctx context.Context, read podQuery, found *podBuilder) error {
-	plain, streaming := listPodSandbox, streamPodSandboxes
+	plain := listPodSandbox
+	streaming := streamPodSandboxes
 	message := proto.Message(&runtimeapi.ListPodSandboxRequest{Filter: read.sandboxes})
 	visit := found.sandbox
 	if read.containers != nil {
-		plain, streaming = listContainers, streamContainers
+		plain = listContainers
+		streaming = streamContainers
 		message = &runtimeapi.ListContainersRequest{Filter: read.containers}
 		visit = func(raw []byte) bool { return found.container(raw, read.ofSandboxes) }
 	}

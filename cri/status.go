@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -23,6 +24,9 @@ import (
 // use; results of its methods are shared and must not be changed. The runtime's bytes are kept and
 // decoded on first use, so a status without readers costs next to nothing. The zero value is the
 // status of a pod of which nothing is known.
+//
+// A pod that is gone has no Sandboxes, no Containers and nothing Unread, as has one of which
+// nothing is known. Name and Namespace are then empty, too.
 type PodStatus struct {
 	uid             cache.UID
 	name, namespace string // from the listing, for pods with nameless sandboxes
@@ -250,7 +254,9 @@ func (s *PodStatus) encodedParts(yield func(encodedPart) bool) {
 		}
 	}
 	for _, raw := range s.encoded.containers {
-		if id, state := identity(raw); !yield(encodedPart{id, pleg.Container, containerPhase(state), raw}) {
+		id, state := identity(raw)
+		phase := criphase.OfContainer(runtimeapi.ContainerState(state))
+		if !yield(encodedPart{id, pleg.Container, phase, raw}) {
 			return
 		}
 	}
@@ -336,7 +342,7 @@ func (x *statusIndex) notEarlier(item pleg.Item) []byte {
 		return nil
 	}
 	_, state := identity(raw)
-	phase := containerPhase(state)
+	phase := criphase.OfContainer(runtimeapi.ContainerState(state))
 	if item.Kind == pleg.Sandbox {
 		phase = sandboxPhase(state)
 	}

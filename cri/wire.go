@@ -74,7 +74,9 @@ type segments struct {
 // fields. An item is valid until visit returns. walk stops, and reports false, where the message is
 // malformed or visit reports false.
 func (s *segments) walk(data mem.BufferSlice, number protowire.Number, visit func(item []byte) bool) bool {
-	s.part, s.later, s.unread = nil, data, data.Len()
+	s.part = nil
+	s.later = data
+	s.unread = data.Len()
 	defer func() {
 		s.part = nil
 		s.later = nil
@@ -210,7 +212,8 @@ func (f *fields) next() bool {
 	if number := tag >> 3; number < uint64(protowire.MinValidNumber) || number > uint64(protowire.MaxValidNumber) {
 		return f.fail()
 	}
-	f.num, f.wire = protowire.Number(tag>>3), protowire.Type(tag&7)
+	f.num = protowire.Number(tag >> 3)
+	f.wire = protowire.Type(tag & 7)
 	switch f.wire {
 	case protowire.BytesType:
 		size := uint64(0)

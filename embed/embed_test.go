@@ -195,6 +195,14 @@ func (s *series) Eventf(about, _ runtime.Object, kind, reason, action, note stri
 	)
 }
 
+// TestSeriesOfNothing: without a recorder of series there is none for the generator.
+func TestSeriesOfNothing(t *testing.T) {
+	r := SeriesRecorder(nil, &v1.ObjectReference{Kind: "Node", Name: "n"})
+	if r != nil {
+		t.Errorf("the recorder of nil is %v, and would fail at the first report", r)
+	}
+}
+
 // TestReportsBecomeSeries checks that conditions of a node are the node's, those of a pod the
 // pod's, and that a series counts what was held back (kubernetes#133258).
 func TestReportsBecomeSeries(t *testing.T) {

@@ -20,8 +20,12 @@ import (
 // report's pod, through the kubelet's recorder, which must not block. A condition of the node is
 // sent when it begins, once more when it lasts, and then once an hour, with the number of reports
 // since. So all conditions together stay within the limit of client-go's recorder, whatever the
-// runtime does: 25 Events about an object, and one more every five minutes.
+// runtime does: 25 Events about an object, and one more every five minutes. Of a nil recorder it
+// returns nil: the generator then only logs its reports.
 func Recorder(recorder record.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
+	if recorder == nil {
+		return nil
+	}
 	return &rateLimited{recorder: recorder, node: node, reasons: make(map[pleg.Reason]*reasonState)}
 }
 

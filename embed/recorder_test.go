@@ -151,3 +151,12 @@ func TestEveryReasonIsTold(t *testing.T) {
 		})
 	}
 }
+
+// TestRecorderOfNothing: without a recorder, as of an agent without an API server, there is none
+// for the generator, which then only logs its reports.
+func TestRecorderOfNothing(t *testing.T) {
+	r := Recorder(nil, &v1.ObjectReference{Kind: "Node", Name: "n"})
+	if r != nil {
+		t.Errorf("the recorder of nil is %v, and would fail at the first report", r)
+	}
+}

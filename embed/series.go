@@ -13,6 +13,9 @@ import (
 // SeriesRecorder is like [Recorder], with a recorder for events.k8s.io/v1, such as that of package
 // events: Events have an action, and a lasting condition is a single series with a true count.
 func SeriesRecorder(recorder clientevents.EventRecorder, node *v1.ObjectReference) pleg.Recorder {
+	if recorder == nil {
+		return nil
+	}
 	return recorderFunc(func(report *pleg.Report) {
 		about, kind := subject(report, node)
 		for range 1 + report.Held { // the series counts

@@ -229,16 +229,16 @@ func (c *core) roomFor(s, prev *series, now time.Time) (why string) {
 	switch {
 	case prev == nil && c.limits.full(s.pair):
 		return DropObjectCap
-	case queueFull && t.pending.candidate(namespace) == nil:
+	case queueFull && t.pending.givesWay(namespace) == nil:
 		return DropQueueFull
-	case tableFull && t.leaving.candidate(namespace) == nil:
+	case tableFull && t.leaving.givesWay(namespace) == nil:
 		return DropTableFull
 	}
 	if queueFull {
-		c.giveUp(t.pending.candidate(namespace), DropQueueFull, now)
+		c.giveUp(t.pending.givesWay(namespace), DropQueueFull, now)
 	}
 	if tableFull {
-		c.giveUp(t.leaving.candidate(namespace), DropTableFull, now)
+		c.giveUp(t.leaving.givesWay(namespace), DropTableFull, now)
 	}
 	return ""
 }
@@ -248,7 +248,12 @@ func (c *core) giveUp(s *series, why string, now time.Time) {
 	lost := s.st.count - s.st.stored
 	c.count.Unsent -= lost
 	c.count.drop(why, lost)
-	c.rosters[s.key.source].remove(s, now)
+	r := c.rosters[s.key.source]
+	if s.listed && s.st.untouched() { // of an earlier process: as if no series had continued it
+		r.unlist(s)
+		r.left.add(leftover{path: s.path()})
+	}
+	r.remove(s, now)
 	c.forget(s)
 }
 
@@ -409,15 +414,12 @@ func (c *core) next(now time.Time) (j job, wait time.Duration) {
 	return j, 0
 }
 
-// drained reports whether a shutdown has no call left to make. A roster that cannot be written is
-// tried a few times.
+// drained reports whether a shutdown has no call left to make.
 func (c *core) drained() bool {
 	if c.stage != stageDraining || len(c.queue.flights) > 0 || c.queue.waiting > 0 {
 		return false
 	}
-	return c.opts.NoRoster || !slices.ContainsFunc(c.rosters, func(r *roster) bool {
-		return c.final(r) && r.attempts < restoreTries
-	})
+	return c.opts.NoRoster || !slices.ContainsFunc(c.rosters, c.final)
 }
 
 // callLimit returns the longest time for a call. One that hangs does not use up all the time of a
@@ -487,7 +489,7 @@ func (c *core) suspend(now time.Time) {
 	c.becomeDraining()
 	c.queue.reset()
 	for _, r := range c.rosters {
-		r.due(now)
+		r.hasToEnd(now)
 	}
 	var all []*series
 	for x := c.table.aged.first; x != nil; x = x.next {

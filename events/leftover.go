@@ -104,7 +104,8 @@ func (l leftover) line() string {
 	return text
 }
 
-// parseLine reads a line of a roster. A line of an earlier version of this package is a path only.
+// parseLine reads a line of a roster. Of a line that is a path only the count is 0: the object is
+// to be read.
 func parseLine(line string) (l leftover, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) == 0 {
@@ -164,11 +165,8 @@ func readRoster(e *eventsv1.Event, changes *int) (all map[string]leftover, exact
 		}
 		*changes = number
 		_, rest, _ := strings.Cut(text, " ")
-		mode, packed, modern := strings.Cut(rest, " ")
-		if !modern {
-			packed = rest
-		}
-		exact = modern && mode == "end"
+		mode, packed, _ := strings.Cut(rest, " ")
+		exact = mode == "end"
 		for _, line := range unpackLines(packed) {
 			path, removed := strings.CutPrefix(line, "-")
 			l, ok := parseLine(line)

@@ -113,7 +113,7 @@ func TestLongOverlap(t *testing.T) {
 		o.newers = []string{"new", "both"}
 		o.run(time.Hour)
 		calls, _ := o.server.Count()
-		if n := o.rosterCalls(); n > 70 || calls > 400 {
+		if n := o.rosterCalls(); n > 90 || calls > 400 {
 			t.Errorf("%d calls in an hour, %d of them of the roster", calls, n)
 		}
 		o.older.end(time.Minute)

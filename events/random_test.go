@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -194,9 +196,45 @@ func (r *rig) checkRosters() {
 			r.t.Fatalf("%d series are listed, counted %d", listed, roster.listed)
 		}
 		all += roster.own.n
+		r.checkStored(roster)
 	}
 	if all != r.core.table.all {
 		r.t.Fatalf("the sources have %d series, the table %d", all, r.core.table.all)
+	}
+}
+
+// checkStored compares a roster's object with what the process believes of it. A process in doubt
+// believes nothing, and writes the whole.
+func (r *rig) checkStored(roster *roster) {
+	r.t.Helper()
+	if roster.busy || roster.tag == "" {
+		return
+	}
+	all := r.server.Events()
+	i := slices.IndexFunc(all, func(e eventsv1.Event) bool { return e.Name == roster.name })
+	if i < 0 {
+		r.t.Fatal("there is no roster")
+	}
+	changes := 0
+	says, _ := readRoster(&all[i], &changes)
+	known := map[string]bool{}
+	for _, path := range roster.removed {
+		known[path] = true
+	}
+	for l := range roster.left.all() {
+		known[l.path] = true
+	}
+	for x := roster.own.first; x != nil; x = x.next {
+		path := x.owner.path()
+		known[path] = true
+		if _, named := says[path]; x.owner.listed && !named {
+			r.t.Fatalf("the roster does not name %s", path)
+		}
+	}
+	for path := range says {
+		if !known[path] {
+			r.t.Fatalf("the roster names %s, which has ended", path)
+		}
 	}
 }
 
@@ -213,8 +251,6 @@ type world struct {
 	version int
 	// delayed are the calls that take effect later, after the client gave them up.
 	delayed []delayed
-	// went: the object has gone while calls were on their way.
-	went bool
 	// back: a write has taken a count or a time back.
 	back bool
 }
@@ -267,7 +303,7 @@ func (w *world) land(i int) {
 
 // encounter is a series with its world, and with what both should count.
 type encounter struct {
-	t      *rapid.T
+	t      fatalist
 	world  world
 	series state
 	now    time.Time
@@ -358,15 +394,11 @@ func (e *encounter) other(n int64) {
 	e.total += n
 }
 
-// expire lets the object of a series that goes on go. An object lives for longer than a call lasts:
-// while calls are on their way, it goes once.
+// expire lets the object of a series that goes on go: it has expired, or somebody has deleted it.
 func (e *encounter) expire() {
-	w := &e.world
-	if e.series.phase == phaseDone || w.went && len(w.delayed) > 0 {
-		return
+	if e.series.phase != phaseDone {
+		e.world.object = nil
 	}
-	w.object = nil
-	w.went = len(w.delayed) > 0
 }
 
 // end ends the series, with calls of which all are answered.
@@ -380,19 +412,73 @@ func (e *encounter) end() {
 	}
 }
 
+// step does what a word says. draw returns a number of a range.
+func (e *encounter) step(word string, draw func(least, most int, what string) int) {
+	switch word {
+	case "emit":
+		e.emit()
+	case "wait":
+		e.now = e.now.Add(time.Duration(draw(1, 200, "s")) * time.Second)
+	case "land":
+		if n := len(e.world.delayed); n > 0 {
+			e.world.land(draw(0, n-1, "which"))
+		}
+	case "expire":
+		e.expire()
+	case "other":
+		e.other(int64(draw(1, 3, "n")))
+	default:
+		e.send(outcome(word))
+	}
+	e.now = e.now.Add(time.Millisecond)
+}
+
+// check ends the series, and compares its object with what both processes have counted.
+func (e *encounter) check(expires bool) {
+	e.t.Helper()
+	e.end()
+	gone := expires && e.world.object == nil // with its count, or with its last word
+	for len(e.world.delayed) > 0 {
+		e.world.land(0)
+	}
+	object := e.world.object
+	if object != nil && object.loose && object.count <= e.total { // a lost answer and another process at once
+		return
+	}
+	if !gone && (object == nil || object.count != e.total) {
+		e.t.Fatalf("%d occurrences, stored %+v, state %+v", e.total, object, e.series)
+	}
+	if e.world.back {
+		e.t.Fatalf("a count or a time went back, stored %+v", object)
+	}
+	if e.acked != e.own {
+		e.t.Fatalf("%d own occurrences, %d acknowledged: %+v", e.own, e.acked, e.series)
+	}
+}
+
+// fatalist is a test that can be ended: of this package, or of rapid.
+type fatalist interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func newEncounter(t fatalist) *encounter {
+	now := time.Unix(1_000_000, 0)
+	return &encounter{
+		t:      t,
+		series: begin(now),
+		now:    now,
+		total:  1,
+		own:    1,
+	}
+}
+
 // TestSeriesAgainstEverything drives a series and another process with the same object through
 // random occurrences, pauses, failures, lost answers, calls that take effect after the client gave
 // them up, expiry and an end. The object must count every occurrence of both exactly once.
 func TestSeriesAgainstEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := time.Unix(1_000_000, 0)
-		e := &encounter{
-			t:      t,
-			series: begin(now),
-			now:    now,
-			total:  1,
-			own:    1,
-		}
+		e := newEncounter(t)
 		expires := rapid.Bool().Draw(t, "expires") // an object that goes takes what the other process wrote with it
 		do := []string{"emit", "emit", "emit", "send", "send", "lost", "fail", "late", "land", "wait"}
 		if expires {
@@ -401,41 +487,21 @@ func TestSeriesAgainstEverything(t *testing.T) {
 			do = append(do, "other")
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch word := rapid.SampledFrom(do).Draw(t, "do"); word {
-			case "emit":
-				e.emit()
-			case "wait":
-				e.now = e.now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "s")) * time.Second)
-			case "land":
-				if n := len(e.world.delayed); n > 0 {
-					e.world.land(rapid.IntRange(0, n-1).Draw(t, "which"))
-				}
-			case "expire":
-				e.expire()
-			case "other":
-				e.other(int64(rapid.IntRange(1, 3).Draw(t, "n")))
-			default:
-				e.send(outcome(word))
-			}
-			e.now = e.now.Add(time.Millisecond)
+			word := rapid.SampledFrom(do).Draw(t, "do")
+			e.step(word, func(least, most int, what string) int {
+				return rapid.IntRange(least, most).Draw(t, what)
+			})
 		}
-		e.end()
-		gone := expires && e.world.object == nil // with its count, or with its last word
-		for len(e.world.delayed) > 0 {
-			e.world.land(0)
-		}
-		object := e.world.object
-		if object != nil && object.loose && object.count <= e.total { // a lost answer and another process at once
-			return
-		}
-		if !gone && (object == nil || object.count != e.total) {
-			t.Fatalf("%d occurrences, stored %+v, state %+v", e.total, object, e.series)
-		}
-		if e.world.back {
-			t.Fatalf("a count or a time went back, stored %+v", object)
-		}
-		if e.acked != e.own {
-			t.Fatalf("%d own occurrences, %d acknowledged: %+v", e.own, e.acked, e.series)
-		}
+		e.check(expires)
 	})
+}
+
+// TestLateCreateOfAGoneObject: the object goes twice while creates are on their way. What the last
+// of them brings back is this process's own, and counts once.
+func TestLateCreateOfAGoneObject(t *testing.T) {
+	e := newEncounter(t)
+	for word := range strings.FieldsSeq("late send land emit late send expire send land late send expire land") {
+		e.step(word, func(int, int, string) int { return 0 })
+	}
+	e.check(true)
 }

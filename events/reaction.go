@@ -288,6 +288,7 @@ func (c *core) rename(s *series, now time.Time) {
 		s.st.becomeDone()
 		return
 	}
+	c.rosters[s.key.source].remove(s, now)
 	s.st.becomeAbsent()
 	s.renamed(c.newName(s, now))
 }

@@ -50,10 +50,11 @@ func (c *core) nextRoster(now time.Time) (j job, blocked bool, wait time.Duratio
 	return j, blocked, wait
 }
 
-// final reports whether the last write of a roster is due: every series has had its own.
+// final reports whether the last write of a roster is due: every series has had its own. A roster
+// that cannot be written is tried a few times.
 func (c *core) final(r *roster) bool {
 	ended := len(c.queue.flights) == 0 && c.queue.waiting == 0
-	due := !r.next.IsZero()
+	due := !r.next.IsZero() && r.attempts < r.lastTry
 	return ended && due && (r.entries || r.goesOn())
 }
 
@@ -68,7 +69,7 @@ func (c *core) unwritten() (names []string) {
 	return names
 }
 
-// rosterJob returns the call of a roster: its first read, or a write.
+// rosterJob returns the call of a roster: a read, or a write.
 func (c *core) rosterJob(r *roster, now time.Time) job {
 	j := job{
 		roster: r,
@@ -79,7 +80,7 @@ func (c *core) rosterJob(r *roster, now time.Time) job {
 	}
 	r.called()
 	switch r.phase {
-	case rosterUnread:
+	case rosterUnread, rosterOvertaken:
 		j.call.kind = callRead
 		c.count.Calls["read"]++
 		return j
@@ -93,7 +94,7 @@ func (c *core) rosterJob(r *roster, now time.Time) job {
 }
 
 // lines returns all lines of a roster, the latest series first. A line that is a path only lets a
-// restart read the object: that of a series that waits for its last write, and that of an earlier
+// restart read the object: that of a series that ends or is in doubt, and that of an earlier
 // process which ended otherwise than the roster says of this one.
 func (c *core) lines(r *roster) (lines []string) {
 	exact := c.stage == stageDraining
@@ -101,7 +102,7 @@ func (c *core) lines(r *roster) (lines []string) {
 		r.list(s)
 		lines = append(lines, s.line())
 	}
-	for _, s := range c.ending(r) {
+	for _, s := range r.ending() {
 		lines = append(lines, s.path())
 	}
 	for l := range r.left.all() {
@@ -112,17 +113,6 @@ func (c *core) lines(r *roster) (lines []string) {
 		}
 	}
 	return lines
-}
-
-// ending returns the series of a source that the object names and that wait for their last write.
-func (c *core) ending(r *roster) (out []*series) {
-	for x := r.own.first; x != nil; x = x.next {
-		s := x.owner
-		if s.listed && s.in == c.table.leaving {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // renewal returns when a roster with names is written again, lest it expire.
@@ -147,27 +137,33 @@ func (c *core) rosterAnswered(j job, a reply) {
 		c.failed(j.place, a)
 		c.rosterFailed(r, j, a)
 		return
-	case a.verdict == verdictOK && j.call.kind != callRead:
-		c.queue.succeeded(j.place, a.now)
+	case a.verdict == verdictOK, a.verdict == verdictMissing && j.call.kind == callRead:
+		c.queue.succeeded(j.place, a.now) // perhaps no write follows that would open the scopes
 	default:
 		c.queue.refused(j.place, a.now)
 	}
-	r.attempts = 0
 	switch {
-	case j.call.kind == callRead:
+	case r.phase == rosterUnread:
+		r.answered()
 		c.rosterRead(r, a)
-	case a.verdict == verdictOK:
+	case a.verdict != verdictOK:
+		c.rosterRefused(r, a)
+	case j.call.kind == callRead:
+		r.reread(a.stored)
+		r.want(a.now)
+	default:
+		r.answered()
 		r.rest = a.now.Add(rosterEvery)
-		r.wrote(j.write, a.stored, a.now)
+		r.wrote(j.write, a.stored)
 		if r.keeps() && c.stage == stageOpen {
 			r.want(c.renewal(a.now))
 		}
-	default:
-		c.rosterRefused(r, j, a)
 	}
 }
 
-// rosterFailed books a call that is made again.
+// rosterFailed books a call that is made again. A read is made until it is answered: a write in its
+// place would overwrite what an earlier process has left, and would have no version. The server
+// might carry it out after a later one.
 func (c *core) rosterFailed(r *roster, j job, a reply) {
 	r.becomeDoubtful()
 	endless := c.stage == stageDraining && c.deadline.IsZero()
@@ -175,16 +171,14 @@ func (c *core) rosterFailed(r *roster, j job, a reply) {
 		r.attempts++
 		r.rest = a.now.Add(rosterEvery)
 	}
-	if j.call.kind == callRead && r.attempts >= maxFaults {
-		r.becomeStored()
-	}
 	r.want(a.now)
 }
 
 // rosterRead books the names read. A roster that is refused or absent is to be created.
 func (c *core) rosterRead(r *roster, a reply) {
-	r.becomeStored()
-	if a.err != nil {
+	if a.err == nil {
+		r.becomeStored(a.stored.ResourceVersion)
+	} else {
 		r.becomeAbsent()
 	}
 	if r.goesOn() { // begun after so many failures
@@ -204,18 +198,24 @@ func (c *core) rosterRead(r *roster, a reply) {
 	}
 }
 
-// rosterRefused books a write that was not accepted.
-func (c *core) rosterRefused(r *roster, j job, a reply) {
+// rosterRefused books a call that was not accepted. After a patch of another version the next call
+// waits like after a failure: two processes of an instance do not race.
+func (c *core) rosterRefused(r *roster, a reply) {
 	r.becomeDoubtful()
 	switch {
-	case a.verdict == verdictConflict && r.phase == rosterAbsent:
-		r.becomeStored()
+	case a.verdict == verdictConflict && (r.conflicts < maxFaults || c.stage == stageDraining):
+		c.lastErr = a.err
+		r.attempts++
+		r.conflicts++
+		r.becomeOvertaken()
+		r.rest = a.now.Add(rosterEvery)
 		r.want(a.now)
-	case a.verdict == verdictMissing && r.phase == rosterStored:
+	case a.verdict == verdictMissing && r.phase != rosterAbsent:
 		r.becomeAbsent()
 		r.changes = 0
 		r.want(a.now)
 	default:
+		r.answered()
 		r.becomeAbsent()
 		r.rest = a.now.Add(c.opts.Heartbeat)
 		c.note(func(l klog.Logger) {
@@ -242,6 +242,7 @@ func (c *core) claim(r *roster, s *series, now time.Time) {
 		return
 	}
 	_, s.name, _ = strings.Cut(l.path, "/")
+	r.list(s) // the object names it, and so does the next whole
 	if known {
 		s.st.adopt(l.found, false, now)
 		s.seen = r.shared
@@ -335,6 +336,7 @@ func (c *core) restored(s *series, f found, now time.Time) {
 			r.add(s, now)
 		}
 	default:
+		r.unlist(s) // the name goes over
 		c.end(r, s.path(), f.closed(goOn, killed, now), now)
 		c.rename(s, now)
 	}

@@ -95,6 +95,9 @@ func TestHistories(t *testing.T) {
 	patchOf := func(name string) func(eventstest.Call) bool {
 		return func(c eventstest.Call) bool { return c.Verb == eventstest.Patch && strings.Contains(c.Name, name) }
 	}
+	changeOrA := func(c eventstest.Call) bool { // of the roster: then the whole follows
+		return patchOf("a.")(c) || strings.Contains(c.Body, AnnotationRoster+".") && !strings.Contains(c.Body, AnnotationRoster+`":`)
+	}
 	for _, tc := range []struct {
 		name, history string
 		fault         eventstest.Fault
@@ -145,8 +148,53 @@ func TestHistories(t *testing.T) {
 				mended start 15m [a: Unknown ≥2]`,
 		},
 		{
+			name: "so is the end of another process's series", fault: where(changeOrA, always(errReset)),
+			history: `start a×1 1s z×2 1s a×1 1s kill fault start 12m b×2 30s kill
+				mended start 15m [a: Unknown ≥2] [b: Unknown ≥2]`,
+		},
+		{
+			name: "so is a series that was evicted and goes on while that is in doubt",
+			fault: func(ctx context.Context, c eventstest.Call) error {
+				if patchOf("a.")(c) {
+					return status(503, "", 300)
+				}
+				return where(changeOrA, always(errReset))(ctx, c)
+			},
+			change:  func(o *Options) { o.NoRoster, o.MaxSeries = false, 2 },
+			history: "start a×2 1s b×2 15s fault b×1 c×2 1s a×1 30s kill mended start 15m [a: Unknown ≥2]",
+		},
+		{
+			name: "what a create of the roster without an answer names is taken out at the end",
+			fault: func() eventstest.Fault {
+				calls := 0
+				return where(func(c eventstest.Call) bool { return elsewhere(c) && c.Body != "{}" },
+					func(context.Context, eventstest.Call) error {
+						calls++
+						if calls > 1 {
+							return status(429, metav1.StatusReasonTooManyRequests, 0)
+						}
+						return &eventstest.LateError{Err: errReset}
+					})
+			}(),
+			history: "start fault a×2 10m [a: Finished ×2] mended end start 15m [a: Finished ×2]",
+		},
+		{
 			name: "the hand-over where the roster could not be read before", fault: where(elsewhere, always(status(503, "", 0))),
 			history: "fault start a×3 1m mended end start a×2 1s end [a: Unknown ×5]",
+		},
+		{
+			name:    "what a killed process has left, where the roster cannot be read for minutes",
+			fault:   where(elsewhere, always(status(503, "", 0))),
+			history: "start a×2 1s kill fault start b×2 5m mended b×1 5m30s [b: Ongoing ×3] 10m [a: Unknown ≥2]",
+		},
+		{
+			name: "what is being continued is in the roster before it is read", fault: where(patchOf("a."), always(errReset)),
+			history: "start a×2 1s kill fault start a×1 b×2 15s kill mended start 15m [a: Unknown ≥2]",
+		},
+		{
+			name: "what begins in place of an expired object is in the roster", fault: where(patchOf("a."), always(errReset)),
+			history: `start ttl=10s a×2 0s ttl=1h 10s kill fault start a×1 b×2 15s mended 1m a×2 30s kill
+				start 15m [a: Unknown ≥3]`,
 		},
 		{
 			name: "the server hangs at the roster", fault: where(patchOf("roster"), slowly(time.Hour)),
@@ -161,6 +209,43 @@ func TestHistories(t *testing.T) {
 			tc.change = continuing
 		}
 		t.Run(tc.name, func(t *testing.T) { play(t, tc.history, tc.fault, tc.change) })
+	}
+}
+
+// TestDroppedBeforeItIsRead: a series that continues an earlier process's object is dropped before
+// the object is read, for lack of room. The object is ended all the same.
+func TestDroppedBeforeItIsRead(t *testing.T) {
+	for _, ends := range []bool{false, true} { // by this process, or by the next
+		synctest.Test(t, func(t *testing.T) {
+			server := eventstest.NewServer()
+			first := newRig(t, server, continuing)
+			first.pods(3, 2)
+			pass(time.Second)
+			first.kill()
+			server.SetFault(where(inNS, always(errReset)))
+			r := newRig(t, server, func(o *Options) {
+				continuing(o)
+				o.MaxQueue = 3
+			})
+			r.pods(3, 1)
+			pass(time.Second)
+			r.in("other", "b")
+			pass(15 * time.Second)
+			if n := r.Stats().Dropped[DropQueueFull]; n != 1 {
+				t.Errorf("%d are dropped: the test proves nothing", n)
+			}
+			if !ends {
+				r.kill()
+				newRig(t, server, continuing)
+			}
+			server.SetFault(nil)
+			pass(20 * time.Minute)
+			for _, e := range server.Events() {
+				if e.Annotations[AnnotationState] == stateOngoing {
+					t.Errorf("%s is %s", e.Name, told(&e))
+				}
+			}
+		})
 	}
 }
 
@@ -436,7 +521,7 @@ func TestRemovedAndAddedInOneWrite(t *testing.T) {
 	all := newTable()
 	all.touch(s)
 	r := newRoster(0, source{controller: controller})
-	r.wrote(&rosterWrite{whole: true, tag: "tag", size: 1000}, nil, now)
+	r.wrote(&rosterWrite{whole: true, tag: "tag", size: 1000}, &eventsv1.Event{})
 	r.drop(s.path(), now)
 	r.add(s, now)
 	w := r.write(false, nil)
@@ -473,4 +558,130 @@ func TestRosterThatCannotBeWritten(t *testing.T) {
 		pass(time.Second)
 		r.wantAbout("newest", "Ongoing ≥3")
 	})
+}
+
+// TestLateRosters: the server carries out writes of the roster after they were given up. The next
+// process finds what the roster said last: it ends what a killed one has left, and leaves alone
+// what that one had ended.
+func TestLateRosters(t *testing.T) {
+	roster := func(c eventstest.Call) bool { return strings.Contains(c.Name, ".roster-") && c.Body != "{}" }
+	for _, after := range []time.Duration{time.Millisecond, 15 * time.Second, 32 * time.Second, 45 * time.Second, 10 * time.Minute} {
+		for late := range 4 {
+			for _, first := range []string{"", "z×2 15s "} { // the first one is a create, or a patch
+				calls := 0
+				fault := where(roster, serially(func(context.Context, eventstest.Call) error {
+					calls++
+					if calls > late {
+						return nil
+					}
+					return &eventstest.LateError{After: after, Err: errReset}
+				}))
+				says := func(what string) (all string) {
+					for name := range strings.FieldsSeq("a b c d e") {
+						all += fmt.Sprintf("[%s: %s] ", name, what)
+					}
+					return all
+				}
+				emits := "start " + first + "fault a×2 12s b×2 12s c×2 12s d×2 12s e×2 "
+				for name, history := range map[string]string{
+					"going on": emits + "12s kill start 15m " + says("Unknown ≥2"),
+					"ended":    emits + "11m kill start 15m " + says("Finished ×2"),
+					"in order": emits + "12s end start 15m " + says("Finished ×2"),
+				} {
+					t.Run(fmt.Sprintf("%s, %v, %q, %d calls", name, after, first, late), func(t *testing.T) {
+						calls = 0
+						play(t, history, fault, continuing)
+					})
+				}
+			}
+		}
+	}
+}
+
+// rosterTrouble fails as many reads of the roster as given, and writes by their number.
+func rosterTrouble(reads int, writes map[int]error) eventstest.Fault {
+	read, written := 0, 0
+	return serially(func(_ context.Context, c eventstest.Call) error {
+		switch {
+		case !strings.Contains(c.Name, ".roster-"):
+			return nil
+		case c.Body != "{}":
+			written++
+			return writes[written]
+		case read < reads:
+			read++
+			return status(503, metav1.StatusReasonServiceUnavailable, 0)
+		}
+		return nil
+	})
+}
+
+// TestLateRosterAfterFailedReads: also where reads of the roster have failed for minutes, a write
+// that is carried out late does not bring back what has ended.
+func TestLateRosterAfterFailedReads(t *testing.T) {
+	fault := rosterTrouble(maxFaults, map[int]error{
+		1: &eventstest.LateError{After: time.Millisecond, Err: errReset}, // the next meets another version
+		3: &eventstest.LateError{After: 10 * time.Minute, Err: errReset},
+	})
+	play(t, `start z×2 15s fault a×2 20m [a: Finished ×2] [z: Finished ×2] kill
+		start 15m [a: Finished ×2] [z: Finished ×2]`, fault, continuing)
+}
+
+// TestConflictAfterFailedReads: one more conflict after reads that have failed for minutes is no
+// reason to leave the roster alone for half an hour.
+func TestConflictAfterFailedReads(t *testing.T) {
+	conflict := apierrors.NewConflict(resource, "x", errors.New("the object has been modified"))
+	fault := rosterTrouble(maxFaults, map[int]error{1: conflict, 2: conflict})
+	play(t, `start z×2 15s fault a×2 5m a×1 4m kill start 15m [a: Unknown ≥3]`, fault, continuing)
+}
+
+// TestSteadyConflictOfTheRoster: a roster of which each patch meets another version is left alone
+// for a while, and a shutdown says that it could not be written.
+func TestSteadyConflictOfTheRoster(t *testing.T) {
+	bubble(t, continuing, func(t *testing.T, r *rig) {
+		r.pod("a", 2)
+		pass(15 * time.Second)
+		patches := func(c eventstest.Call) bool { return strings.Contains(c.Name, ".roster-") && c.Body != "{}" }
+		conflict := apierrors.NewConflict(resource, "x", errors.New("the object has been modified"))
+		r.server.SetFault(where(patches, always(conflict)))
+		r.pod("b", 2)
+		pass(25 * time.Second)
+		if n := r.Stats().Calls["roster"]; n > 4 {
+			t.Errorf("%d writes of the roster in the first seconds", n)
+		}
+		pass(5 * time.Minute)
+		if n := r.Stats().Calls["roster"]; n > maxFaults+3 {
+			t.Errorf("%d writes of the roster in five minutes", n)
+		}
+		before := r.Stats().Calls["roster"]
+		pass(25 * time.Minute)
+		if n := r.Stats().Calls["roster"] - before; n > 1 {
+			t.Errorf("%d writes of the roster in the minutes after", n)
+		}
+		r.pod("c", 2)
+		pass(time.Minute)
+		var left *UnsentError
+		err := r.ShutdownWithContext(context.Background())
+		if !errors.As(err, &left) || len(left.Rosters) != 1 || !errors.Is(err, conflict) {
+			t.Errorf("left: %v", err)
+		}
+	})
+}
+
+// TestWholeAfterAnotherProcess: a whole replaces the changes that another process has written.
+func TestWholeAfterAnotherProcess(t *testing.T) {
+	now := time.Now()
+	theirs := newRoster(0, source{controller: controller})
+	e := theirs.event("ns", now)
+	e.ResourceVersion = "7"
+	e.Annotations = map[string]string{AnnotationRoster: "", changeKey(1): "", changeKey(2): "", changeKey(3): ""}
+	r := newRoster(0, source{controller: controller})
+	r.changes = 1
+	r.becomeOvertaken()
+	r.reread(e)
+	own := r.event("ns", now)
+	gone := r.write(false, func() []string { return nil }).apply(own)
+	if len(gone) != 3 || own.ResourceVersion != "7" {
+		t.Errorf("version %q is patched, and %v replaced", own.ResourceVersion, gone)
+	}
 }

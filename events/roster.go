@@ -38,9 +38,10 @@ const (
 type rosterPhase uint8
 
 const (
-	rosterUnread rosterPhase = iota // read it first
-	rosterAbsent                    // create it
-	rosterStored                    // patch it
+	rosterUnread    rosterPhase = iota // read it first
+	rosterAbsent                       // create it
+	rosterStored                       // patch it
+	rosterOvertaken                    // another write came: read the version, then patch it
 )
 
 // roster lets a source find the series of its earlier processes. A roster is a single Event with a
@@ -51,13 +52,24 @@ const (
 // A roster is written as a whole, and then as changes, each an annotation of its own: a change
 // costs a line. A process that ends in order writes the whole with the exact counts, last times
 // and versions; a killed one leaves names that may have counted on.
+//
+// A patch carries the version of the object as this process knows it. So the server refuses a
+// patch that was given up and is carried out late, and one beside another process's. After such a
+// refusal the version is read, and the whole is written over what is there.
 type roster struct {
 	index uint32 // of the source
 	src   source
 	name  string // of the object
 	phase rosterPhase
-	// attempts counts the failures since the last answer.
+	// version is the resourceVersion of the object, "" if a sink does not tell it: then a patch
+	// applies to any.
+	version string
+	// attempts counts the failures, and the patches of another version, since the last success.
 	attempts int
+	// conflicts are the patches of another version since the last success.
+	conflicts int
+	// lastTry is the number of attempts with which a shutdown gives the last write up.
+	lastTry int
 	// busy: a call is under way.
 	busy bool
 	// next is the time of the next call, zero for none.
@@ -73,7 +85,7 @@ type roster struct {
 	changes int
 	// size and changed are the bytes of the whole, and of the changes since.
 	size, changed int
-	// entries: the object names series.
+	// entries: the object names series, or may do so by a write without an answer.
 	entries bool
 	// added are series stored since the last write, and removed the paths of those ended. Where the
 	// whole comes next, neither is kept.
@@ -102,10 +114,21 @@ func newRoster(index uint32, src source) *roster {
 	}
 }
 
-func (r *roster) becomeStored() { r.phase = rosterStored }
+func (r *roster) becomeStored(version string) {
+	r.phase = rosterStored
+	r.version = version
+}
 
 func (r *roster) becomeAbsent() {
 	r.phase = rosterAbsent
+	r.version = ""
+	r.entries = false
+	r.becomeDoubtful()
+}
+
+func (r *roster) becomeOvertaken() {
+	r.phase = rosterOvertaken
+	r.version = ""
 	r.becomeDoubtful()
 }
 
@@ -118,6 +141,19 @@ func (r *roster) becomeDoubtful() {
 
 // due has the next call made at the given time, whatever was asked for.
 func (r *roster) due(at time.Time) { r.next = at }
+
+// hasToEnd lets the last write be tried a few times, whatever has failed before.
+func (r *roster) hasToEnd(now time.Time) {
+	r.due(now)
+	r.lastTry = r.attempts + restoreTries
+}
+
+// answered forgets the failures. A shutdown that is under way has all its tries again.
+func (r *roster) answered() {
+	r.attempts = 0
+	r.conflicts = 0
+	r.lastTry = restoreTries
+}
 
 // called notes that a call is being made, and asks for no other.
 func (r *roster) called() {
@@ -170,8 +206,7 @@ func (r *roster) add(s *series, now time.Time) {
 // remove books the end of a series.
 func (r *roster) remove(s *series, now time.Time) {
 	if s.listed {
-		s.listed = false
-		r.listed--
+		r.unlist(s)
 		r.drop(s.path(), now)
 	}
 }
@@ -181,6 +216,14 @@ func (r *roster) list(s *series) {
 	if !s.listed {
 		s.listed = true
 		r.listed++
+	}
+}
+
+// unlist books that the object names a series no longer, or another one by that name.
+func (r *roster) unlist(s *series) {
+	if s.listed {
+		s.listed = false
+		r.listed--
 	}
 }
 
@@ -205,6 +248,18 @@ func (r *roster) goingOn() (out []*series) {
 	return out
 }
 
+// ending returns the other series of a source that the object names: they wait for their last
+// write, for the first read of an earlier process's object, or for the end of a doubt.
+func (r *roster) ending() (out []*series) {
+	for x := r.own.first; x != nil; x = x.next {
+		s := x.owner
+		if s.listed && !s.restarts() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // keeps reports whether the object names something that a restart would continue or end.
 func (r *roster) keeps() bool { return r.listed+r.left.n > 0 }
 
@@ -222,7 +277,11 @@ func (r *roster) drop(path string, now time.Time) {
 func (r *roster) event(namespace string, now time.Time) *eventsv1.Event {
 	note := r.src.controller + " notes here which of its event series a restart continues"
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: r.name},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       namespace,
+			Name:            r.name,
+			ResourceVersion: r.version,
+		},
 		EventTime:           metav1.NewMicroTime(now),
 		Type:                corev1.EventTypeNormal,
 		Reason:              "EventSeriesKept",
@@ -275,6 +334,7 @@ func (r *roster) write(exact bool, lines func() []string) *rosterWrite {
 		r.changes++
 		w.number = r.changes
 	}
+	r.entries = r.entries || len(w.lines) > 0
 	return w
 }
 
@@ -309,12 +369,11 @@ func (w *rosterWrite) apply(e *eventsv1.Event) (gone []string) {
 
 func changeKey(number int) string { return AnnotationRoster + "." + strconv.Itoa(number) }
 
-// wrote books a successful write. Another process's whole is overwritten soon: it has none of the
-// series of this one.
-func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event, now time.Time) {
-	r.becomeStored()
-	r.entries = r.entries && !w.whole || len(w.lines) > 0
+// wrote books a successful write.
+func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event) {
+	r.becomeStored(stored.ResourceVersion)
 	if w.whole {
+		r.entries = len(w.lines) > 0
 		r.tag = w.tag
 		r.size = w.size
 		r.changes = 0
@@ -322,10 +381,14 @@ func (r *roster) wrote(w *rosterWrite, stored *eventsv1.Event, now time.Time) {
 		return
 	}
 	r.changed += w.size
-	if !strings.HasPrefix(stored.Annotations[AnnotationRoster], r.tag+" ") {
-		r.becomeDoubtful()
-		r.want(now)
-	}
+}
+
+// reread takes in the version to be patched, and what a whole replaces.
+func (r *roster) reread(e *eventsv1.Event) {
+	r.becomeStored(e.ResourceVersion)
+	r.changes = 0
+	all, _ := readRoster(e, &r.changes)
+	r.entries = len(all) > 0
 }
 
 // take takes in what an earlier process has left.

@@ -94,6 +94,8 @@ type state struct {
 	sent int64
 	// sentAt is the last occurrence named by that call.
 	sentAt time.Time
+	// anew: that call was a create. The server may carry it out whenever the object is gone.
+	anew bool
 	// version is the resourceVersion of the object, "" if unknown.
 	version string
 	// begun is the eventTime of the object.
@@ -308,6 +310,7 @@ func (s *state) doubtful(c call) {
 	if c.kind != callRead {
 		s.sent = c.count
 		s.sentAt = c.last
+		s.anew = c.kind == callCreate
 	}
 }
 
@@ -388,7 +391,7 @@ func (s *state) merge(f found, now time.Time) (acked int64) {
 		s.loose = s.loose || f.count > s.sent // not sure: another process may have come first
 		base = s.sent
 	}
-	if f.version != s.version {
+	if f.version != s.version && !s.anew {
 		s.sent = 0 // it was carried out, or never is
 	}
 	acked = base - s.stored

@@ -92,9 +92,10 @@ func (h *shares) of(namespace string) int {
 // sought is how many series are looked at for one to give way.
 const sought = 64
 
-// candidate returns the series that may be given up for one of the given namespace, nil for none:
-// no other namespace has more. It is the latest one, of those without a call of unknown effect.
-func (h *shares) candidate(namespace string) (found *series) {
+// givesWay returns the series to be given up for a new series of the given namespace: of the
+// namespace with the most, the latest, of those without a call of unknown effect. Nil if no other
+// namespace has more.
+func (h *shares) givesWay(namespace string) (found *series) {
 	own := h.of(namespace) + 1
 	if 2*own > h.n+1 {
 		return nil

@@ -223,7 +223,7 @@ func TestFullOfNamespaces(t *testing.T) {
 	n := comparisons(&h.bySize)
 	unlooked(t, func() {
 		s := &series{content: content{namespace: "new"}}
-		if h.candidate("new") == nil {
+		if h.givesWay("new") == nil {
 			t.Error("no place for a new namespace")
 		}
 		s.hold(h)

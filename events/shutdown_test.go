@@ -28,7 +28,9 @@ func TestShutdownFlushes(t *testing.T) {
 		for i := range 20 {
 			r.pod(fmt.Sprint("p", i), i+1) // many are still in the queue
 		}
-		if err := r.Run(t.Context()); !errors.Is(err, ErrRunning) {
+		over, cancel := context.WithCancel(t.Context())
+		cancel() // for a second Run that runs
+		if err := r.Run(over); !errors.Is(err, ErrRunning) {
 			t.Errorf("a second Run says %v", err)
 		}
 		var ends sync.WaitGroup
@@ -171,6 +173,34 @@ func TestShutdownWritesTheRoster(t *testing.T) {
 	}
 }
 
+// TestShutdownOfARosterReadLate: the roster could not be read for long. Where the shutdown reads it
+// and then cannot write it, that is tried three times, too.
+func TestShutdownOfARosterReadLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := idleRig(t, eventstest.NewServer(), continuing)
+		roster := func(c eventstest.Call) bool { return strings.Contains(c.Name, ".roster-") }
+		r.server.SetFault(where(roster, always(status(503, metav1.StatusReasonServiceUnavailable, 0))))
+		r.start() // its first read of the roster fails already
+		for range 60 {
+			r.pod("a", 1)
+			pass(time.Minute)
+		}
+		if n := r.core.rosters[0].attempts; n < 2*restoreTries {
+			t.Errorf("%d reads have failed: the test proves nothing", n)
+		}
+		writes := func(c eventstest.Call) bool { return roster(c) && c.Body != "{}" }
+		r.server.SetFault(where(writes, always(status(429, metav1.StatusReasonTooManyRequests, 0))))
+		var left *UnsentError
+		err := r.ShutdownWithContext(t.Context())
+		if !errors.As(err, &left) || len(left.Rosters) != 1 {
+			t.Errorf("left: %v", err)
+		}
+		if n := r.Stats().Calls["roster"]; n != restoreTries {
+			t.Errorf("%d writes of the roster, want %d", n, restoreTries)
+		}
+	})
+}
+
 func TestShutdownWithAStuckSink(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		release := make(chan struct{})
@@ -232,6 +262,52 @@ func TestShutdownBesideACallOfTheRoster(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
+	})
+}
+
+// TestShutdownAfterFailuresOfTheRoster: the last write of a roster is made again after a failure,
+// whatever has failed before.
+func TestShutdownAfterFailuresOfTheRoster(t *testing.T) {
+	bubble(t, continuing, func(t *testing.T, r *rig) {
+		r.pod("a", 2)
+		pass(time.Minute)
+		of := func(c eventstest.Call) bool { return strings.Contains(c.Name, ".roster-") }
+		busy := where(of, always(status(429, metav1.StatusReasonTooManyRequests, 0)))
+		r.server.SetFault(busy)
+		r.pod("b", 2)
+		pass(2 * time.Minute)
+		failed := false
+		r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+			if failed || !of(c) {
+				return nil
+			}
+			failed = true
+			return busy(ctx, c)
+		})
+		r.end(time.Minute)
+		if !failed {
+			t.Error("the roster was not written")
+		}
+	})
+}
+
+// TestShutdownBesideAFirstReadThatHangs: events that did not wait for the first read of the roster
+// do not wait for it in a shutdown.
+func TestShutdownBesideAFirstReadThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := idleRig(t, eventstest.NewServer(), continuing)
+		r.server.SetFault(where(func(c eventstest.Call) bool { return strings.Contains(c.Name, ".roster-") }, slowly(time.Hour)))
+		r.start()
+		r.pod("a", 2)
+		pass(time.Minute)
+		r.pod("a", 3)
+		r.pod("b", 2)
+		var left *UnsentError
+		if err := r.shutdown(shutdownTimeout); !errors.As(err, &left) || left.Series != 0 || len(left.Rosters) != 1 {
+			t.Errorf("left: %v; want the roster alone", err)
+		}
+		r.wantAbout("a", "Unknown ×5")
+		r.wantAbout("b", "Unknown ×2")
 	})
 }
 

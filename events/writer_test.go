@@ -6,9 +6,15 @@ package events
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evented-pleg/evented-pleg/events/eventstest"
 )
@@ -54,7 +60,9 @@ func TestCallLimit(t *testing.T) {
 		parent, cancel := context.WithCancel(t.Context())
 		ctx := l.context(parent, time.Now(), limit)
 		cancel()
-		<-ctx.Done()
+		if ctx.Err() == nil {
+			t.Error("a call goes on after the recording has ended")
+		}
 		again := l.context(t.Context(), time.Now(), limit)
 		if again == ctx || again.Err() != nil {
 			t.Error("a call has a context that has ended")
@@ -112,4 +120,104 @@ func TestTimesOutOfOrder(t *testing.T) {
 	if due := first.series.st.due; due.Before(at(20 * time.Second)) {
 		t.Errorf("a write is due %v after the start, before the last answer", due.Sub(start))
 	}
+}
+
+// TestACallHasItsTime: a writer that makes one slow call after the other gives each the same time.
+func TestACallHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := eventstest.NewServer()
+		server.SetFault(slowly(writeTimeout * 2 / 3))
+		r := idleRig(t, server, nil)
+		r.pods(3, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go r.write(ctx) // alone: another writer would begin by its own time
+		pass(3 * writeTimeout)
+		cancel()
+		r.wantVerbs("create create create")
+	})
+}
+
+// TestPauseAfterASlowFailure: the pause after a failure begins with the answer, not with the call.
+func TestPauseAfterASlowFailure(t *testing.T) {
+	const takes = 20 * time.Second
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.server.SetFault(func(ctx context.Context, c eventstest.Call) error {
+			_ = slowly(takes)(ctx, c)
+			return status(500, metav1.StatusReasonInternalError, 0)
+		})
+		r.pod("a", 1)
+		pass(2 * time.Minute)
+		calls := r.server.Calls()
+		if len(calls) < 2 {
+			t.Fatalf("%d calls: the test proves nothing", len(calls))
+		}
+		for i := 1; i < len(calls); i++ {
+			if d := calls[i].At.Sub(calls[i-1].At) - takes; d < r.opts.BackoffBase/4 {
+				t.Errorf("try %d came %v after the failure", i, d)
+			}
+		}
+	})
+}
+
+// TestCallsThatHangLeaveWriters: as many calls as there are writers hang, in one namespace. An
+// event of another is written all the same.
+func TestCallsThatHangLeaveWriters(t *testing.T) {
+	const writers = 2
+	few := func(o *Options) { o.Writers = writers }
+	bubble(t, few, func(t *testing.T, r *rig) {
+		bad := func(c eventstest.Call) bool { return c.Namespace == "bad" }
+		r.server.SetFault(where(bad, slowly(time.Hour)))
+		for i := range writers {
+			r.in("bad", fmt.Sprint("b", i))
+		}
+		pass(slowAfter)
+		r.in("good", "a")
+		pass(slowAfter)
+		r.wantAbout("a", "single")
+	})
+}
+
+// TestACallThatTheEndBreaksOff: the end of the recording breaks a call off. That is no failure of
+// the server: the next Run makes the call again at once.
+func TestACallThatTheEndBreaksOff(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.server.SetFault(slowly(time.Hour))
+		r.pod("a", 1)
+		pass(time.Second)
+		r.stop()
+		synctest.Wait()
+		if s := r.Stats(); len(s.Retries) > 0 || s.Closed["object"] > 0 {
+			t.Errorf("retries %v, closed %v", s.Retries, s.Closed)
+		}
+		r.server.SetFault(nil)
+		r.start()
+		synctest.Wait()
+		r.wantAbout("a", "single")
+	})
+}
+
+// TestAWholeReplacesTheChanges: the last write of a roster takes the changes before it out of the
+// object. Else the next process would apply them to it.
+func TestAWholeReplacesTheChanges(t *testing.T) {
+	bubble(t, continuing, func(t *testing.T, r *rig) {
+		kept := func() (keys []string) {
+			for _, e := range r.server.Events() {
+				if strings.Contains(e.Name, ".roster-") {
+					keys = slices.Sorted(maps.Keys(e.Annotations))
+				}
+			}
+			return keys
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			r.pod(name, 2)
+			pass(rosterEvery + time.Second)
+		}
+		if keys := kept(); len(keys) < 3 {
+			t.Errorf("the roster has %v: the test proves nothing", keys)
+		}
+		r.end(time.Second)
+		if keys := kept(); !slices.Equal(keys, []string{AnnotationRoster}) {
+			t.Errorf("in the end the roster has %v", keys)
+		}
+	})
 }

@@ -58,7 +58,8 @@ type settings struct {
 // retryAfter is the pause before a failed read is made again.
 const retryAfter = time.Second
 
-// newCore returns a core that knows what earlier processes reported, and what they left.
+// newCore returns a core with the reports of earlier processes, and with the ends that they left
+// unreported. The core owns the map of the record from now on.
 func newCore(s settings, before *record) *core {
 	c := &core{
 		settle:  s.settle,
@@ -66,11 +67,13 @@ func newCore(s settings, before *record) *core {
 		exit:    s.exit,
 		since:   before.Since.Round(0),
 		fresh:   before.fresh,
-		earlier: make(map[string]time.Time),
+		earlier: before.Reported,
 		left:    make(map[string]End),
 		pods:    make(map[cache.UID]*pod),
 	}
-	maps.Copy(c.earlier, before.Reported)
+	if c.earlier == nil {
+		c.earlier = make(map[string]time.Time)
+	}
 	for _, e := range before.Settling {
 		e.End.Labels = e.Labels
 		c.left[e.ID] = e.End
@@ -172,8 +175,7 @@ func (c *core) show(now time.Time, p *pod, shown *Container, s *sighting, out *e
 }
 
 // meet makes the record of a container on its first appearance in a status. An earlier process may
-// have told its end, or have left it to be told: in the life that the status shows, or in one
-// before.
+// have told its end, or have left the end to be told: of the shown life, or of a life before.
 func (c *core) meet(now time.Time, p *pod, shown *Container, out *effects) *container {
 	x := &container{shown: Container{ID: shown.ID, Name: shown.Name}}
 	left, wasLeft := c.left[shown.ID]
@@ -209,8 +211,8 @@ func (c *core) told(id string) (endedAt time.Time, ok bool) {
 
 // startedAgain reports whether a status shows a later life of the container than the record: docker
 // starts a container again under its ID. A status from before the end, and a runtime that has lost
-// the end, show the start that is known, or one before the end. An end may be before its own start:
-// the clock was set back.
+// the end, show the known start, or a start before the end. An end may be before its own
+// start: the clock was set back.
 func (x *container) startedAgain(shown *Container) bool {
 	if shown.Phase != pleg.PhaseRunning && shown.Phase != pleg.PhaseExited {
 		return false
@@ -238,8 +240,8 @@ func (c *core) begin(now time.Time, p *pod, x *container, out *effects) {
 	x.stale = c.remembered(x.shown.ID)
 }
 
-// outdated takes the status of an earlier life of a container. If that has ended, what the
-// runtime's client remembers may be its end, and is not told of the present life.
+// outdated takes the status of an earlier life of a container. If that life has ended, the exit
+// remembered by the runtime's client may be of it, and is not told of the present life.
 func (c *core) outdated(x *container, shown *Container) {
 	of := c.remembered(shown.ID)
 	if shown.Phase == pleg.PhaseExited && of.code == shown.ExitCode {
@@ -283,7 +285,7 @@ func (c *core) old(now time.Time, shown *Container) bool {
 	return latest.Before(c.since) && !now.Before(c.since)
 }
 
-// add makes a record. What the process before left is reported from what the runtime shows.
+// add makes a record. Ends left by the process before are reported as the runtime shows them.
 func (c *core) add(p *pod, x *container) {
 	p.containers[x.shown.ID] = x
 	c.containers++
@@ -398,8 +400,8 @@ func (c *core) tell(now time.Time, p *pod, x *container, settled bool, out *effe
 	out.ends = append(out.ends, e)
 }
 
-// synced takes the first time at which the cache holds the whole runtime. What is reported earlier,
-// or left, may be in a pod that cannot be read yet.
+// synced takes the first time at which the cache holds the whole runtime. Ends that were reported
+// earlier, or left, may be in a pod that cannot be read yet.
 func (c *core) synced(now time.Time) {
 	c.syncedAt = now
 	c.forgetAt = now.Add(earlierFor)
@@ -476,8 +478,8 @@ func (c *core) endOf(p *pod, x *container, settled bool) End {
 	return e
 }
 
-// mayEnd reports whether what is remembered of a container's ID is the end of its life in the
-// record: it may also be that of an earlier one, or of a later one.
+// mayEnd reports whether the exit remembered of a container's ID is the end of the life in the
+// record, and not of an earlier or a later life.
 func (x *container) mayEnd(of exit) bool {
 	if of == x.stale {
 		return false
@@ -582,9 +584,9 @@ func (c *core) judge(now time.Time, p *pod, id string, shown *Pod, out *effects)
 	out.ends = append(out.ends, e)
 }
 
-// tookAlong reports whether a suspect of a dead sandbox has ended with it: the runtime has lost it,
-// or gives the code of that for an end after the sandbox's. A container may have this code of its
-// own, too: then it had ended before, and the first status was half old.
+// tookAlong reports whether a suspect of a dead sandbox has ended with the sandbox: the runtime has
+// lost the container, or gives the code of a loss for an end after the sandbox's. A container may
+// have this code of its own, too: then its end was earlier, and the first status was half old.
 func (x *sandbox) tookAlong(y *Container) bool {
 	lost := y.Reason == "Unknown" || !y.FinishedAt.Before(x.suspectedAt)
 	return y.ExitCode == codeUnknown && lost

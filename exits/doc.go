@@ -67,13 +67,16 @@
 // [New] names every unworkable field. [Config.Path] may be the path of a ledger or of no file yet:
 // whatever else is there, such as a folder, a link or somebody's file, is refused and stays as it
 // is ([CheckPath]). So is a path on a disk that does not answer for ten seconds. A damaged ledger
-// is put aside, and the reporter starts as if for the first time. A failed write of the ledger is
-// tried again, and ends wait for none that takes more than five seconds. All are logged, and
-// counted in [Stats].
+// is put aside, and the reporter starts as if for the first time. Ends in it that no reporter
+// writes, or that it has twice, are left out. A failed write of the ledger is tried again each five
+// seconds, and ends wait for none that takes more than five seconds. All are counted in [Stats].
+// They are logged: of the failed writes the first, others at pauses that double up to an hour, and
+// once that they succeed again.
 //
 // # Where to read
 //
 // core.go decides (pure), pod.go is its record of a pod, run.go is the loop around it. reporter.go
-// is the frame, and open.go the begin of the ledger. An end passes pod.go, kind.go, note.go,
-// limit.go, ledger.go and sink.go in this order, or tally.go in the end.
+// is the frame, open.go the begin of the ledger, checked.go what a ledger may hold, and
+// outage.go the log of failed writes. An end passes pod.go, kind.go, note.go, limit.go, ledger.go
+// and sink.go in this order, or tally.go in the end.
 package exits

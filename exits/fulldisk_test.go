@@ -22,7 +22,7 @@ import (
 )
 
 // TestAFullDiskInAStorm: each end causes a write of the ledger, and none succeeds. All are counted,
-// and the log has a line each five seconds.
+// and the log has at most a line each five seconds.
 func TestAFullDiskInAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ends = 1000

@@ -26,14 +26,16 @@ type record struct {
 	// their end.
 	Reported map[string]time.Time `json:"reported"`
 	// Unsent are reports that the API server may not have been sent: the next process makes them again.
-	Unsent []End `json:"unsent,omitempty"`
+	Unsent list[End] `json:"unsent,omitempty"`
 	// Combined are likewise ends that only the Events about their namespaces count.
-	Combined []combined `json:"combined,omitempty"`
+	Combined list[combined] `json:"combined,omitempty"`
 	// Settling are ends that wait for the read before their report: the next process reports those that
 	// the runtime does not show any more.
-	Settling []settlingEnd `json:"settling,omitempty"`
+	Settling list[settlingEnd] `json:"settling,omitempty"`
 	// fresh: there was no ledger.
 	fresh bool
+	// dropped is the number of its ends that no reporter writes, or with a double.
+	dropped int64
 }
 
 // settlingEnd is an end as last seen, without a note, and with the labels that its report is chosen
@@ -45,8 +47,6 @@ type settlingEnd struct {
 
 const (
 	ledgerVersion = 1
-	// maxLedger bounds the size of the file, in bytes: far more than a node's containers need.
-	maxLedger = 64 << 20
 	// maxDigits is more than the digits of any version.
 	maxDigits = 20
 )
@@ -54,8 +54,8 @@ const (
 // ledgerBeginning is how every ledger begins, of whatever version; # stands for its digits.
 const ledgerBeginning = `{"version":#,"since":"`
 
-// refusedError is about a file that is not a ledger, or cannot be read: it stays as it is, and the
-// reporter does not run.
+// refusedError is about a file that is not a ledger, or cannot be read: the file stays unchanged,
+// and the reporter does not run.
 type refusedError struct{ error }
 
 // Unwrap returns what the file system says.
@@ -116,9 +116,9 @@ func newRecord(now time.Time) record {
 	return record{Version: ledgerVersion, Since: now, fresh: true}
 }
 
-// loadLedger reads the file. Without a file it returns a new record that begins now. A damaged
-// ledger is renamed, and its error returned beside a new record: only the memory of earlier reports
-// is lost. With a refusedError the file is another's, and is not to be replaced.
+// loadLedger reads the file. Without a file, the result is a new record, which begins now. A
+// damaged ledger is renamed, and its error returned beside a new record: only the memory of earlier
+// reports is lost. With a refusedError the file is another's, and is not to be replaced.
 func loadLedger(path string, now time.Time) (record, error) {
 	fresh := newRecord(now)
 	r, err := readLedger(path)
@@ -127,6 +127,7 @@ func loadLedger(path string, now time.Time) (record, error) {
 		if r.Since.After(now) {
 			r.Since = now // the clock was set back: ends from now on are news
 		}
+		r.dropped = r.tidy()
 		return r, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return fresh, nil
@@ -157,13 +158,15 @@ func readLedger(path string) (record, error) {
 	if most > maxLedger {
 		most = int64(len(ledgerBeginning)) + maxDigits
 	}
-	data, err := io.ReadAll(io.LimitReader(file, most))
-	if err != nil {
+	data := make([]byte, most)
+	n, err := io.ReadFull(file, data)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return r, refuse("%w: see to the disk, or name another file", err)
 	}
-	damage := decode(data, &r)
-	if info.Size() > maxLedger {
-		damage = fmt.Errorf("it has %d bytes, more than %d", info.Size(), maxLedger)
+	data = data[:n]
+	damage := tooLarge(info.Size())
+	if info.Size() <= maxLedger {
+		damage = decode(data, &r)
 	}
 	if damage != nil && !beginsAsLedger(data) {
 		return r, refuse("%s is no ledger of ends, and stays as it is: name another file, or remove this one", path)
@@ -221,10 +224,13 @@ func typeOf(mode fs.FileMode) string {
 
 // decode reads a whole ledger.
 func decode(data []byte, r *record) error {
+	if err := unreadable(data); err != nil {
+		return err
+	}
 	err := json.Unmarshal(data, r)
 	switch {
 	case err != nil:
-		return err
+		return brief(err)
 	case r.Version != ledgerVersion:
 		return fmt.Errorf("its version is %d, and this program knows %d", r.Version, ledgerVersion)
 	case r.Since.IsZero():
@@ -233,8 +239,8 @@ func decode(data []byte, r *record) error {
 	return nil
 }
 
-// beginsAsLedger reports whether a file may have been a ledger until it was damaged or cut off: it
-// is empty, or begins as every ledger does, as far as it goes.
+// beginsAsLedger reports whether a file may be the rest of a damaged or cut ledger: the file is
+// empty, or begins as every ledger does, as far as its text goes.
 func beginsAsLedger(data []byte) bool {
 	rest := strings.TrimSpace(string(data[:min(len(data), len(ledgerBeginning)+maxDigits)]))
 	before, after, _ := strings.Cut(ledgerBeginning, "#")
@@ -256,7 +262,11 @@ func saveLedger(path string, r *record) error {
 	if err != nil {
 		return fmt.Errorf("exits: encode the ledger: %w", err)
 	}
-	if err := replace(path, escapeJSON(data)); err != nil {
+	data = escapeJSON(data)
+	if err := r.unreadable(data); err != nil {
+		return fmt.Errorf("exits: the ledger %s stays as it is: the new one could not be read again: %w", path, err)
+	}
+	if err := replace(path, data); err != nil {
 		return fmt.Errorf("exits: write the ledger %s: %w", path, err)
 	}
 	return nil
@@ -286,9 +296,19 @@ func replace(path string, data []byte) error {
 		_ = os.Remove(next) // on a full disk, its part takes room
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(path))
+	return syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes a rename in a folder last. Some file systems, such as some in user space, have
+// no such call for folders: nobody knows when a rename lasts there.
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
 	if err != nil {
 		return nil // the content is complete; a folder that cannot be opened cannot be synced
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	err = folder.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, folder.Close())
 }

@@ -24,8 +24,8 @@ func (b *bucket) fill(now time.Time, r Rate) {
 }
 
 // limiter admits Events about single containers, by namespace and as a whole. A namespace above its
-// rate takes nothing from others: a tenth of the node's burst is for namespaces in quiet, and one
-// that asks for more than its rate is not, whether or not it is admitted.
+// rate takes nothing from others: a tenth of the node's burst is for namespaces in quiet. A
+// namespace that asks for more than its rate is not in quiet, also while nothing of it is admitted.
 type limiter struct {
 	namespace, node Rate
 	whole           bucket
@@ -79,14 +79,19 @@ func (l *limiter) admit(now time.Time, namespace string) bool {
 // are never full.
 const mostBuckets = 4096
 
-// prune drops full buckets, and makes room for another one: the fullest has the least to remember.
+// prune drops full buckets, and makes room for another: the fullest has the least to remember. Of
+// several the first by name goes.
 func (l *limiter) prune(now time.Time) {
 	fullest := ""
 	for namespace, b := range l.namespaces {
 		b.fill(now, l.namespace)
 		if b.tokens >= float64(l.namespace.Burst) {
 			delete(l.namespaces, namespace)
-		} else if known := l.namespaces[fullest]; known == nil || b.tokens > known.tokens {
+			continue
+		}
+		known := l.namespaces[fullest]
+		first := known != nil && b.tokens == known.tokens && namespace < fullest
+		if known == nil || b.tokens > known.tokens || first {
 			fullest = namespace
 		}
 	}

@@ -66,3 +66,19 @@ func TestBucketsAreBounded(t *testing.T) {
 		t.Error("a namespace that has used its rate has another")
 	}
 }
+
+// TestEqualBucketsAreDroppedInOrder: of several fullest buckets the first by name is dropped, in
+// each run.
+func TestEqualBucketsAreDroppedInOrder(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for range 10 {
+		l := newLimiter(at, Rate{Burst: 2}, Rate{Burst: 1})
+		for i := range mostBuckets {
+			l.admit(at, fmt.Sprint("n", i))
+		}
+		l.admit(at, "more")
+		if l.namespaces["n0"] != nil || len(l.namespaces) != mostBuckets {
+			t.Fatalf("n0 is kept: %v; %d buckets", l.namespaces["n0"] != nil, len(l.namespaces))
+		}
+	}
+}

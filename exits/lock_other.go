@@ -7,7 +7,7 @@ package exits
 
 import "os"
 
-// lock locks nothing here: the caller sees to it that only one process uses a ledger.
+// lock locks nothing here: the caller ensures that a single process uses a ledger.
 func lock(string) (*os.File, error) { return nil, nil }
 
 // probe knows of no lock.

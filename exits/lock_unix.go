@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// lock takes the lock of a ledger for this process: that of an empty file beside it, because each
-// write replaces the ledger itself. If another process has the lock, it returns errInUse at once.
+// lock takes the lock of a ledger for this process. The lock is on an empty file beside the ledger,
+// which each write replaces. If another process has the lock, lock returns errInUse at once.
 // The file stays: were it removed, two processes could each lock a file of their own.
 func lock(path string) (*os.File, error) {
 	return flock(path, os.O_RDWR|os.O_CREATE, syscall.LOCK_EX)
@@ -31,7 +31,7 @@ func probe(path string) error {
 	return file.Close()
 }
 
-// flock opens the file of the lock, and no other that a link may lead to, and locks it.
+// flock opens the file of the lock, following no link, and locks the file.
 func flock(path string, flags, how int) (*os.File, error) {
 	file, err := os.OpenFile(path+lockSuffix, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {

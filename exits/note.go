@@ -24,32 +24,80 @@ const (
 	maxListed  = 5 // containers named in a note
 )
 
-// printable returns untrusted text in one line, at most limit bytes long. Unprintable characters
-// and invalid UTF-8 become escapes.
+// printable returns untrusted text in one line, at most limit bytes long. Unprintable characters,
+// backslashes and invalid UTF-8 become escapes.
 func printable(text string, limit int) string {
-	plain := len(text) <= limit
-	for _, r := range text {
-		plain = plain && r != utf8.RuneError && r != '\\' && unicode.IsPrint(r)
-	}
-	if plain {
-		return text
-	}
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		part := text[:size]
-		if r == utf8.RuneError && size == 1 || r == '\\' || !unicode.IsPrint(r) {
-			quoted := strconv.Quote(part)
-			part = quoted[1 : len(quoted)-1]
+	return rewrite(text, limit, func(text string) (part string, size int) {
+		if text[0] == '\\' {
+			return `\\`, 1
 		}
-		if b.Len()+len(part) > limit-len("…") {
-			b.WriteString("…")
-			break
+		return escapeFirst(text)
+	})
+}
+
+// word returns a name from the runtime as a note has it: unchanged if it is a word of ASCII, as all
+// that Kubernetes allows, else as a literal. The text is printable's, or an unchecked one.
+func word(text string, limit int) string {
+	special := func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		usual := letter || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
+		return !usual
+	}
+	if text == "" || len(text) > limit || strings.IndexFunc(text, special) >= 0 {
+		return literal(text, limit)
+	}
+	return text
+}
+
+// literal returns text between quotes, which no text can leave: what is outside of the quotes of a
+// note is ours. The text is printable's, or an unchecked one: a backslash begins an escape, and
+// stays. At most limit bytes are between the quotes.
+func literal(text string, limit int) string {
+	return `"` + rewrite(text, limit, func(text string) (part string, size int) {
+		switch text[0] {
+		case '"':
+			return `\"`, 1
+		case '\\':
+			next, size := utf8.DecodeRuneInString(text[1:])
+			if next == utf8.RuneError || !unicode.IsPrint(next) {
+				return `\\`, 1
+			}
+			return text[:1+size], 1 + size
+		}
+		return escapeFirst(text)
+	}) + `"`
+}
+
+// rewrite returns text in which each part is replaced by what first returns for it, at most limit
+// bytes long. A text that is cut ends in "…". First gets the rest of the text, and returns the
+// replacement of its beginning, and the size of that beginning.
+func rewrite(text string, limit int, first func(text string) (part string, size int)) string {
+	var b strings.Builder
+	whole := 0 // the parts that fit in beside the sign of a cut
+	for len(text) > 0 {
+		part, size := first(text)
+		if b.Len()+len(part) > limit {
+			return b.String()[:whole] + "…"
 		}
 		b.WriteString(part)
+		if b.Len() <= limit-len("…") {
+			whole = b.Len()
+		}
 		text = text[size:]
 	}
 	return b.String()
+}
+
+// escapeFirst returns the first character of a text, as an escape unless it is printable, and its
+// size in the text.
+func escapeFirst(text string) (part string, size int) {
+	r, size := utf8.DecodeRuneInString(text)
+	part = text[:size]
+	if r == utf8.RuneError && size == 1 || !unicode.IsPrint(r) {
+		quoted := strconv.Quote(part)
+		part = quoted[1 : len(quoted)-1]
+	}
+	return part, size
 }
 
 // escapeJSON escapes unprintable characters in an encoded value: JSON permits characters with an
@@ -106,7 +154,7 @@ func noteOf(e *End, now time.Time) string {
 		return sandboxNote(e)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Container %s %s", printable(e.Container, maxName), deed(e))
+	fmt.Fprintf(&b, "Container %s %s", word(e.Container, maxName), deed(e))
 	if ran := e.Ran(); ran > 0 {
 		fmt.Fprintf(&b, " after %s", roughly(ran))
 	}
@@ -117,7 +165,7 @@ func noteOf(e *End, now time.Time) string {
 		fmt.Fprintf(&b, ", at %s", e.FinishedAt.UTC().Format(time.RFC3339))
 	}
 	if e.Message != "" {
-		fmt.Fprintf(&b, ": %s", e.Message)
+		fmt.Fprintf(&b, ": %s", literal(e.Message, maxMessage))
 	}
 	return b.String()
 }
@@ -130,7 +178,7 @@ func deed(e *End) string {
 	}
 	switch e.Kind {
 	case OOMKilled:
-		// Not "at its limit": it may be the node that lacked memory, or a group of the pod.
+		// Not "at its limit": the node may have lacked memory, or a group of the pod.
 		limit := ""
 		if e.MemoryLimit > 0 {
 			limit = ", limit " + bytesText(e.MemoryLimit)
@@ -179,7 +227,7 @@ func withReason(code, reason string) string {
 	if reason == "" || reason == "Error" || reason == "Completed" {
 		return code
 	}
-	return code + ", " + reason
+	return code + ", " + word(reason, maxReason)
 }
 
 func sandboxNote(e *End) string {
@@ -191,7 +239,7 @@ func sandboxNote(e *End) string {
 	}
 	names := make([]string, len(listed))
 	for i, name := range listed {
-		names[i] = printable(name, maxName)
+		names[i] = word(name, maxName)
 	}
 	return fmt.Sprintf("The pod's sandbox ended under its running containers: %s%s", strings.Join(names, ", "), more)
 }

@@ -53,7 +53,7 @@ func TestKindsAndNotes(t *testing.T) {
 		{ended(143, "Error"), Stopped, "Container app was ended by SIGTERM (exit code 143) after 2.3s, attempt 3"},
 		{ended(255, "Unknown"), Lost, "Container app ended unseen by the container runtime (exit code 255, Unknown) after 2.3s, attempt 3"},
 		{lost, Lost, "Container app ended and was removed before its exit code could be read after 2.3s, attempt 3"},
-		{unborn, NotStarted, `Container app could not be started (exit code 128, StartError) after 2.3s, attempt 3: exec: "nope": not found`},
+		{unborn, NotStarted, `Container app could not be started (exit code 128, StartError) after 2.3s, attempt 3: "exec: \"nope\": not found"`},
 		{unstarted, NotStarted, "Container app could not be started (exit code 2), attempt 3"},
 	}
 	for _, test := range tests {
@@ -192,7 +192,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("without a file: %+v", r)
 	}
 	r.Reported = map[string]time.Time{"id": start}
-	r.Unsent = []End{{Kind: Failed, ID: "x", Container: "app", ExitCode: 3, CodeKnown: true}}
+	r.Unsent = []End{{Kind: Failed, Pod: Ref{Namespace: "ns", Name: "p"}, ID: "x", ExitCode: 3, CodeKnown: true}}
 	check(t, saveLedger(path, &r))
 	again := must(loadLedger(path, start.Add(time.Hour)))(t)
 	if !again.Since.Equal(start) || !again.Reported["id"].Equal(start) || len(again.Unsent) != 1 || again.Unsent[0].ExitCode != 3 {

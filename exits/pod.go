@@ -43,7 +43,7 @@ type container struct {
 	unread  bool // the end is told without a read of its status, which failed
 	// again: the end is told because the container was started again.
 	again bool
-	// endedAt is when the container ended that is told last; without a stamp, when that was seen.
+	// endedAt is the time of the last end told; without a stamp, when the end was seen.
 	endedAt time.Time
 	// stale is what the runtime's client remembered of the end before when a status first showed the
 	// present life, or showed that end late.
@@ -113,8 +113,8 @@ type sighting struct {
 // read reports whether the status was read for this sighting, with success.
 func (s *sighting) read() bool { return !s.readAfter.IsZero() && !s.unreadable }
 
-// outrun reports whether the status may be from before a time at which another one was taken: it is
-// the answer to a read that had begun before. Answers wait beside events.
+// outrun reports whether the status may be from before a time at which another status was taken:
+// the read behind it had begun before. Answers wait beside events.
 func (s *sighting) outrun(at time.Time) bool { return !s.readAfter.IsZero() && s.readAfter.Before(at) }
 
 // lacks reports whether the absence of an ID from the status proves that the runtime does not have
@@ -183,6 +183,7 @@ func (p *pod) end(x *container, settled bool) End {
 		Again:       x.again,
 	}
 	if !e.CodeKnown {
+		e.ExitCode = 0
 		e.Reason = ""
 		e.Message = ""
 		e.FinishedAt = time.Time{}

@@ -102,8 +102,10 @@ type Stats struct {
 	Unsettled    uint64             // of them, reported as last seen, without the settling read
 	Repeated     uint64             // reports of the process before, made again
 	LedgerErrors uint64             // failed reads and writes of the ledger
-	Containers   int                // followed now
-	Settling     int                // ends waiting for their read now
+	// LedgerFailing is since when the ledger could not be written; zero: it could.
+	LedgerFailing time.Time
+	Containers    int // followed now
+	Settling      int // ends waiting for their read now
 }
 
 // ErrAlreadyRun is returned by every Run but the first.
@@ -138,10 +140,12 @@ func New[S any](config Config[S]) (*Reporter[S], error) {
 	bad(config.Settle < 0, "Settle is %v: use a time that is not negative", config.Settle)
 	bad(config.GiveUp < 0, "GiveUp is %v: use a time that is not negative", config.GiveUp)
 	bad(config.Readers < 0, "Readers is %d: use a number that is not negative", config.Readers)
-	for name, rate := range map[string]Rate{"NamespaceRate": config.NamespaceRate, "NodeRate": config.NodeRate} {
+	check := func(name string, rate Rate) {
 		bad(rate != Rate{} && !(rate.PerSecond >= 0 && rate.PerSecond <= math.MaxFloat64 && rate.Burst > 0),
 			"%s is %v a second and %d at once: use a finite rate of at least 0, and a burst above 0", name, rate.PerSecond, rate.Burst)
 	}
+	check("NamespaceRate", config.NamespaceRate)
+	check("NodeRate", config.NodeRate)
 	unfit := CheckPath(config.Path)
 	bad(unfit != nil, "Path: %w", unfit)
 	choice, err := config.Choice.checked()

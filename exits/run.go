@@ -42,12 +42,12 @@ type run[S any] struct {
 	writesSince time.Time
 	written     chan error
 	save        func(path string, r *record) error // saveLedger
-	// hangs: the write takes so long that ends do not wait for it.
+	// hangs: ends no longer wait for the write, which takes too long.
 	hangs bool
 	// retryAt is when a failed write is made again; zero: none failed.
 	retryAt time.Time
-	// loggedAt is when a failed write was last logged.
-	loggedAt time.Time
+	// outage follows the failed writes.
+	outage outage
 	// inFile identifies the unsent reports in the ledger.
 	inFile unsentKey
 	// keepAt is when the earliest report outside the ledger is a tick old; zero: there is none.
@@ -79,7 +79,7 @@ const (
 	keptEarly = tick / 10
 	// ledgerRetry is the pause before a failed write of the ledger is made again.
 	ledgerRetry = 5 * time.Second
-	// writePatience is how long ends wait for a write: a disk that hangs is one that fails.
+	// writePatience is how long ends wait for a write: a hanging disk counts as a failing one.
 	writePatience = 5 * time.Second
 	// endPatience is how long the end of the run waits for its last writes, and Save for its own. The
 	// recorder sends what is left in between: a pod has 15 seconds for all three.
@@ -104,6 +104,10 @@ func newRun[S any](ctx context.Context, r *Reporter[S], ledger *opened) *run[S] 
 	record := &ledger.record
 	if ledger.err != nil {
 		logger.Error(ledger.err, "What was reported before is not known")
+		r.count(func(s *Stats) { s.LedgerErrors++ })
+	}
+	if record.dropped > 0 {
+		logger.Error(nil, "The ledger has ends that no reporter writes, or has twice: they are left out", "ends", record.dropped)
 		r.count(func(s *Stats) { s.LedgerErrors++ })
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -137,15 +141,10 @@ func (w *run[S]) repeat(now time.Time, e *End) {
 	w.count(func(s *Stats) { s.Repeated++ })
 }
 
-// recount counts combined ends of the process before again.
+// recount counts combined ends of the process before again: maxRecounted at most.
 func (w *run[S]) recount(all []combined) {
-	left := int64(maxRecounted)
 	for _, c := range all {
-		n := min(c.Ends, left)
-		if n <= 0 {
-			continue
-		}
-		left -= n
+		n := c.Ends
 		for i := range min(n, newestSpells) {
 			w.recountOf(c.Namespace, c.Kind, (n-i+newestSpells-1)/newestSpells)
 		}
@@ -154,8 +153,8 @@ func (w *run[S]) recount(all []combined) {
 }
 
 // recountOf counts ends of a kind again, in one spell: a call to the API server that begins
-// meanwhile may count a part of them, of which the sink knows nothing. With spells of one end, it
-// counts all or none.
+// meanwhile may count a part of them, of which the sink knows nothing. With spells of a single end
+// each, the call counts all or none.
 func (w *run[S]) recountOf(namespace string, kind Kind, ends int64) {
 	last := func() {}
 	if w.sink != nil {
@@ -241,7 +240,7 @@ func (w *run[S]) timer(now time.Time) <-chan time.Time {
 		plan(later(now, w.tickedAt.Add(tick)))
 	}
 	if w.core.settling+len(w.core.left) > 0 {
-		plan(now.Add(tick)) // also without work: the loop notices by it that it did not run
+		plan(now.Add(tick)) // also without work: a late turn shows a standstill
 	}
 	if len(w.core.earlier) > 0 {
 		plan(now.Add(earlierBeat)) // likewise
@@ -354,8 +353,8 @@ func (w *run[S]) replaceLedger(r *record) error {
 	return w.save(w.config.Path, r)
 }
 
-// outwait has no end wait for a write that hangs: what it was to save is handed over, as after a
-// failed write, and so is each end that comes before it returns.
+// outwait has no end wait for a write that hangs: the reports of the write are handed over, as
+// after a failed write, and so is each end that comes before the write returns.
 func (w *run[S]) outwait(now time.Time) {
 	returned := len(w.written) > 0 // and is taken in the loop's next turn
 	if !w.writing || returned || now.Sub(w.writesSince) < writePatience {
@@ -410,10 +409,13 @@ func (w *run[S]) waiting() int {
 // wrote takes the result of a write, and hands the written ends to the recorder.
 func (w *run[S]) wrote(now time.Time, err error) {
 	w.writing = false
-	if err != nil {
+	switch {
+	case err != nil:
 		w.failed(now, err)
-	} else if w.hangs {
+	case w.hangs:
 		w.retryAt = now // the file lacks what was handed over meanwhile
+	default:
+		w.succeeded(now)
 	}
 	w.hangs = false
 	w.handOver(now)
@@ -434,15 +436,20 @@ func (w *run[S]) handOverBatch(now time.Time) {
 	w.handOver(now)
 }
 
-// failed takes a failed write of the ledger. Each end in a storm causes one: the log has one of a
-// retry's pause.
+// failed takes a failed write of the ledger. Each end in a storm may cause one.
 func (w *run[S]) failed(now time.Time, err error) {
-	w.count(func(s *Stats) { s.LedgerErrors++ })
+	w.outage.failed(now, w.logger, err)
 	w.retryAt = now.Add(ledgerRetry)
-	if now.Sub(w.loggedAt) >= ledgerRetry {
-		w.logger.Error(err, "The next process will repeat reports")
-		w.loggedAt = now
-	}
+	w.count(func(s *Stats) {
+		s.LedgerErrors++
+		s.LedgerFailing = w.outage.since
+	})
+}
+
+// succeeded takes a write of the ledger that has not failed.
+func (w *run[S]) succeeded(now time.Time) {
+	w.outage.succeeded(now, w.logger)
+	w.count(func(s *Stats) { s.LedgerFailing = time.Time{} })
 }
 
 // tick, once in a while, asks for the number of unsent Events, and looks at HasSynced.
@@ -458,7 +465,7 @@ func (w *run[S]) tick(now time.Time) {
 	w.keep(now)
 }
 
-// keep has the ledger written if it does not hold the reports that it is to keep.
+// keep has the ledger written unless the file holds the reports to keep, and no others.
 func (w *run[S]) keep(now time.Time) {
 	if w.unsent(now).key != w.inFile {
 		w.retryAt = now
@@ -521,12 +528,13 @@ func (w *run[S]) hand(e *End, again bool) {
 	w.config.Recorder.AnnotatedEventf(about, nil, annotationsOf(e), eventType(e.Kind), string(e.Kind), actionOf(e), "%s", e.Note)
 }
 
-// fieldPathOf returns the part of the pod that the Event of an end is about.
+// fieldPathOf returns the part of the pod that the Event of an end is about. Programs print it
+// before the note.
 func fieldPathOf(e *End) string {
 	if e.Kind == SandboxDied {
 		return ""
 	}
-	return "spec.containers{" + e.Container + "}"
+	return "spec.containers{" + word(e.Container, maxName) + "}"
 }
 
 // keepSoon plans for the ledger to keep what is handed over now.
@@ -577,6 +585,7 @@ func (w *run[S]) finish() error {
 	if err == nil {
 		w.saving = w.batch
 		w.batch = nil
+		w.outage.last()
 		w.write(w.record(time.Now()))
 		err = w.await(patience.C)
 	}

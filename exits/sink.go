@@ -91,8 +91,8 @@ func (s *Sink) add(e *End, again bool) {
 }
 
 // timeFor returns the time of a new report. It is later than the Events of the reports before, in
-// whole microseconds as well: an Event's time tells which reports the Event counts. If one that the
-// same Event may count has just been handed over, timeFor waits for the clock.
+// whole microseconds as well: an Event's time tells which reports the Event counts. If a report for
+// the same Event has just been handed over, timeFor waits for the clock.
 func (s *Sink) timeFor(key eventKey) time.Time {
 	now := time.Now()
 	if !s.justHanded(key, now) {

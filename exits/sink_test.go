@@ -212,6 +212,10 @@ func TestSink(t *testing.T) {
 			inner.stored = series(event(app, second(-4)), second(-3))
 			_, _ = sink.Patch(t.Context(), event(app, second(-4)), nil)
 		}, []uint32{1, 2, 3, 4}},
+		{"a read of what the call does not know", func(sink *Sink, inner *scripted) {
+			inner.stored = series(event(app, second(-4)), second(0))
+			_, _ = sink.Patch(t.Context(), event(app, second(-4)), nil)
+		}, []uint32{1, 2, 3}},
 		{"an event of what has no token", func(sink *Sink, _ *scripted) {
 			combined := series(event(app, second(-4)), second(0))
 			combined.Action = combined.Reason
@@ -223,6 +227,20 @@ func TestSink(t *testing.T) {
 			_, _ = sink.Create(t.Context(), event(end(0, "b", "app", 1), second(0)))
 			sink.bound(4)
 		}, []uint32{0, 1, 2, 4}},
+		{"refused, and away since", func(sink *Sink, inner *scripted) {
+			inner.err = forbidden
+			_, _ = sink.Create(t.Context(), event(end(0, "b", "app", 1), second(0)))
+			inner.err = errAway
+			_, _ = sink.Create(t.Context(), event(end(0, "b", "app", 1), second(0)))
+			sink.bound(4)
+		}, []uint32{0, 1, 2, 4}},
+		{"refused, and taken in part since", func(sink *Sink, inner *scripted) {
+			inner.err = forbidden
+			_, _ = sink.Create(t.Context(), event(app, second(0)))
+			inner.err = nil
+			_, _ = sink.Create(t.Context(), event(app, second(-4)))
+			sink.bound(3)
+		}, []uint32{2, 3, 4}},
 		{"refused, and tried again", func(sink *Sink, inner *scripted) {
 			inner.err = forbidden
 			_, _ = sink.Create(t.Context(), event(end(0, "b", "app", 1), second(0)))
@@ -260,6 +278,7 @@ func TestEqualReportsAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := &scripted{}
 				sink := NewSink(inner)
+				time.Sleep(500 * time.Nanosecond) // a stored time has whole microseconds
 				var first *eventsv1.Event
 				for i := range uint32(3) {
 					e := &End{Kind: Failed, Attempt: i, Container: "app", Pod: Ref{UID: "u", Namespace: "a"}}
@@ -318,6 +337,72 @@ func TestSinkIsBounded(t *testing.T) {
 				t.Errorf("step %d: %d reports, want %d; the key is new: %v", step, len(kept.ends), want, !keys[kept.key])
 			}
 			keys[kept.key] = true
+		}
+	})
+}
+
+// TestWhatTheServerRefuses is given up first, whatever the server says, and so are ends that the
+// Event about a namespace counts.
+func TestWhatTheServerRefuses(t *testing.T) {
+	events := eventsv1.Resource("events")
+	for _, refusal := range []error{
+		apierrors.NewForbidden(events, "x", errors.New("no")),
+		apierrors.NewInvalid(eventsv1.SchemeGroupVersion.WithKind("Event").GroupKind(), "x", nil),
+		apierrors.NewBadRequest("x"),
+		apierrors.NewRequestEntityTooLargeError("x"),
+		apierrors.NewNotFound(events, "x"), // the namespace is gone
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := &scripted{}
+			sink := NewSink(inner)
+			first := &End{Kind: Failed, Pod: Ref{UID: "u", Namespace: "a"}, Container: "app", Attempt: 1}
+			sink.add(first, false)
+			sink.count(keyOfCombined("b", Failed))
+			second := &End{Kind: Failed, Pod: Ref{UID: "u", Namespace: "c"}, Container: "app", Attempt: 2}
+			sink.add(second, false)
+			time.Sleep(time.Second)
+			inner.err = refusal
+			for _, about := range []corev1.ObjectReference{
+				{Namespace: "c", UID: "u", FieldPath: fieldPathOf(second)},
+				{Namespace: "b"},
+			} {
+				e := &eventsv1.Event{
+					EventTime: metav1.NowMicro(),
+					Reason:    string(Failed),
+					Action:    actionOf(second),
+					Regarding: about,
+				}
+				if about.UID == "" {
+					e.Action = combinedAction
+				}
+				_, _ = sink.Create(t.Context(), e)
+			}
+			sink.bound(1)
+			if got := left(sink); !slices.Equal(got, []uint32{1}) || sink.waiting() != 1 {
+				t.Errorf("%v: left %v, and %d in all, want the first alone", refusal, got, sink.waiting())
+			}
+		})
+	}
+}
+
+// TestEndsOfAPodAtOnce: above the recorder's limits one Event counts the ends of all containers of
+// a pod, and its time tells which. So no two of a kind have one time.
+func TestEndsOfAPodAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := NewSink(&scripted{})
+		for i, name := range []string{"a", "b", "a"} {
+			sink.add(&End{
+				Kind:      Failed,
+				Pod:       Ref{UID: "u", Namespace: "ns"},
+				Container: name,
+				ExitCode:  int32(i),
+				CodeKnown: true,
+			}, false)
+		}
+		for i := range sink.reports[1:] {
+			if apart := sink.reports[i+1].at.Sub(sink.reports[i].at); apart <= time.Microsecond {
+				t.Errorf("ends %d and %d are %v apart", i, i+1, apart)
+			}
 		}
 	})
 }

@@ -24,8 +24,8 @@ func keyOfCombined(namespace string, kind Kind) eventKey {
 	return eventKey{namespace: namespace, reason: string(kind), action: combinedAction}
 }
 
-// tally follows the ends that an Event about a namespace counts, and that are not known to be
-// taken. In a storm they are too many to be followed one by one.
+// tally follows the ends in the count of an Event about a namespace whose writing is not confirmed.
+// In a storm they are too many to be followed singly.
 type tally struct {
 	spells []spell // the earliest first
 	// sealed: a call that counts the first spell has begun. Later ends do not join the spell: the

@@ -24,7 +24,8 @@
 // [NewEvents] does the same for a recorder of Kubernetes Events (event_recorder_*).
 //
 // A registry has a single [Metrics], nothing is registered globally, and two generators in a
-// process need two registries. All names with their meaning are in docs/metrics.md.
+// process need two registries. A generator that takes over from one that has ended keeps the set,
+// and SetGauges is called again. All names with their meaning are in docs/metrics.md.
 //
 // # Concurrency
 //
@@ -34,7 +35,7 @@
 //
 // # Errors
 //
-// Only [New] and [NewEvents] fail: when a name is taken in the registry. Reports of unknown names
-// are ignored, as the generator's contract asks, because a newer generator may know more than an
-// older set of metrics.
+// Only [New] and [NewEvents] fail: when there is no registry, or a name is taken in it. Reports of
+// unknown names are ignored, as the generator's contract asks, because a newer generator may know
+// more than an older set of metrics.
 package metrics

@@ -187,8 +187,31 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
+	severities := regexp.MustCompile(`(?s)- alert: (\w+)\n.*?severity: (\w+)\}`).FindAllStringSubmatch(rules, -1)
+	for _, alert := range severities {
+		row := regexp.MustCompile(`(?m)^\| ` + alert[2] + `: .*\b` + alert[1] + `\b`)
+		if !row.MatchString(pages["docs/metrics.md"]) {
+			t.Errorf("docs/metrics.md does not name %s among those of the severity %s", alert[1], alert[2])
+		}
+	}
 	if n := strings.Count(rules, "/docs/troubleshooting.md#"); n != len(alerts) {
 		t.Errorf("%d links to a section for %d alerts", n, len(alerts))
+	}
+}
+
+// TestAlertsOfKubelets checks that each series of the alerts of kubelets leaves out the jobs of the
+// watch and of pleg-agent, which manage no pods.
+func TestAlertsOfKubelets(t *testing.T) {
+	const others = `{job!~"(.+/)?pleg-(watch|agent)"`
+	rules := read(t, "../docs/alerts/evented-pleg.yaml")
+	series := metricName.FindAllStringIndex(rules, -1)
+	if len(series) < 30 {
+		t.Fatalf("%d series, want thirty at least", len(series))
+	}
+	for _, at := range series {
+		if !strings.HasPrefix(rules[at[1]:], others) {
+			t.Errorf("%s lacks %s", rules[at[0]:at[1]], others)
+		}
 	}
 }
 

@@ -3,7 +3,10 @@
 
 package metrics
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // eventsMetrics are those of an Event recorder, which yields them at a scrape, in the order of
 // docs/metrics.md.
@@ -120,8 +123,14 @@ var eventsMetrics = []definition{
 }
 
 // NewEvents registers the metrics of an Event recorder: values is its Metrics method, which scrapes
-// call from any goroutine. If a name is taken, nothing is registered.
+// call from any goroutine. If a name is taken, or an argument is nil, nothing is registered.
 func NewEvents(registry Registry, values func(yield func(name string, v float64))) error {
+	switch {
+	case registry == nil:
+		return errNoRegistry
+	case values == nil:
+		return errors.New("metrics: values is nil: give the Metrics method of an Event recorder's broadcaster")
+	}
 	source := new(gaugeSource)
 	source.SetGauges(values)
 	err := registry.CustomRegister(newCollector(source, eventsMetrics, Options{}))

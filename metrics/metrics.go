@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,8 +34,11 @@ type Metrics struct {
 
 // New makes and registers a set of metrics for a generator. If a name is taken, nothing is
 // registered and the error contains the name: either the registry already has a set, or the
-// registry is a kubelet's own and OmitKubelet is needed.
+// registry is a kubelet's own and OmitKubelet is needed. A nil registry is an error, too.
 func New(registry Registry, options Options) (*Metrics, error) {
+	if registry == nil {
+		return nil, errNoRegistry
+	}
 	m := new(Metrics)
 	err := m.register(registry, options)
 	if err != nil {
@@ -43,6 +47,8 @@ func New(registry Registry, options Options) (*Metrics, error) {
 	}
 	return m, nil
 }
+
+var errNoRegistry = errors.New("metrics: the registry is nil: give a Kubernetes registry, or Plain of a Prometheus registry")
 
 // set holds counters and histograms by their reporter's names, which do not change after register.
 type set struct {

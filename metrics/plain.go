@@ -4,14 +4,19 @@
 package metrics
 
 import (
+	"reflect"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 )
 
 // Plain returns a [Registry] that registers in a plain Prometheus registry, for agents without a
 // Kubernetes registry. The result may be passed to several calls of [New] and [NewEvents] with
-// different names.
+// different names. Plain of a nil registry is nil, which they refuse.
 func Plain(registerer prometheus.Registerer) Registry {
+	if v := reflect.ValueOf(registerer); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil
+	}
 	return plainRegistry{registerer: registerer, kube: metrics.NewKubeRegistry()}
 }
 

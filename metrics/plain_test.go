@@ -44,6 +44,9 @@ func ExamplePlain() {
 	// kube_pod_missed_events 2
 }
 
+// silent is a recorder's source of values that yields none.
+func silent(func(string, float64)) {}
+
 // TestPlainTakesOneSet registers nothing when a name is taken, and both kinds of sets beside each
 // other.
 func TestPlainTakesOneSet(t *testing.T) {
@@ -63,15 +66,47 @@ func TestPlainTakesOneSet(t *testing.T) {
 	if _, err := metrics.New(plain, metrics.Options{}); err != nil {
 		t.Error(err)
 	}
-	if err := metrics.NewEvents(plain, nil); err != nil {
+	if err := metrics.NewEvents(plain, silent); err != nil {
 		t.Error(err)
 	}
 	for _, again := range []metrics.Registry{plain, metrics.Plain(registry)} {
 		if _, err := metrics.New(again, metrics.Options{}); err == nil {
 			t.Error("a registry takes two sets")
 		}
-		if err := metrics.NewEvents(again, nil); err == nil || !strings.Contains(err.Error(), "event_recorder_") {
+		if err := metrics.NewEvents(again, silent); err == nil || !strings.Contains(err.Error(), "event_recorder_") {
 			t.Errorf("a registry takes two sets of a recorder, or the error does not name them: %v", err)
 		}
+	}
+}
+
+// TestNothingToRegisterIn: a nil registry, and metrics without values, are named where they are
+// given, and not at the first scrape.
+func TestNothingToRegisterIn(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	var missing *prometheus.Registry
+	for name, tc := range map[string]struct {
+		make func() error
+		want string
+	}{
+		"New in nil":               {func() error { _, err := metrics.New(nil, metrics.Options{}); return err }, "the registry is nil"},
+		"New in a plain nil":       {func() error { _, err := metrics.New(metrics.Plain(nil), metrics.Options{}); return err }, "the registry is nil"},
+		"New in a nil pointer":     {func() error { _, err := metrics.New(metrics.Plain(missing), metrics.Options{}); return err }, "the registry is nil"},
+		"NewEvents in nil":         {func() error { return metrics.NewEvents(nil, silent) }, "the registry is nil"},
+		"NewEvents in a plain nil": {func() error { return metrics.NewEvents(metrics.Plain(nil), silent) }, "the registry is nil"},
+		"NewEvents without values": {func() error { return metrics.NewEvents(metrics.Plain(registry), nil) }, "values is nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("panics: %v", p)
+				}
+			}()
+			if err := tc.make(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v does not say %q", err, tc.want)
+			}
+		})
+	}
+	if err := metrics.NewEvents(metrics.Plain(registry), silent); err != nil {
+		t.Errorf("a refused set has left something: %v", err)
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// OwnCall is a call of the agent's own to make, start, stop or remove a sandbox or a container.
+// OwnCall is a call of the agent's own to make, start, stop or remove a sandbox or a container, or
+// to change its limits.
 type OwnCall struct {
-	// Pod is the pod of the call, with its name if known. The UID may be empty if ID is known.
+	// Pod is the pod of the call, with its name if known. The UID may be empty if ID is that of an
+	// item in the cache; else the end of the call costs a list of everything, if it names no items.
 	Pod PodRef
 	// ID is the sandbox or container named by the call; empty for a creation.
 	ID string
@@ -20,11 +22,16 @@ type OwnCall struct {
 // Calling announces a coming call of the agent, and returns the function to call at its end,
 // once. Without an error, the items are in the given phases now; an item needs its ID, Kind and
 // Phase, and may have its Name. With an error, or without items, the call may have changed
-// something. Give no items with an error: they would be believed.
+// something. Give no items with an error: they would be believed. A call that changes a limit
+// (UpdateContainerResources) has no items.
 //
 // The end of a call causes a read of the pod, a moment later (Config.CallSettle) and once for a
 // few calls. Watch and cache show the result of the read. The reported phases mark a change as
 // the agent's own (CauseAck), with no event missed.
+//
+// A call whose end is never told counts as under way for ever: with Config.TellsCalls, what others
+// make or start in its pod may be told five times RelistBase later, and after a creation the pod is
+// listed for each read. A second call of the returned function has no effect.
 //
 // Neither function blocks. Both are safe for concurrent use; calls about the same ID are reported
 // in the order in which they are made. They have no effect when Run is over. A generator knows

@@ -109,8 +109,8 @@ func (k *book[S]) takeEarly(p *pod, id string, now instant) (news bool) {
 	return news
 }
 
-// takeListed takes the early reports of the IDs in a list, and reports whether there were any. What
-// the list alone shows is left to a read that shows it: it was news when it was listed first.
+// takeListed takes the early reports of the IDs in a list, and reports whether there were any.
+// Ghosts are left to a read with their status: the list was news when it first showed them.
 func (k *book[S]) takeListed(p *pod, items []Item, now instant) (news bool) {
 	if len(k.evidence.early) == 0 {
 		return false
@@ -190,7 +190,9 @@ func (r *reading[S]) gone() bool {
 // of another ID may have the reading believed before, and the next may meet this one. Of an unread
 // ID the reading has no more than the phase in a list.
 func (r *reading[S]) overrules(x *item, e *expectation, grace time.Duration) bool {
-	return e.phase > x.phase && !r.unread.has(x.id) && r.began > e.decides(grace)
+	return e.phase > x.phase &&
+		!r.unread.has(x.id) &&
+		r.began > e.decides(grace)
 }
 
 // lastLook is the last look at a pod in agreement with its record.
@@ -305,7 +307,8 @@ func (k *book[S]) judgeMove(m *move, r *reading[S], last lastLook, now instant) 
 		k.returned(x.id)
 		k.trust.refute(x.title() + " was gone, and is back")
 	case m.back:
-		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored && r.overrules(x, e, k.cfg.Grace) {
+		if e := x.pod.expected.get(x.id, CauseClaim); e != nil && e.stored &&
+			r.overrules(x, e, k.cfg.Grace) {
 			return // resolve counts, in this turn
 		}
 		k.out.add(countRegressions, 1)
@@ -327,10 +330,10 @@ func (k *book[S]) judgeMove(m *move, r *reading[S], last lastLook, now instant) 
 	}
 }
 
-// noteEnd notes how a read has ended, whatever becomes of what it shows: one that has failed is
-// counted, and the first about the pod is reported; of reads that failed in part, the second in a
-// row. On a busy node a status may come later than the others of its pod for once, and the next
-// read, a second later, has the status. The entry is as of the given time.
+// noteEnd notes how a read has ended, whatever becomes of its result: a failure is counted, and the
+// first about the pod is reported; of failures in part, the second in a row. On a busy node a
+// status may come later than the others of its pod for once, and the next read, a second later, has
+// the status. The entry is as of the given time.
 func (k *book[S]) noteEnd(p *pod, r *look, whole bool, asOf instant) {
 	if r.err == nil {
 		p.acquit()
@@ -342,7 +345,8 @@ func (k *book[S]) noteEnd(p *pod, r *look, whole bool, asOf instant) {
 		p.resetBackOff()
 	}
 	again := whole || !first
-	if p.accused || !again || r.old(p, asOf) && !(p.failing() && p.entry != noEntry) {
+	if p.accused || !again ||
+		r.old(p, asOf) && !(p.failing() && p.entry != noEntry) {
 		return
 	}
 	p.accuse()

@@ -13,30 +13,35 @@ import (
 // calls is the room of the agent's own calls: which are under way, and what they may have made. The
 // room knows whether the statuses of known IDs are a complete read of a pod.
 type calls struct {
-	// under are the calls under way, of which the pod is known.
+	// under are the calls under way whose pod is known, by serial number. Begin adds a call, and end
+	// drops it. The counts of the pods add up to their number, as check holds.
 	under map[uint64]*pod
 
-	// untracked reports whether a call is under way that found no room.
+	// untracked reports whether a call is under way that found no room. Only core.onAcks writes
+	// untracked, of what the box of the calls says. Meanwhile no pod is read by its known IDs.
 	untracked bool
 }
 
 func newCalls() calls { return calls{under: make(map[uint64]*pod)} }
 
-// own is the agent's work on a pod. Only calls writes own, and core.visit the part that a list
-// shows of others.
+// own is the agent's work on a pod. Only calls.begin and calls.end write own.
 type own struct {
-	// calls is the number of calls under way, creating of those among them that make an ID.
+	// calls is the number of calls under way, creating of those among them that make an ID. Calls is
+	// the number of entries of calls.under with the pod, and the sum of creating and the length of
+	// about.
 	calls    int32
 	creating int32
 
-	// about are the IDs the others name, once for each call.
+	// about are the IDs that the other calls name, once for each call, in the order of their begins.
 	about []string
 
-	// called is when a call last ended.
+	// called is when a call last ended, by the agent's report; zero before the first. It is not in the
+	// future, and stays when the entry changes.
 	called instant `prove:"-"`
 
-	// unlisted is until when IDs may have been made that no read has shown; the time may be in the
-	// future. A list begun later shows them.
+	// unlisted is until when IDs may have been made that no read has shown: a call that makes an ID
+	// has failed, or did not name the ID. The time may be in the future, and never goes back; a list
+	// begun later shows the IDs. A pod that is forgotten leaves the time to book.uncertain.
 	unlisted instant `prove:"timers"`
 }
 
@@ -60,14 +65,15 @@ type burst struct {
 	others instant
 }
 
-// burstMost is the number of reports of a pod beyond which they are not looked at one by one, for
-// each further one: no burst of calls has so many.
+// burstMost bounds the reports of a pod that are looked at singly, with each further report: no
+// burst of calls has so many.
 const burstMost = 64
 
 // ownBurst returns the agent's own calls in the pod.
 func (p *pod) ownBurst(cfg *limits, now instant) burst {
 	if p.expected.len() > burstMost {
-		return burst{goesOn: p.calling(), others: p.expected.all[0].at}
+		e := &p.expected.all[0]
+		return burst{goesOn: p.calling(), others: cmp.Or(e.first, e.at)}
 	}
 	b := burst{others: never}
 	sandbox := false
@@ -84,10 +90,12 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 				ended = max(ended, e.at)
 			}
 			container = container || e.kind == Container
-			sandbox = sandbox || e.kind == Sandbox && e.phase == PhaseRunning && now < e.at.add(cfg.CallBurst)
+			sandbox = sandbox ||
+				e.kind == Sandbox && e.phase == PhaseRunning &&
+					now < e.at.add(cfg.CallBurst)
 		case e.stored, p.origin(e.id, e.phase, cfg) < changedByOthers:
 		default:
-			b.others = min(b.others, e.at)
+			b.others = min(b.others, e.first)
 		}
 	}
 	b.goesOn = p.calling() || sandbox && !container
@@ -115,7 +123,9 @@ func (o *own) mayHave(until instant) {
 // excusable reports whether a read of the pod may show changed content for a reason of the agent's
 // own: a call, a reinspection, the look after an end.
 func (p *pod) excusable() bool {
-	return p.force != 0 || p.calling() || p.called >= p.read && p.called != 0 || p.settling != 0
+	return p.force != 0 || p.calling() ||
+		p.called >= p.read && p.called != 0 ||
+		p.settling != 0
 }
 
 // begin notes the begin of a call about a pod.
@@ -154,7 +164,7 @@ const knownIDsMax = 8
 
 // leftover is what the agent's own calls have left of a pod.
 type leftover struct {
-	// known are the items that are left; nil if that is not certain.
+	// known are the items that are left; nil if they are not certain.
 	known []Item
 
 	// removed are the IDs in the status that have certainly gone.
@@ -164,18 +174,28 @@ type leftover struct {
 	only bool
 }
 
+// heardSince is from when on the generator knows of everything that was made.
+type heardSince struct {
+	// all is the moment from which on everything was heard: the stream works, and the agent's calls
+	// have told what they do.
+	all instant
+
+	// listed is the begin of the last list that was applied.
+	listed instant
+}
+
 // known returns what is left of a pod. Its items are known if their statuses are a complete read of
-// the pod: a list, begun at the given time, has shown the pod, or that there was none, since a
-// moment from which on everything was heard, and every ID made since was made, and reported, by the
-// agent. IDs that have certainly gone are left out: see pod.removed. If no other is left of a pod
-// in the cache, the items are empty, and nothing of the pod is to be read.
-func (k *calls) known(r *records, p *pod, cfg *limits, listed, heard, now instant) (left leftover) {
+// the pod: a list has shown the pod, or that there was none, since everything was heard, and every
+// ID made since was made, and reported, by the agent. IDs that have certainly gone are left out:
+// see pod.removed. If no other is left of a pod in the cache, the items are empty, and nothing of
+// the pod is to be read.
+func (k *calls) known(r *records, p *pod, cfg *limits, since heardSince, now instant) (left leftover) {
 	switch {
 	case p.creating > 0, k.untracked:
 		return left
 	case p.entry != statusEntry && p.entry != noEntry, !p.explains(cfg):
 		return left
-	case listed <= max(heard, p.unlisted):
+	case since.listed <= max(since.all, p.unlisted):
 		return left
 	}
 	unheard := cfg.unheard(now)
@@ -228,15 +248,17 @@ const (
 	madeByOthers
 )
 
-// origin returns who has brought an ID to a phase. Runtimes announce, and show, what a call has
-// done before they answer it; so a call under way may have brought about what is not an end, which
-// comes by itself, if nobody but the agent makes any calls: a call about the ID, or one that makes
-// an ID, if nobody has named it before, or it is a sandbox, which lists show before it is ready.
+// origin returns who has brought an ID to a phase. Runtimes announce, and show, the effect of a
+// call before they answer the call. So, if nobody but the agent makes any calls, a call under way
+// may have brought an ID so far, but for an end, which comes by itself: a call about the ID, or a
+// call that makes an ID, if nobody has named this ID before, or for a sandbox, which lists show
+// before it is ready.
 func (p *pod) origin(id string, phase Phase, cfg *limits) origin {
 	i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id })
 	own := p.expected.get(id, CauseAck)
 	known := i >= 0 || own != nil
-	making := p.creating > 0 && (!known || i >= 0 && p.items[i].kind == Sandbox)
+	making := p.creating > 0 &&
+		(!known || i >= 0 && p.items[i].kind == Sandbox)
 	begins := PhaseUnknown < phase && phase < PhaseExited
 	switch {
 	case i >= 0 && p.items[i].shown == phase:
@@ -274,7 +296,8 @@ func (p *pod) brings(cfg *limits) bool {
 	return !slices.ContainsFunc(p.items, func(x *item) bool { // has gone without a call
 		own := p.expected.get(x.id, CauseAck)
 		removed := own != nil && own.phase == PhaseRemoved
-		return !removed && !slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == x.id })
+		return !removed &&
+			!slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == x.id })
 	})
 }
 
@@ -329,7 +352,7 @@ func remainder[S any](
 	}
 }
 
-// removes reports whether a call has removed what it was about, and changed nothing else.
+// removes reports whether a call has removed its object, and changed nothing else.
 func (a *ack) removes() bool {
 	return !a.failed && len(a.items) > 0 &&
 		!slices.ContainsFunc(a.items, func(it Item) bool { return it.Phase != PhaseRemoved })

@@ -73,6 +73,7 @@ func (c *core[S]) onClaim(p *pod, claim latestClaim, now instant) (fresh bool) {
 		kind:      claim.item.Kind,
 		phase:     claim.item.Phase,
 		at:        now,
+		first:     now,
 		stamp:     claim.stamp,
 	}
 	if e.id == "" || e.phase > PhaseRemoved {
@@ -127,7 +128,8 @@ func (t *retold) note(x *item, e expectation, began instant, grace time.Duration
 	known := x.pod.expected.get(e.id, e.cause)
 	mayRefute := known != nil && began > known.decides(grace)
 	mayTakeBack := x.phase == PhaseExited && e.phase == PhaseExited // only what has ended may run again
-	if !mayRefute && !mayTakeBack || e.failed || e.phase < (*t)[e.reportKey].phase {
+	if !mayRefute && !mayTakeBack ||
+		e.failed || e.phase < (*t)[e.reportKey].phase {
 		return
 	}
 	if *t == nil {

@@ -120,15 +120,16 @@ func (r *records) doubtMade(p *pod, shows []Item, at span) (perhaps bool) {
 	return perhaps
 }
 
-// made yields what the agent's calls report of the IDs that they have just made, and that neither a
-// read has shown nor a look does that began at a time. A call that reported later may have made its
-// ID after the look began.
+// made yields the reports of the agent's calls about IDs just made: shown by no read so far, and
+// not by a look that began at the given time. A call that reported later may have made its ID after
+// the look began.
 func (r *records) made(p *pod, shows []Item, began instant) iter.Seq[*expectation] {
 	return func(yield func(*expectation) bool) {
 		var shown idSet
 		for i := range p.expected.all {
 			e := &p.expected.all[i]
-			made := e.cause == CauseAck && e.at <= began && PhaseCreated <= e.phase && e.phase <= PhaseRunning
+			made := e.cause == CauseAck && e.at <= began &&
+				PhaseCreated <= e.phase && e.phase <= PhaseRunning
 			if !made || r.find(p, 0, e.id) != nil {
 				continue
 			}
@@ -162,7 +163,9 @@ func (r *records) dominates(p *pod, payload []Item) bool {
 	met := 0
 	for i, it := range payload {
 		x := r.find(p, i, it.ID)
-		if x == nil || x.mark == r.marks || x.shown == PhaseUnknown || it.Phase < x.phase || it.Phase > PhaseExited {
+		if x == nil || x.mark == r.marks ||
+			x.shown == PhaseUnknown ||
+			it.Phase < x.phase || it.Phase > PhaseExited {
 			return false
 		}
 		if x.recovered && it.Phase > x.phase {
@@ -203,7 +206,8 @@ func (r *records) named(p *pod, listed []Item, without map[string]bool) []Item {
 	named := setOfItems(items)
 	for i := range p.expected.all {
 		e := &p.expected.all[i]
-		if e.phase == PhaseRemoved || without[e.id] || named.has(e.id) || r.find(p, 0, e.id) != nil {
+		if e.phase == PhaseRemoved || without[e.id] ||
+			named.has(e.id) || r.find(p, 0, e.id) != nil {
 			continue
 		}
 		event := p.expected.get(e.id, CauseClaim)

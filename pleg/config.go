@@ -6,13 +6,16 @@ package pleg
 import (
 	"errors"
 	"fmt"
+	"math"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
 // Config configures a [Generator]. Source and Cache are required; the zero value of every other
-// field is its default.
+// field is its default. A duration that is given is a microsecond at least.
 type Config[S any] struct {
 	// Source reads the runtime. Required.
 	Source Source[S]
@@ -207,7 +210,7 @@ func (c *Config[S]) limits() limits {
 		SweepAgain:     c.RelistBase,
 		ForceAgain:     c.RelistBase,
 		TeardownAgain:  max(c.RelistBase/10, 1),
-		CallBurst:      5 * c.RelistBase,
+		CallBurst:      min(c.RelistBase, math.MaxInt64/5) * 5,
 		CallWait:       max(c.RelistBase/4, c.CallSettle),
 		Grace:          c.Grace,
 		CallSettle:     c.CallSettle,
@@ -270,6 +273,10 @@ const (
 	countMost    = 1 << 28
 )
 
+// durationLeast is the shortest duration of a configuration. A shorter one was meant to have a
+// unit: 5 is five nanoseconds.
+const durationLeast = time.Microsecond
+
 func orDefault[T int | time.Duration](v *T, d T) {
 	if *v == 0 {
 		*v = d
@@ -284,7 +291,7 @@ func (c Config[S]) withDefaults() Config[S] {
 	orDefault(&c.RelistSlow, defaultRelistSlow)
 	orDefault(&c.RelistThreshold, defaultRelistThreshold)
 	orDefault(&c.Grace, defaultGrace)
-	orDefault(&c.CallSettle, c.RelistBase/50)
+	orDefault(&c.CallSettle, max(c.RelistBase/50, durationLeast))
 	orDefault(&c.InspectWorkers, defaultInspectWorkers)
 	orDefault(&c.InspectTimeout, defaultInspectTimeout)
 	orDefault(&c.RetryBase, defaultRetryBase)
@@ -323,39 +330,93 @@ func (c Config[S]) withDefaults() Config[S] {
 // validate reports every unworkable field of a configuration, defaults included, by name and
 // value.
 func (c Config[S]) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pleg: Config."+format, args...)) }
-	if c.Source == nil {
-		bad("Source is nil: the generator needs something to read")
-	}
-	if c.Cache == nil {
-		bad("Cache is nil: the generator needs a cache to write")
-	}
-	for _, d := range []struct {
-		name string
-		v    time.Duration
+	return errors.Join(slices.Concat(
+		c.validateParts(),
+		c.validateDurations(),
+		c.validateCounts(),
+	)...)
+}
+
+// validateParts reports the missing parts. A nil pointer in an interface is not nil, and would end
+// the process at its first call.
+func (c Config[S]) validateParts() (errs []error) {
+	for _, part := range []struct {
+		name   string
+		v      any
+		remedy string
 	}{
-		{"RelistBase", c.RelistBase},
-		{"RelistMax", c.RelistMax},
-		{"RelistTimeout", c.RelistTimeout},
-		{"RelistSlow", c.RelistSlow},
-		{"RelistThreshold", c.RelistThreshold},
-		{"Grace", c.Grace},
-		{"CallSettle", c.CallSettle},
-		{"InspectTimeout", c.InspectTimeout},
-		{"RetryBase", c.RetryBase},
-		{"RetryMax", c.RetryMax},
-		{"RereadBase", c.RereadBase},
-		{"ReconnectBase", c.ReconnectBase},
-		{"ReconnectMax", c.ReconnectMax},
-		{"ReconnectSteady", c.ReconnectSteady},
-		{"StableAfter", c.StableAfter},
-		{"Settle", c.Settle},
+		{"Source", c.Source, "look at the error of what makes it"},
+		{"Stream", c.Stream, "leave the field out for none"},
+		{"Metrics", c.Metrics, "leave the field out for none"},
+		{"Recorder", c.Recorder, "leave the field out for none"},
 	} {
-		if d.v < 0 {
-			bad("%s is %v: it must not be negative (zero means the default)", d.name, d.v)
+		if v := reflect.ValueOf(part.v); v.Kind() == reflect.Pointer && v.IsNil() {
+			errs = append(errs, bad("%s is a nil %T: %s", part.name, part.v, part.remedy))
 		}
 	}
+	if c.Source == nil {
+		errs = append(errs, bad("Source is nil: the generator needs something to read"))
+	}
+	if c.Cache == nil {
+		errs = append(errs, bad("Cache is nil: the generator needs a cache to write"))
+	}
+	return errs
+}
+
+// validateDurations reports the durations that are negative or have no unit, and those of the
+// others that contradict each other.
+func (c Config[S]) validateDurations() (errs []error) {
+	good := make(map[string]bool)
+	for _, d := range []struct {
+		name  string
+		v     time.Duration
+		never bool // a negative value means never
+	}{
+		{"RelistBase", c.RelistBase, false},
+		{"RelistMax", c.RelistMax, false},
+		{"RelistTimeout", c.RelistTimeout, false},
+		{"RelistSlow", c.RelistSlow, false},
+		{"RelistThreshold", c.RelistThreshold, false},
+		{"Grace", c.Grace, false},
+		{"CallSettle", c.CallSettle, false},
+		{"InspectTimeout", c.InspectTimeout, false},
+		{"RetryBase", c.RetryBase, false},
+		{"RetryMax", c.RetryMax, false},
+		{"RereadBase", c.RereadBase, false},
+		{"EndSettle", c.EndSettle, true},
+		{"Reread", c.Reread, true},
+		{"ReconnectBase", c.ReconnectBase, false},
+		{"ReconnectMax", c.ReconnectMax, false},
+		{"ReconnectSteady", c.ReconnectSteady, false},
+		{"StableAfter", c.StableAfter, false},
+		{"Settle", c.Settle, false},
+	} {
+		switch {
+		case d.v < 0 && !d.never:
+			errs = append(errs, bad("%s is %v: it must not be negative (zero means the default)", d.name, d.v))
+		case 0 < d.v && d.v < durationLeast:
+			errs = append(errs, bad("%s is %v: has it a unit, such as %d*time.Second? The least is %v", d.name, d.v, d.v, durationLeast))
+		default:
+			good[d.name] = true
+		}
+	}
+	if good["RelistMax"] && good["RelistBase"] && c.RelistMax < c.RelistBase {
+		errs = append(errs, bad("RelistMax is %v, shorter than RelistBase, %v: raise RelistMax or lower RelistBase", c.RelistMax, c.RelistBase))
+	}
+	if good["CallSettle"] && good["RelistBase"] && c.CallSettle > c.RelistBase {
+		errs = append(errs, bad("CallSettle is %v, longer than RelistBase, %v: polling would see a change sooner; lower CallSettle", c.CallSettle, c.RelistBase))
+	}
+	if good["RetryMax"] && good["RetryBase"] && c.RetryMax < c.RetryBase {
+		errs = append(errs, bad("RetryMax is %v, shorter than RetryBase, %v: raise RetryMax or lower RetryBase", c.RetryMax, c.RetryBase))
+	}
+	if good["ReconnectMax"] && good["ReconnectBase"] && c.ReconnectMax < c.ReconnectBase {
+		errs = append(errs, bad("ReconnectMax is %v, shorter than ReconnectBase, %v: raise ReconnectMax or lower ReconnectBase", c.ReconnectMax, c.ReconnectBase))
+	}
+	return errs
+}
+
+// validateCounts reports the counts out of their bounds.
+func (c Config[S]) validateCounts() (errs []error) {
 	for _, n := range []struct {
 		name    string
 		v, most int
@@ -368,29 +429,20 @@ func (c Config[S]) validate() error {
 		{"UnconfirmedMax", c.UnconfirmedMax, countMost},
 	} {
 		if n.v < 0 {
-			bad("%s is %d: it must not be negative (zero means the default)", n.name, n.v)
+			errs = append(errs, bad("%s is %d: it must not be negative (zero means the default)", n.name, n.v))
 		}
 		if n.v > n.most {
-			bad("%s is %d: it must be at most %d", n.name, n.v, n.most)
+			errs = append(errs, bad("%s is %d: it must be at most %d", n.name, n.v, n.most))
 		}
 	}
-	if c.RelistMax < c.RelistBase {
-		bad("RelistMax is %v, shorter than RelistBase, %v: raise RelistMax or lower RelistBase", c.RelistMax, c.RelistBase)
+	if c.Jitter > 1 || math.IsNaN(c.Jitter) {
+		errs = append(errs, bad("Jitter is %v: it must be a fraction, at most 1", c.Jitter))
 	}
-	if c.CallSettle > c.RelistBase {
-		bad("CallSettle is %v, longer than RelistBase, %v: polling would see a change sooner; lower CallSettle", c.CallSettle, c.RelistBase)
-	}
-	if c.RetryMax < c.RetryBase {
-		bad("RetryMax is %v, shorter than RetryBase, %v: raise RetryMax or lower RetryBase", c.RetryMax, c.RetryBase)
-	}
-	if c.ReconnectMax < c.ReconnectBase {
-		bad("ReconnectMax is %v, shorter than ReconnectBase, %v: raise ReconnectMax or lower ReconnectBase", c.ReconnectMax, c.ReconnectBase)
-	}
-	if c.Jitter > 1 {
-		bad("Jitter is %v: it must be at most 1", c.Jitter)
-	}
-	return errors.Join(errs...)
+	return errs
 }
+
+// bad is the error about a field.
+func bad(format string, args ...any) error { return fmt.Errorf("pleg: Config."+format, args...) }
 
 // Recorder takes the generator's reports about itself, for Kubernetes Events. Record is called
 // from the generator's loop and must not block.

@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,24 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		},
 		"negative settling of calls": {func(c *Config[status]) { c.CallSettle = -1 }, []string{"CallSettle is -1ns"}},
 		"jitter above one":           {func(c *Config[status]) { c.Jitter = 1.5 }, []string{"Jitter is 1.5"}},
+		"jitter that is no number":   {func(c *Config[status]) { c.Jitter = math.NaN() }, []string{"Jitter is NaN"}},
 		"reconnect order":            {func(c *Config[status]) { c.ReconnectBase, c.ReconnectMax = 2*time.Minute, time.Minute }, []string{"ReconnectMax is 1m0s"}},
+		"a unit forgotten":           {func(c *Config[status]) { c.RelistBase = 5 }, []string{"RelistBase is 5ns", "5*time.Second"}},
+		"a unit forgotten of a time that may be negative": {
+			func(c *Config[status]) { c.EndSettle, c.Reread = 1, 600 }, []string{"EndSettle is 1ns", "Reread is 600ns"},
+		},
+		"a source of a nil pointer": {
+			func(c *Config[status]) { c.Source = (*toyRuntime)(nil) }, []string{"Source is a nil *pleg.toyRuntime"},
+		},
+		"a stream of a nil pointer": {
+			func(c *Config[status]) { c.Stream = (*toyRuntime)(nil) }, []string{"Stream is a nil *pleg.toyRuntime", "leave the field out"},
+		},
+		"metrics of a nil pointer": {
+			func(c *Config[status]) { c.Metrics = (*timings)(nil) }, []string{"Metrics is a nil *pleg.timings", "leave the field out"},
+		},
+		"a recorder of a nil pointer": {
+			func(c *Config[status]) { c.Recorder = (*reportLog)(nil) }, []string{"Recorder is a nil *pleg.reportLog", "leave the field out"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := good()
@@ -55,5 +73,41 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	cfg.RelistBase = 10 * time.Minute // longer than the default maximum: the default follows
 	if _, err := New(cfg); err != nil {
 		t.Errorf("a base above the default maximum: %v", err)
+	}
+}
+
+// One error names one fault: what follows from a field that is refused already is not said.
+func TestConfigSaysEachFaultOnce(t *testing.T) {
+	for name, change := range map[string]func(*Config[status]){
+		"RelistBase":    func(c *Config[status]) { c.RelistBase = -time.Second },
+		"RelistMax":     func(c *Config[status]) { c.RelistMax = -time.Second },
+		"RetryMax":      func(c *Config[status]) { c.RetryMax = -time.Second },
+		"ReconnectMax":  func(c *Config[status]) { c.ReconnectMax = -time.Second },
+		"CallSettle":    func(c *Config[status]) { c.CallSettle = -time.Second },
+		"ReconnectBase": func(c *Config[status]) { c.ReconnectBase = 7 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config[status]{Source: newToy(), Cache: cache.New[status](nil)}
+			change(&cfg)
+			_, err := New(cfg)
+			if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "Config."+name+" is ") {
+				t.Errorf("error %v: want one line about %s", err, name)
+			}
+		})
+	}
+}
+
+// "Never" is often written as the longest duration: times made from it do not overflow.
+func TestConfigOfTheLongestDurations(t *testing.T) {
+	const longest = time.Duration(math.MaxInt64)
+	for _, base := range []time.Duration{longest, longest / 2, longest / 3, longest / 4} {
+		cfg := Config[status]{Source: newToy(), Cache: cache.New[status](nil), RelistBase: base}
+		if _, err := New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		cfg = cfg.withDefaults()
+		if l := cfg.limits(); l.CallBurst < longest-5 {
+			t.Errorf("RelistBase %v: five times that is %v, want about the longest duration", base, l.CallBurst)
+		}
 	}
 }

@@ -345,7 +345,9 @@ func (c *core[S]) checkInvariants(now instant) error {
 	c.lists.check(check, c.pods, now)
 	c.reads.check(check, c.pods, due, now)
 	period := c.trust.sched.period
-	check(c.stream.up() || period == c.trust.sched.base, "the stream is down, and the period is %v", period)
-	check(c.deadline() > now, "the next tick is due at %d, and this one was at %d: the loop would spin", c.deadline(), now)
+	check(c.stream.up() || period == c.trust.sched.base,
+		"the stream is down, and the period is %v", period)
+	check(c.deadline() > now,
+		"the next tick is due at %d, and this one was at %d: the loop would spin", c.deadline(), now)
 	return errors.Join(errs...)
 }

@@ -5,8 +5,9 @@ package pleg
 
 import "time"
 
-// demand is why a pod is read, when, and what puts a read off. Only the methods of demand write its
-// fields, and no other room decides when a pod is read.
+// demand is why a pod is read, when, and what puts a read off. Only this file writes its fields,
+// but for forced (core.inspect), crossed (core.applyRead and core.overtaken), and late, which
+// core.review puts off in a crowd. No other room decides when a pod is read.
 //
 // Instants of a demand are those that a read must begin after, if nothing else is said. Zero is
 // none.
@@ -146,7 +147,8 @@ func (d *demand) answered(began instant) bool {
 
 // needsContent reports whether the next read, begun now, must be of all statuses.
 func (d *demand) needsContent(now instant) bool {
-	asked := d.content != 0 || d.changed != 0 || d.force != 0 || d.due != 0
+	asked := d.content != 0 || d.changed != 0 ||
+		d.force != 0 || d.due != 0
 	return asked || d.late != 0 && d.late <= now
 }
 
@@ -251,15 +253,15 @@ func (d *demand) endBackOff() { d.notBefore = 0 }
 func (d *demand) resetBackOff() { d.retry = ladder{} }
 
 // backOff delays the next read after a read that left a report open.
-func (d *demand) backOff(cfg *limits, began, now instant) {
-	d.notBefore = d.retry.climb(began, now, cfg.RereadBase, cfg.RelistMax)
+func (d *demand) backOff(cfg *limits, read span) {
+	d.notBefore = d.retry.climb(read, cfg.RereadBase, cfg.RelistMax)
 }
 
 // believe has the pod read again, after a read that showed less than an event believed until the
 // given time: by then at the latest. The read to come answers who waits, and is the look at what a
 // call has changed and the look after an end, too; a new waiter has a read at once.
-func (d *demand) believe(cfg *limits, began, until, now instant) {
-	d.backOff(cfg, began, now)
+func (d *demand) believe(cfg *limits, read span, until instant) {
+	d.backOff(cfg, read)
 	d.notBefore = min(d.notBefore, until)
 	d.lookFrom(d.notBefore)
 	if d.changed != 0 {
@@ -269,16 +271,16 @@ func (d *demand) believe(cfg *limits, began, until, now instant) {
 	if d.late != 0 {
 		d.late = max(d.late, d.notBefore)
 	}
-	d.answer(began)
+	d.answer(read.began)
 }
 
-// delay sets when a pod is read again without a demand.
-func (p *pod) delay(cfg *limits, began, now instant) {
+// delay sets when a pod is read again without a demand, after a look at the pod.
+func (p *pod) delay(cfg *limits, look span) {
 	switch {
 	case p.unmet():
-		p.backOff(cfg, began, now)
+		p.backOff(cfg, look)
 	case cfg.Streams && p.teardown():
-		p.notBefore = p.retry.climb(began, now, cfg.TeardownAgain, cfg.RelistMax)
+		p.notBefore = p.retry.climb(look, cfg.TeardownAgain, cfg.RelistMax)
 	default:
 		if p.entry != failedEntry { // else a report has come during the read, which is made again
 			p.resetBackOff()
@@ -292,12 +294,12 @@ const retryHung = time.Second
 
 // delayFailed delays the next read after a read that failed, whole or in part. A read that fails at
 // once is tried again soon, as often as polling would; a read that hung, more and more rarely.
-func (d *demand) delayFailed(cfg *limits, began instant, took time.Duration, now instant) {
+func (d *demand) delayFailed(cfg *limits, read span, took time.Duration) {
 	most := cfg.RetryMax
 	if took < retryHung {
 		most = cfg.RetryBase
 	}
-	d.notBefore = d.retry.climb(began, now, cfg.RetryBase, most)
+	d.notBefore = d.retry.climb(read, cfg.RetryBase, most)
 }
 
 // putOffLate puts the look off that nobody waits for. Lists end the delays between reads.
@@ -342,7 +344,7 @@ func (d *demand) owesRead(cfg *limits, now instant) {
 	d.owes = true
 }
 
-// nothingLate ends what is owed of a pod that is gone.
+// nothingLate ends all reads that are owed of a pod, which has gone.
 func (d *demand) nothingLate() {
 	d.late = 0
 	d.settling = 0

@@ -46,6 +46,10 @@ type expectation struct {
 	// a read begun a grace later about an event's.
 	at instant `prove:"dated"`
 
+	// first is when an event first told of the ID what no read has confirmed, in whatever phase; zero
+	// of a call's report. The delay for the agent's own calls counts from here.
+	first instant `prove:"-,acks:dated"`
+
 	// named is when an ID that no read has shown was last told of in an earlier phase; zero if it was
 	// not. A look begun by then without the ID does not decide about the ID, but a look with the ID
 	// decides about the phase: a sandbox that was told to have ended may be ready again, and named.
@@ -233,6 +237,7 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		return takenNews
 	case e.phase > old.phase:
 		e.at = max(e.at, old.at) // an early one may be older
+		e.first = min(e.first, old.first)
 		e.named = max(e.named, old.named)
 		e.name = cmp.Or(e.name, old.name)
 		*old = e
@@ -248,7 +253,8 @@ func (v *evidence) expect(p *pod, x *item, e expectation, shown bool) taken {
 		return takenNews
 	}
 	switch { // a look from before this report does not decide about either
-	case old.failed && e.phase == old.phase, x == nil && old.phase < PhaseRemoved && e.phase == old.phase:
+	case old.failed && e.phase == old.phase,
+		x == nil && old.phase < PhaseRemoved && e.phase == old.phase:
 		old.at = max(old.at, e.at)
 	case x == nil && old.phase < PhaseRemoved:
 		old.named = max(old.named, e.at)
@@ -281,6 +287,9 @@ func (v *evidence) expectEarly(e expectation) taken {
 	}
 	if !ok && len(v.early) >= v.most {
 		return takenNoRoom
+	}
+	if ok {
+		e.first = old.first
 	}
 	v.early[e.reportKey] = e
 	return takenNews
@@ -430,7 +439,9 @@ func (v *evidence) beyond(r *records, p *pod, shows []Item, cause Cause) iter.Se
 			it := shows[i]
 			x := r.find(p, i, it.ID)
 			e := p.expected.get(it.ID, cause)
-			if x == nil || e == nil || it.Phase != x.phase || it.Phase == PhaseUnknown || it.Phase >= e.phase {
+			if x == nil || e == nil ||
+				it.Phase != x.phase || it.Phase == PhaseUnknown ||
+				it.Phase >= e.phase {
 				continue
 			}
 			if !yield(x, e) {
@@ -459,7 +470,8 @@ func (v *evidence) disputed(r *records, p *pod, began instant) bool {
 		if e.failed || began <= e.decides(v.grace) {
 			continue
 		}
-		if x := r.find(p, 0, e.id); x != nil && x.phase < e.phase && x.shown != PhaseUnknown {
+		if x := r.find(p, 0, e.id); x != nil && x.phase < e.phase &&
+			x.shown != PhaseUnknown {
 			return true
 		}
 	}

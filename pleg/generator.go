@@ -112,9 +112,17 @@ func (g *Generator[S]) takeRequests() []request {
 	return slices.SortedFunc(maps.Keys(taken), request.compare)
 }
 
-// Run generates events until ctx ends, and returns nil once everything it started has ended. A
-// generator runs once; a second call returns [ErrAlreadyRun]. The calls of Source and Stream get
-// a context that ends with ctx.
+// Run generates events until ctx ends, and returns nil once everything it started has ended; calls
+// of Source and Stream get a context that ends with ctx, and are waited for. A generator runs once;
+// a second call returns [ErrAlreadyRun] at once. While another generator runs over the cache, Run
+// returns [ErrCacheInUse]. Whatever ends Run, Watch is closed.
+//
+// Run does not end the waits in the cache: a GetNewerThan whose context goes on waits for the next
+// generator over the same cache. Give such calls a context that ends with ctx.
+//
+// Run logs by the klog logger of ctx (klog.NewContext), else by the global one, under the name
+// pleg: each report to Config.Recorder, why the stream cannot be opened, and with verbosity 4 its
+// states.
 func (g *Generator[S]) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.ran {
@@ -122,15 +130,28 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 		return ErrAlreadyRun
 	}
 	g.ran = true
-	g.snapshot.running = true
-	g.snapshot.appliedAt = g.clock.now() // requests count at once
+	release, owns := g.cfg.Cache.Own()
+	if owns {
+		g.snapshot.running = true
+		g.snapshot.appliedAt = g.clock.now() // requests count at once
+	}
 	g.mu.Unlock()
+	defer g.end()
+	if !owns {
+		return ErrCacheInUse
+	}
+	defer release()
 
 	ctx, cancel := context.WithCancel(ctx)
 	l := newLoop(g, ctx)
 	l.run()
 	cancel()
 	l.children.Wait()
+	return nil
+}
+
+// end closes Watch, and drops what would be kept for the loop.
+func (g *Generator[S]) end() {
 	close(g.exec.out.ch)
 	g.acks.close()
 	g.mu.Lock()
@@ -138,7 +159,6 @@ func (g *Generator[S]) Run(ctx context.Context) error {
 	g.snapshot.stats.State = StreamIdle
 	clear(g.requests)
 	g.mu.Unlock()
-	return nil
 }
 
 // loop is the goroutine that owns the core and the executor, and so the only writer of the cache
@@ -163,7 +183,7 @@ type loop[S any] struct {
 	openError string      // why the stream could not be opened, as last logged
 	reports   int         // made so far
 	pause     func()      // in tests: runs between the steps of a turn
-	due       instant     // when the loop runs next at the latest; never if nothing is due
+	due       instant     // when the loop runs next at the latest, or since when an input waits for it; never if nothing is due
 }
 
 func newLoop[S any](g *Generator[S], ctx context.Context) *loop[S] {
@@ -194,7 +214,8 @@ type stepObserver interface{ BetweenSteps() }
 
 // run turns until ctx ends.
 func (l *loop[S]) run() {
-	c, timer := l.core, time.NewTimer(time.Hour) // set below
+	c := l.core
+	timer := time.NewTimer(time.Hour) // set below
 	defer timer.Stop()
 	l.apply(&input[S]{kind: inputStart, held: l.g.cfg.Cache.UIDs()})
 	l.g.cfg.Cache.RenewDemand()
@@ -249,6 +270,7 @@ func (l *loop[S]) run() {
 // apply feeds an input to the core, and then the outcome of the actions. After the end of ctx
 // there are no more inputs: a call that fails with ctx tells nothing of the runtime.
 func (l *loop[S]) apply(in *input[S]) {
+	l.due = min(l.due, l.g.clock.now()) // an input has come: whatever stops the loop from here on is a standstill
 	l.pause()
 	if l.ctx.Err() == nil {
 		l.applyAt(in, l.g.clock.now())
@@ -341,9 +363,11 @@ func (l *loop[S]) streamEnded(err error) {
 	was := l.core.stream.state
 	reports := l.reports
 	l.apply(&input[S]{kind: inputEnded, in: in, ended: err})
-	if openError := err.Error(); l.ctx.Err() == nil && l.reports == reports && openError != l.openError { // else a report has it
+	if openError := err.Error(); l.ctx.Err() == nil && l.reports == reports &&
+		openError != l.openError { // else a report has it
 		l.openError = openError
-		l.log.Info("The container event stream could not be opened, and is tried again", "was", was, "err", err)
+		l.log.Info("The container event stream could not be opened, and is tried again",
+			"was", was, "err", err)
 	}
 }
 
@@ -383,7 +407,8 @@ func (l *loop[S]) record(r Report) {
 		about = append(about, "held", r.Held)
 	}
 	if r.Pod != nil {
-		about = append(about, "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "podUID", r.Pod.UID)
+		about = append(about, "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name),
+			"podUID", r.Pod.UID)
 	}
 	l.log.Info("PLEG report", about...)
 	l.g.cfg.Recorder.Record(r)
@@ -400,7 +425,8 @@ func (l *loop[S]) stream(ctx context.Context) {
 			break
 		}
 		replayed := false
-		if at, now := claim.CreatedAt, cfg.WallClock(); !at.IsZero() {
+		if at := claim.CreatedAt; !at.IsZero() {
+			now := cfg.WallClock()
 			replayed = at.Before(opened) || at.After(now)
 			if !replayed {
 				cfg.Metrics.Observe(MetricLatency, now.Sub(at))
@@ -439,7 +465,8 @@ func (l *loop[S]) inspect(ctx context.Context, began instant, a *podRead, prev *
 			}
 		}
 	}
-	if r.err == nil && len(pod.Items) > 0 && (a.listed || prev == nil || !sameItems(pod.Items, a.have)) {
+	if r.err == nil && len(pod.Items) > 0 &&
+		(a.listed || prev == nil || !sameItems(pod.Items, a.have)) {
 		var got Inspection[S]
 		got, r.err = l.statuses(ctx, pod, prev)
 		r.take(pod, got)
@@ -500,7 +527,10 @@ func (l *loop[S]) publish() {
 	l.g.snapshot = s
 	l.g.mu.Unlock()
 	if l.state != c.stream.state {
-		l.log.V(4).Info("Container event stream changed state", "from", l.state, "to", c.stream.state, "attempts", c.stream.attempts)
+		l.log.V(4).Info("Container event stream changed state",
+			"from", l.state,
+			"to", c.stream.state,
+			"attempts", c.stream.attempts)
 		l.state = c.stream.state
 		if l.state == StreamConnected {
 			l.openError = ""

@@ -73,5 +73,6 @@ func (s *idSet) has(id string) bool {
 		_, ok := s.many[id]
 		return ok
 	}
-	return slices.Contains(s.ids, id) || slices.ContainsFunc(s.items, func(it Item) bool { return it.ID == id && it.valid() })
+	return slices.Contains(s.ids, id) ||
+		slices.ContainsFunc(s.items, func(it Item) bool { return it.ID == id && it.valid() })
 }

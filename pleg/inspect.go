@@ -35,8 +35,11 @@ func (c *core[S]) inspect(p *pod, lane int, now instant) {
 	began := now
 	var left leftover
 	if c.cfg.TellsCalls && c.stream.up() {
-		heard := max(c.stream.connected, c.uncertain, c.trust.lastDiscard)
-		left = c.calls.known(&c.records, p, &c.cfg, c.lists.appliedBegan, heard, now)
+		since := heardSince{
+			all:    max(c.stream.connected, c.uncertain, c.trust.lastDiscard),
+			listed: c.lists.appliedBegan,
+		}
+		left = c.calls.known(&c.records, p, &c.cfg, since, now)
 	}
 	if r := remainder(p, &left, c.cache, c.without, now); r != nil {
 		c.store(p, *r, now)
@@ -98,7 +101,6 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 			shows = r.listing.Items
 		}
 		c.sighted(p, r.listing.Items, p.ghosts) // the statuses may not show what the listing has shown
-		c.evidence.disprove(&c.records, p, r.listing.Items, r.began)
 		f.listed = r.listing.Items
 	}
 	shows = c.unhaunted(p, r, f.listed, shows)
@@ -119,7 +121,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	c.noteEnd(p, &r.look, nothing && r.status == nil, c.lists.asOf(p))
 	switch {
 	case nothing:
-		p.delayFailed(&c.cfg, r.began, f.took, now)
+		p.delayFailed(&c.cfg, span{r.began, now}, f.took)
 		if news && p.expected.unmetSince(r.began) { // not for what was only told again
 			p.triesAgain(&c.cfg, now)
 		}
@@ -133,7 +135,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	case olderContent:
 		p.leaveOut(now)
 	case premature: // a claim is believed for a grace
-		p.believe(&c.cfg, r.began, first.add(c.cfg.Grace).next(), now)
+		p.believe(&c.cfg, span{r.began, now}, first.add(c.cfg.Grace).next())
 	case c.doubt(p, shows, nil, span{r.began, now}): // one more look
 		p.lookFrom(now)
 	default:
@@ -151,6 +153,7 @@ func (c *core[S]) onInspected(r *inspected[S], now instant) {
 	c.evidence.disprove(&c.records, p, r.readable(), r.began)
 	c.retell(p, f.retold, now)
 	if r.listing != nil {
+		c.evidence.disprove(&c.records, p, r.listing.Items, r.began) // also of IDs that are new
 		c.see(p, r.listing.Items, p.ghosts, now)
 	}
 	c.see(p, r.readable(), nil, now)
@@ -169,7 +172,9 @@ func (k *book[S]) unhaunted(p *pod, r *inspected[S], listed, shows []Item) []Ite
 		p.ghosts = nil // the listing shows what the statuses have shown
 	case r.status == nil && p.ghosts.any(): // a list alone does not bring back what statuses have not shown
 		shows = slices.DeleteFunc(slices.Clone(shows), func(it Item) bool {
-			return p.ghosts.has(it.ID) && k.find(p, 0, it.ID) == nil && !p.expects(it.ID)
+			return p.ghosts.has(it.ID) &&
+				k.find(p, 0, it.ID) == nil &&
+				!p.expects(it.ID)
 		})
 	}
 	return shows
@@ -238,7 +243,8 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, la
 	}
 	p.decided()
 	c.sighted(p, shows, nil)
-	if r.status != nil && f.full && r.began > p.read && p.entry == statusEntry {
+	if r.status != nil && f.full &&
+		r.began > p.read && p.entry == statusEntry {
 		p.crossed = f.crossed
 		if !p.crossed {
 			p.read = r.began
@@ -253,7 +259,7 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, la
 		}
 	}
 	if r.status == nil {
-		p.delay(&c.cfg, r.began, now)
+		p.delay(&c.cfg, span{r.began, now})
 		return
 	}
 	c.conclude(p, r, f, now)
@@ -264,7 +270,7 @@ func (c *core[S]) overtaken(p *pod, r *inspected[S], f *flight, shows []Item, la
 func (c *core[S]) conclude(p *pod, r *inspected[S], f *flight, now instant) {
 	c.resolve(settlement{pod: p, began: r.began, unread: &r.unread})
 	if r.err == nil {
-		p.delay(&c.cfg, r.began, now)
+		p.delay(&c.cfg, span{r.began, now})
 		return
 	}
 	left := &r.unread
@@ -272,8 +278,8 @@ func (c *core[S]) conclude(p *pod, r *inspected[S], f *flight, now instant) {
 		left = nil // nothing has looked at these
 	}
 	if p.expected.unmetBeside(left, r.began) { // what can be read is read as soon as of any other pod
-		p.backOff(&c.cfg, r.began, now)
+		p.backOff(&c.cfg, span{r.began, now})
 		return
 	}
-	p.delayFailed(&c.cfg, r.began, f.took, now)
+	p.delayFailed(&c.cfg, span{r.began, now}, f.took)
 }

@@ -92,21 +92,21 @@ func TestLadder(t *testing.T) {
 	const least, most = time.Second, 5 * time.Second
 	at := func(s int64) instant { return instant(s * int64(time.Second)) }
 	for _, test := range []struct {
-		name       string
-		l          ladder
-		began, now instant
-		want       ladder
+		name string
+		l    ladder
+		read span
+		want ladder
 	}{
-		{"at the foot", ladder{}, at(7), at(8), ladder{time.Second, at(9)}},
-		{"a read that waited", ladder{time.Second, at(9)}, at(9), at(10), ladder{2 * time.Second, at(12)}},
-		{"a read that came sooner", ladder{2 * time.Second, at(12)}, at(12) - 1, at(12), ladder{2 * time.Second, at(14)}},
-		{"the longest but one", ladder{4 * time.Second, at(20)}, at(21), at(21), ladder{5 * time.Second, at(26)}},
-		{"the longest", ladder{5 * time.Second, at(26)}, at(30), at(31), ladder{5 * time.Second, at(36)}},
-		{"a shorter delay than the last", ladder{32 * time.Second, at(40)}, at(30), at(31), ladder{5 * time.Second, at(36)}},
-		{"for ever", ladder{5 * time.Second, at(26)}, at(30), never - 1, ladder{5 * time.Second, never}},
+		{"at the foot", ladder{}, span{at(7), at(8)}, ladder{time.Second, at(9)}},
+		{"a read that waited", ladder{time.Second, at(9)}, span{at(9), at(10)}, ladder{2 * time.Second, at(12)}},
+		{"a read that came sooner", ladder{2 * time.Second, at(12)}, span{at(12) - 1, at(12)}, ladder{2 * time.Second, at(14)}},
+		{"the longest but one", ladder{4 * time.Second, at(20)}, span{at(21), at(21)}, ladder{5 * time.Second, at(26)}},
+		{"the longest", ladder{5 * time.Second, at(26)}, span{at(30), at(31)}, ladder{5 * time.Second, at(36)}},
+		{"a shorter delay than the last", ladder{32 * time.Second, at(40)}, span{at(30), at(31)}, ladder{5 * time.Second, at(36)}},
+		{"for ever", ladder{5 * time.Second, at(26)}, span{at(30), never - 1}, ladder{5 * time.Second, never}},
 	} {
 		l := test.l
-		if end := l.climb(test.began, test.now, least, most); l != test.want || end != l.end {
+		if end := l.climb(test.read, least, most); l != test.want || end != l.end {
 			t.Errorf("%s: %+v, over at %d, want %+v", test.name, l, end, test.want)
 		}
 	}

@@ -10,58 +10,67 @@ const phaseNone = Phase(0xff)
 // items. What events and own calls report of an ID is written by announce and retract; no status
 // and no freshness depends on it.
 type item struct {
-	// id is the ID.
+	// id is the ID. Records.create writes id, pod and kind, once.
 	id string
 
-	// name is for events and people, and empty until a read has the name.
+	// name is for events and people, and empty until a read has the name. Only records.show writes it.
 	name string `prove:"-"`
 
 	// pod is the pod that shows the ID. An ID shown in two pods has an item in each.
 	pod *pod
 
-	// sighting is when looks have shown the ID, or have not.
+	// sighting is when looks have shown the ID, or have not. Records writes it: see sights, doubt
+	// misses, and show, sighted and doubt trust.
 	sighting
 
 	// stamp is the runtime's time of the event that has reported claimed, in Unix nanoseconds; zero if
-	// none.
+	// none. Whoever raises claimed writes stamp.
 	stamp int64 `prove:"-"`
 
 	// The small fields stand together: a node has many items.
 
-	// mark is the last comparison of records that met the ID.
+	// mark is the last comparison of records that met the ID. Only the comparisons write mark; one
+	// from before is never equal to records.marks.
 	mark uint32 `prove:"-"`
 
 	// kind is the kind of the ID.
 	kind Kind
 
-	// shown is the phase in the pod's status: PhaseUnknown if the runtime did not know.
+	// shown is the phase in the pod's status: PhaseUnknown if the runtime did not know. Only
+	// records.advance writes shown. A dropped item keeps its last.
 	shown Phase
 
-	// phase is shown, or the phase before PhaseUnknown was shown: a later phase is news, an
-	// earlier one a regression. PhaseRemoved once the item is dropped.
+	// phase is shown, or the phase before PhaseUnknown was shown: a later phase is news, an earlier one
+	// a regression. PhaseRemoved once the item is dropped. Only records.advance writes phase, and the
+	// counts of records with it.
 	phase Phase
 
-	// sent are the events sent, a bit each: each event of a life is sent once.
+	// sent are the events sent, a bit each: each event of a life is sent once. Only move.due adds a
+	// bit, and none is ever taken away: records.create takes them over from a removed ID that is back.
 	sent uint8
 
-	// unshown reports whether the item could not be read, and is missing in the status. Whoever
-	// looks at the pod by then does not see it, also after an event of before: the next status with
-	// the item is told of.
+	// unshown reports whether the item could not be read, and is missing in the status. Whoever looks
+	// at the pod by then does not see the item, also after an event of before: the next status with
+	// the item is told of. Only pod.conceal sets unshown, beside an error, and pod.reveal ends it.
 	unshown bool
 
 	// recovered reports whether reads have shown the ID run after its end. It may end again, and
-	// nothing tells an event of this end from one of the end before: payloads do not count.
+	// nothing tells an event of this end from one of the end before: payloads do not count. Only
+	// revive sets recovered, for good.
 	recovered bool
 
-	// back reports, of a dropped item, whether reads have shown the ID again, which has another
-	// item now.
+	// back reports, of a dropped item, whether reads have shown the ID again, which has another item
+	// now. Only records.returned sets back, for good: no item of a pod has it.
 	back bool
 
-	// claimed is the furthest phase reported by an event or an own call. A read that refutes the
-	// report takes the phase back.
+	// claimed is the furthest phase reported by an event or an own call; PhaseUnknown if none was. A
+	// read that refutes the report takes the phase back. Only announce raises claimed, and retract
+	// sets it to phase. The item of an ID that another pod shows too begins with the claim of that
+	// one.
 	claimed Phase
 
-	// cause is of the claimed phase: CauseRead until anything was reported.
+	// cause is of the claimed phase: CauseRead until anything was reported. Announce writes cause with
+	// claimed, and disown takes an own call back.
 	cause Cause
 }
 

@@ -11,18 +11,18 @@ type ladder struct {
 	end  instant       `prove:"timers"` // when the delay is over
 }
 
-// climb begins a delay after a read begun at the given time, and returns the end of the delay. The
-// step doubles, within least and most, if that read had waited for the end of the last delay.
+// climb begins a delay at the end of a read, and returns the end of the delay. The step doubles,
+// within least and most, if that read had waited for the end of the last delay.
 // Otherwise the step does not grow: reads for lists and waiters come at times of their own, and a
 // dozen of them must not put the next read off by minutes.
-func (l *ladder) climb(began, now instant, least, most time.Duration) instant {
+func (l *ladder) climb(read span, least, most time.Duration) instant {
 	switch {
 	case l.step == 0:
 		l.step = least
-	case began >= l.end:
+	case read.began >= l.end:
 		l.step = doubled(l.step, most)
 	}
 	l.step = min(max(l.step, least), most) // the delay of another kind may have been shorter, or longer
-	l.end = now.add(l.step)
+	l.end = read.ended.add(l.step)
 	return l.end
 }

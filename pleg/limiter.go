@@ -169,8 +169,8 @@ func (l *limiter) stood(now instant) {
 	l.quiet = now
 }
 
-// lasted returns how long a read begun at the given time has been awaited.
-func (l *limiter) lasted(began, now instant) time.Duration { return now.sub(max(began, l.awake)) }
+// lasted returns how long a read has been awaited.
+func (l *limiter) lasted(read span) time.Duration { return read.ended.sub(max(read.began, l.awake)) }
 
 // begin notes the begin of a read.
 func (l *limiter) begin(now instant) {
@@ -194,7 +194,7 @@ func (l *limiter) end(began instant, well bool, now instant) {
 	hung := i < l.hung(now)
 	under := len(l.begins)
 	l.begins = slices.Delete(l.begins, i, i+1)
-	took := max(l.lasted(began, now), 1)
+	took := max(l.lasted(span{began, now}), 1)
 	if !well {
 		if took >= timeoutAtLeast && began > max(l.passed, l.fewerAt) {
 			l.fewer += (l.workers - l.fewer) / 2
@@ -286,8 +286,8 @@ func (l *lane[P]) next(after instant) instant {
 //
 // Pods whose last read failed come again and again, those that hang too, and the newest is most
 // often one of these. There, one probe takes the pod that has failed least, and the next the
-// oldest: beside 100 pods that hang for ever, one that has failed once is read 23 s after it can
-// be, one that has failed for long within 4 minutes. With the oldest alone the first took 6
+// oldest: beside 100 pods that hang for ever, a pod that has failed once is read 23 s after it can
+// be, and a pod that has failed for long within 4 minutes. With the oldest alone the first took 6
 // minutes, with the newest alone the second was never read.
 func (l *lane[P]) take(now instant) P {
 	i := 0

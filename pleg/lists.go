@@ -271,7 +271,9 @@ type listedAll struct {
 // loses reports whether a list has lost more running pods than it has kept, and no list before has.
 // A runtime that has just been restarted answers so, without an error.
 func (l *lists) loses(listing *Listing, pods map[cache.UID]*pod) bool {
-	if l.doubted || listing.Delta && len(listing.Gone) == 0 || !listing.Delta && 2*len(listing.Pods) > len(pods) {
+	if l.doubted ||
+		listing.Delta && len(listing.Gone) == 0 ||
+		!listing.Delta && 2*len(listing.Pods) > len(pods) {
 		return false
 	}
 	gone := make(map[cache.UID]bool, len(listing.Gone))
@@ -367,7 +369,9 @@ func (c *core[S]) onListed(r *listedAll, now instant) {
 	found := c.trust.open.len()
 	pending := c.visitAll(r, now)
 	quiet := len(pending) == 0 && c.trust.open.len() == found
-	trusted := !c.lists.doubted && c.stream.up() && c.lists.appliedBegan > c.stream.connected && r.began > c.trust.refutedAt
+	trusted := !c.lists.doubted && c.stream.up() &&
+		c.lists.appliedBegan > c.stream.connected &&
+		r.began > c.trust.refutedAt
 	c.lists.apply(r, now)
 	if trusted {
 		c.trust.credit(quiet, now)
@@ -387,7 +391,7 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 			return // shown twice: the first counts
 		}
 		p.visited = began
-		quiet := c.visit(p, items, began, now)
+		quiet := c.visit(p, items, span{began, now})
 		if p.asOf < began {
 			pending[p] = struct{}{}
 		} else if !quiet || c.peeks.of[p.uid] != nil {
@@ -437,61 +441,67 @@ func (c *core[S]) visitAll(r *listedAll, now instant) map[*pod]struct{} {
 	return pending
 }
 
-// visit compares a pod with a list, and reports whether nothing is left to do for the pod.
-func (c *core[S]) visit(p *pod, items []Item, began, now instant) (quiet bool) {
-	news := c.takeListed(p, items, now)
+// visit compares a pod with a list that has just ended, and reports whether nothing is left to do
+// for the pod.
+func (c *core[S]) visit(p *pod, items []Item, list span) (quiet bool) {
+	news := c.takeListed(p, items, list.ended)
 	unknown := p.foreign && len(p.items) == 0 // what its entry shows agrees with no list
 	same := !unknown && c.matches(p, items)
-	c.lists.compare(p, items, began, same)
+	c.lists.compare(p, items, list.began, same)
 	if same {
 		c.sighted(p, items, p.ghosts)
-		c.evidence.disprove(&c.records, p, items, began)
+		c.evidence.disprove(&c.records, p, items, list.began)
 	}
-	overlaps := p.reading || p.readEnd > began // a read of the pod may have looked later than the list
-	doubtful := (!same || p.expected.len() > 0 || p.foreign) && c.doubt(p, items, p.ghosts, span{began, now})
-	if same && !p.foreign && !p.ghosts.any() && p.expected.len() == 0 {
-		p.whole.seen = now
+	overlaps := p.reading || p.readEnd > list.began // a read of the pod may have looked later than the list
+	doubtful := (!same || p.expected.len() > 0 || p.foreign) &&
+		c.doubt(p, items, p.ghosts, list)
+	if same && !p.foreign && !p.ghosts.any() &&
+		p.expected.len() == 0 {
+		p.whole.seen = list.ended
 	} else {
-		c.see(p, items, p.ghosts, now)
+		c.see(p, items, p.ghosts, list.ended)
 	}
-	gone := (!overlaps || same) && !doubtful && !slices.ContainsFunc(items, Item.valid)
-	look := settlement{pod: p, began: began, reading: c.reads.since(p)}
+	gone := (!overlaps || same) && !doubtful &&
+		!slices.ContainsFunc(items, Item.valid)
+	look := settlement{pod: p, began: list.began, reading: c.reads.since(p)}
 	switch {
-	case began < p.asOf, !same && began <= c.peeks.looked(p.uid):
+	case list.began < p.asOf, !same && list.began <= c.peeks.looked(p.uid):
 		if !same {
-			p.lookAfter(now)
+			p.lookAfter(list.ended)
 		}
-	case gone && p.entry == noEntry && p.waited() && began < c.floor: // the read that the waiters want answers
-	case gone && (p.entry != noEntry || p.waited() || p.force != 0 && began >= c.floor):
-		c.store(p, reading[S]{began: began}, now)
+	case gone && p.entry == noEntry && p.waited() && list.began < c.floor: // the read that the waiters want answers
+	case gone && (p.entry != noEntry || p.waited() || p.force != 0 && list.began >= c.floor):
+		c.store(p, reading[S]{began: list.began}, list.ended)
 		c.resolve(look)
 	case gone:
-		p.confirm(began)
+		p.confirm(list.began)
 		c.resolve(look)
 	case same && p.haunted(): // else the list would overtake the read that is to decide
-		p.lookFrom(began)
+		p.lookFrom(list.began)
 	case same && len(p.items) > 0:
 		if p.entry == statusEntry && p.force == 0 {
-			reads := p.waited() || p.late != 0 || p.due != 0 || p.changed != 0
-			quiet = !news && !reads && p.expected.len() == 0 && len(c.lists.rounds) == 0
-			c.out.observe(p.uid, began)
-			p.confirm(began)
-			if c.evidence.disputed(&c.records, p, began) {
-				p.readLater(now)
+			reads := p.waited() || p.late != 0 ||
+				p.due != 0 || p.changed != 0
+			quiet = !news && !reads &&
+				p.expected.len() == 0 && len(c.lists.rounds) == 0
+			c.out.observe(p.uid, list.began)
+			p.confirm(list.began)
+			if c.evidence.disputed(&c.records, p, list.began) {
+				p.readLater(list.ended)
 			} else {
 				c.resolve(look)
 			}
-			p.delay(&c.cfg, began, now)
+			p.delay(&c.cfg, list)
 		}
 		if p.failed() {
 			p.endBackOff() // a list gives the pod another try
 		}
 	case overlaps && !p.reading:
-		p.lookFrom(now) // a read begun now is later than the list
+		p.lookFrom(list.ended) // a read begun now is later than the list
 	default: // if the pod is being read: core.onInspected compares
-		p.lookFrom(began)
+		p.lookFrom(list.began)
 		if !p.differs() || !p.brings(&c.cfg) {
-			p.holdAtMost(now.add(c.cfg.ListFirst))
+			p.holdAtMost(list.ended.add(c.cfg.ListFirst))
 		}
 	}
 	return quiet
@@ -502,9 +512,11 @@ func (l *lists) check(check checker, pods map[cache.UID]*pod, now instant) {
 	check(l.global <= l.appliedBegan && l.appliedBegan <= l.began && l.began <= now,
 		"global time %d, list applied %d, begun %d, now %d", l.global, l.appliedBegan, l.began, now)
 	for _, r := range l.rounds {
-		check(r.began >= l.global && len(r.pending) > 0, "the list of %d is over, and the global time is %d", r.began, l.global)
+		check(r.began >= l.global && len(r.pending) > 0,
+			"the list of %d is over, and the global time is %d", r.began, l.global)
 		for p := range r.pending {
-			check(pods[p.uid] == p && p.asOf < r.began, "the list of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)
+			check(pods[p.uid] == p && p.asOf < r.began,
+				"the list of %d waits for pod %q as of %d", r.began, p.uid, p.asOf)
 		}
 	}
 	for p := range l.differ {
@@ -512,7 +524,8 @@ func (l *lists) check(check checker, pods map[cache.UID]*pod, now instant) {
 	}
 	for _, p := range pods {
 		_, differs := l.differ[p]
-		agrees := differs == p.differs() && (!differs || p.diff.agreed <= p.diff.at && p.diff.at <= now)
+		agrees := differs == p.differs() &&
+			(!differs || p.diff.agreed <= p.diff.at && p.diff.at <= now)
 		if !agrees {
 			check(false, "pod %q differs from the last list, or does not, against its record", p.uid)
 		}

@@ -92,8 +92,7 @@ type peeking struct {
 	// from is the begin of that peek.
 	from instant
 
-	// read are the IDs that peek has looked at: those whose status it has read, and those that it
-	// has asked for and that are gone.
+	// read are the IDs of that look: those with a status, and those asked for and found gone.
 	read idSet
 
 	// shown is the end of the last peek that has shown a status, whatever became of it.
@@ -220,7 +219,8 @@ func (k *peeks) hides(known *records, p *pod, r *look, f *flight, shows []Item) 
 
 // looksAt returns the items the peek under way has looked at, with what it shows.
 func (x *peeking) looksAt(r *look) []Item {
-	items := slices.DeleteFunc(slices.Clone(x.asked.items), func(it Item) bool { return r.unread.has(it.ID) })
+	items := slices.DeleteFunc(slices.Clone(x.asked.items),
+		func(it Item) bool { return r.unread.has(it.ID) })
 	for _, it := range r.readable() {
 		if !x.asked.has(it.ID) {
 			items = append(items, it)
@@ -317,9 +317,9 @@ func (k *peeks) precede(uid cache.UID, due instant) instant {
 }
 
 // holds returns until when a peek of a pod gives way to the read under way; zero if it need not.
-// After a read that was left out the next one decides. If a peek was applied meanwhile, the read
-// could show older content of one item than the peek, and be the only look at another. A read that
-// hangs holds no peek, nor do reads one after the other hold one for longer.
+// After a read that was left out the next decides. If a peek was applied meanwhile, the read could
+// show older content of an item than the peek, and be the only look at another. A hanging read
+// holds no peek, and reads in a row do not hold a peek for longer.
 func (k *peeks) holds(x *peeking, p *pod, r *reads) instant {
 	f := r.inflight[p]
 	if !p.crossed || f == nil || f.started <= x.looked {
@@ -436,8 +436,8 @@ func (k *peeks) end(x *peeking, well bool, now instant) {
 }
 
 // again has a pod looked at once more, after a delay that grows.
-func (k *peeks) again(x *peeking, began instant, cfg *limits, now instant) {
-	k.wants(x, x.retry.climb(began, now, cfg.RereadBase, peekPoll))
+func (k *peeks) again(x *peeking, peek span, cfg *limits) {
+	k.wants(x, x.retry.climb(peek, cfg.RereadBase, peekPoll))
 }
 
 // over reports whether a pod needs no peeks any more: the pod is forgotten, or lists answer again,
@@ -464,8 +464,8 @@ func (k *peeks) leave(x *peeking, p *pod, l *lists, r *reads) {
 
 // passes notes that a peek agrees with the record of a pod. A list that ended before the peek began
 // shows nothing more, if the peek has asked for all that the list shows.
-func (x *peeking) passes(p *pod, began, listed instant) {
-	if !p.differs() || began <= listed {
+func (x *peeking) passes(p *pod, began instant, l *lists) {
+	if !p.differs() || began <= l.appliedAt {
 		return
 	}
 	for _, it := range p.diff.items {
@@ -615,9 +615,11 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	}
 	if verdict == peekStands {
 		c.storePeek(p, x, r, now)
+		items, began := c.lists.last(p)
+		c.evidence.disprove(&c.records, p, items, began) // of IDs that the record has from the list
 	}
 	if r.status != nil && c.matches(p, r.shows.Items) {
-		x.passes(p, r.began, c.lists.appliedAt)
+		x.passes(p, r.began, &c.lists)
 	}
 	c.refuted(c.evidence.overrule(&c.records, p, r.readable(), r.began))
 	c.retell(p, x.retold, now)
@@ -628,7 +630,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		x.gave = 0
 	}
 	if verdict == peekAgain || p.unmet() {
-		c.peeks.again(x, r.began, &c.cfg, now)
+		c.peeks.again(x, span{r.began, now}, &c.cfg)
 	}
 	switch {
 	case !p.doubted():
@@ -684,7 +686,8 @@ func (c *core[S]) storePeek(p *pod, x *peeking, r *inspected[S], now instant) {
 // withoutLists says, for a report, what is known of the runtime while lists do not answer. Up
 // reports whether a stream reports changes.
 func withoutLists(up bool) string {
-	known := fmt.Sprintf("until one is, known containers are read one by one, each every %v, and new ones are not seen", peekPoll)
+	known := fmt.Sprintf("until one is, known containers are read one by one, each every %v, and new ones are not seen",
+		peekPoll)
 	if up {
 		return known + " unless events name them"
 	}
@@ -713,11 +716,14 @@ func (k *peeks) check(check checker, over func(*peeking) bool, now instant) {
 	}
 	for uid, x := range k.of {
 		check(!over(x), "pod %q needs no peeks, and is not forgotten: %+v", uid, *x)
-		check(!x.waits() || later[x] == (x.at != never), "a peek of pod %q is due, and nobody will make it: %+v", uid, *x)
+		check(!x.waits() || later[x] == (x.at != never),
+			"a peek of pod %q is due, and nobody will make it: %+v", uid, *x)
 		check(uid == x.uid, "the peeks of pod %q are filed under %q", x.uid, uid)
-		check(!x.held || x.gave != 0 && (x.queued || x.at != never), "a peek of pod %q waits for a read, and nobody will make it: %+v", uid, *x)
+		check(!x.held || x.gave != 0 && (x.queued || x.at != never),
+			"a peek of pod %q waits for a read, and nobody will make it: %+v", uid, *x)
 		check(!x.queued || x.began == 0, "a peek of pod %q waits beside another", uid)
-		check(max(x.began, x.looked, x.shown, x.stored, x.told, x.gave) <= now, "the peeks of pod %q have an instant in the future: %+v", uid, *x)
+		check(max(x.began, x.looked, x.shown, x.stored, x.told, x.gave) <= now,
+			"the peeks of pod %q have an instant in the future: %+v", uid, *x)
 		if x.queued {
 			queued++
 		}
@@ -726,8 +732,11 @@ func (k *peeks) check(check checker, over func(*peeking) bool, now instant) {
 		}
 	}
 	for _, w := range k.lane.waiting {
-		check(k.of[w.pod.uid] == w.pod && w.pod.queued, "pod %q waits for a peek against its record", w.pod.uid)
+		check(k.of[w.pod.uid] == w.pod && w.pod.queued,
+			"pod %q waits for a peek against its record", w.pod.uid)
 	}
-	check(queued == len(k.lane.waiting), "%d peeks wait, %d of them in the lane", queued, len(k.lane.waiting))
-	check(under == len(k.lane.begins), "%d peeks under way, %d of them limited", under, len(k.lane.begins))
+	check(queued == len(k.lane.waiting),
+		"%d peeks wait, %d of them in the lane", queued, len(k.lane.waiting))
+	check(under == len(k.lane.begins),
+		"%d peeks under way, %d of them limited", under, len(k.lane.begins))
 }

@@ -9,67 +9,91 @@ import (
 	"github.com/evented-pleg/evented-pleg/cache"
 )
 
-// pod is the record of a pod.
+// pod is the record of a pod. The begin and the end of looks in it are never in the future, as the
+// check of records holds.
 type pod struct {
-	uid             cache.UID
+	// uid is the key of the pod in records.pods. Records.ensure writes uid, once.
+	uid cache.UID
+
+	// name and namespace are for reads, events and people; empty until a report has them. Only rename
+	// writes them, of the latest report that has either.
 	name, namespace string `prove:"-"`
 
 	// items are the IDs of the last stored status, each once, in the order in which they were
-	// first shown. Only records.show writes them.
+	// first shown. Only records.show writes them. A pod without an entry has none.
 	items []*item
 
-	// ready is the number of sandboxes in PhaseRunning among the items.
+	// ready is the number of sandboxes among the items whose phase is PhaseRunning. Only
+	// records.tally writes ready, as it moves an item; records.running counts the pods that have any.
 	ready int32
 
 	// entry is the kind of the pod's entry in the cache. Only the become methods write it.
 	entry entryState
 
 	// foreign reports whether the status in the cache is of an earlier generator: its IDs are not
-	// known.
+	// known. Only becomeForeign sets foreign; becomeRead and becomeGone end it. So errors of reads may
+	// stand beside a foreign status, and a pod with an entry of its own, or with none, is not foreign.
 	foreign bool
 
 	// whole is the sighting of the pod as a whole: seen is the end of the last look that has shown
 	// all of its items, or anything of a foreign pod, and doubted of one that has shown nothing of a
-	// foreign pod.
+	// foreign pod. Core.visit writes seen for a list that agrees, and the methods of sighting the
+	// rest, for a foreign pod alone. As a pod becomes foreign, and as a foreign pod is read, whole
+	// begins anew; of any other pod doubted is of no meaning.
 	whole sighting
 
-	// asOf is the begin of the last look behind the cache entry, unless the global time is later.
+	// asOf is the begin of the last look behind the cache entry, unless the global time is later:
+	// see lists.asOf. The become methods write asOf with the entry, confirm for a look that agrees,
+	// and core.storePeek for an entry that the cache remembers. It never goes back.
 	asOf instant `prove:"marks,payloads:ordered,judged:begins"`
 
 	// good is the begin of the last look before the reads of the pod failed; of no meaning while they
-	// do not.
+	// do not. Only becomeFailed writes good, with the first failure of a row: it is at most asOf.
 	good instant `prove:"marks,judged:begins"`
 
-	// unread is the number of items whose status the last read could not get.
+	// unread is the number of items whose status the last read could not get. Only
+	// records.countUnread writes unread, as the entry changes: zero unless the pod has failed, and
+	// the sum over all pods is records.unreadItems.
 	unread int32
 
-	// unshown reports whether no item could be read, and the entry shows none. The next
-	// status is told of, too.
+	// unshown reports whether no item could be read, and the entry shows none. The next status is told
+	// of, too. Only book.tell writes unshown: conceal sets it beside an error without a status, and
+	// reveal ends it with the next reading that has one, or that has found the pod gone.
 	unshown bool
 
-	// accused reports whether the failure of the last reads was reported.
+	// accused reports whether the failure of the last reads was reported: a row of failures is
+	// reported once. Only book.noteEnd sets accused. A read that succeeds ends it, and so does an entry
+	// without an error.
 	accused bool
 
-	// onRota reports whether the pod is on the rota.
+	// onRota reports whether the pod is on the rota, once. Only rota.join and rota.leave write onRota.
+	// A forgotten pod stays there until its turn.
 	onRota bool `prove:"-"`
 
-	// expected are the phases reported of the pod and confirmed by no read yet: see evidence.
+	// expected are the phases reported of the pod and confirmed by no read yet. Only evidence adds and
+	// drops any.
 	expected expectations
 
-	// ghosts are the IDs that lists show, and of which the last read has shown no status.
+	// ghosts are the IDs that lists show, and of which the last read has shown no status; nil if there
+	// are none. Only book.unhaunted writes ghosts, at the end of each read. A read that has got neither
+	// a status nor a list leaves them.
 	ghosts *ghosts
 
 	// diff is the difference of the last list from the cache; nil while they agree. Only lists
-	// writes diff.
+	// writes diff: after each list, and, for the list before, after each reading that is stored.
 	diff *difference
 
-	// visited is the begin of the last list that named the pod.
+	// visited is the begin of the last list that was applied to the pod: a list that names it, or
+	// by its silence shows it gone, or as before. Only core.visitAll writes visited,
+	// so a pod that a list names twice is compared once.
 	visited instant `prove:"marks"`
 
 	// demand is why and when the pod is read.
 	demand
 
-	// read is the begin of the last read of all statuses behind the entry, or of the failed read.
+	// read is the begin of the last read of all statuses behind the entry, or of a later read that
+	// has failed, whole or in part. Core.applyRead, core.overtaken and book.fail write read, which
+	// never goes back.
 	read instant `prove:"-"`
 
 	// place is where the pod stands among the reads.

@@ -34,7 +34,7 @@ const (
 
 // proveTag is the key of the tag by which a field of the core, or of the world, declares its part
 // in the search: "-" for a field that a search never changes, or on which nothing depends; else the
-// class of its instants, followed by the classes for kinds of scopes:
+// class of its instants. The classes for kinds of scopes follow either:
 //
 //	appliedBegan instant `prove:"marks,knows:ordered,judged:begins"`
 //
@@ -57,6 +57,7 @@ var proveClasses = map[string]instantClass{
 func (sc *proveScope) kinds() map[string]bool {
 	return map[string]bool{
 		"payloads": sc.payloads, // are as of asOf
+		"acks":     sc.acks,     // see pod.ownBurst
 		"knows":    sc.knows,    // see calls.known
 		"nameless": sc.nameless, // see core.housekeep
 		"scarce":   sc.scarce,   // the order in which pods come up, and how long workers have been busy
@@ -72,10 +73,10 @@ func classOf(f reflect.StructField, around instantClass, kinds map[string]bool) 
 	if !ok {
 		return around, true
 	}
-	if tag == "-" {
-		return around, false
-	}
 	for i, word := range strings.Split(tag, ",") {
+		if i == 0 && word == "-" {
+			continue
+		}
 		kind, name, of := strings.Cut(word, ":")
 		if !of {
 			name = kind
@@ -87,7 +88,11 @@ func classOf(f reflect.StructField, around instantClass, kinds map[string]bool) 
 		}
 		if !of || in {
 			class = c
+			part = true
 		}
+	}
+	if !part {
+		return around, false
 	}
 	return class, true
 }
@@ -296,12 +301,24 @@ func (v *prover) since(at instant) instant {
 	return restOf(at) + 1
 }
 
-// expected normalizes an expectation: each read to come began a grace later, or not.
+// expected normalizes an expectation: each read to come began a grace later, or not, and may be put
+// off for own calls yet, or not.
 func (v *prover) expected(e expectation, oldest instant) expectation {
 	if e.at.add(proveGrace) < oldest {
 		e.at = 1
 	}
+	if e.first.add(v.core.cfg.CallWait) <= v.passed() {
+		e.first = min(e.first, 1)
+	}
 	return e
+}
+
+// passed returns the instant up to which delays are over, whatever list is to end.
+func (v *prover) passed() instant {
+	if l := &v.core.lists; l.inflight {
+		return min(v.w.now, l.began)
+	}
+	return v.w.now
 }
 
 // normalizeTrust keeps of what serves the judgement of the stream what a scope has a use for.
@@ -375,7 +392,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 		p.readEnd = 0
 	}
 	for _, at := range []*instant{&p.notBefore, &p.hold} {
-		if *at <= min(now, listing) {
+		if *at <= v.passed() {
 			*at = min(*at, 1)
 		}
 	}

@@ -14,36 +14,44 @@ import (
 // which reads are under way. The room decides how many reads run at once, and when many are
 // replaced by a list of everything; why and when a pod needs a read is the pod's demand.
 type reads struct {
-	// dirty are the pods in need of a read; all others are as listed.
+	// dirty are the pods in need of a read; all others are as listed. Only place writes dirty. Each of
+	// them is in a lane, in later, or being read.
 	dirty map[*pod]struct{}
 
-	// lanes are the pods to be read now.
+	// lanes are the pods to be read now. Place adds a pod, once, and take removes it.
 	lanes [lanes]lane[*pod] `prove:"-"`
 
-	// later are the pods to be read, or to be looked at again, at a time.
+	// later are the pods to be read, or to be looked at again, at a time. Place adds an entry, and
+	// dueNow removes it. Of a pod's entries the earliest alone counts: see place.later.
 	later agenda[*pod]
 
-	// inflight are the reads under way.
+	// inflight are the reads under way, at most one of a pod. Begin adds a read, and end drops it. The
+	// limiters of the lanes have the same number under way.
 	inflight map[*pod]*flight
 }
 
-// place is where a pod stands among the reads. Only reads writes it.
+// place is where a pod stands among the reads. Only reads writes it, and check holds it against the
+// lanes, the agenda and the reads under way.
 type place struct {
-	// queued reports whether the pod waits in a lane, and reading whether it is being read.
+	// queued reports whether the pod waits in a lane, and reading whether the pod is being read: not
+	// both. Place sets queued, and take ends it; begin sets reading, and end ends it.
 	queued  bool
 	reading bool
 
-	// failures is how many reads of all statuses have failed in a row, at most failsAgain.
+	// failures is how many reads of all statuses have failed in a row, at most failsAgain. Only end
+	// writes failures. A read that succeeds ends the row, also one of some statuses.
 	failures uint8
 
-	// later is the pod's earliest entry in reads.later; zero if none is there.
+	// later is the time of the pod's earliest entry in reads.later; zero if none is there. Place and
+	// dueNow write later. Entries of other times are of no meaning.
 	later instant `prove:"timers,scarce:begins"`
 
-	// since is since when the pod waits in a lane; zero if the pod needs no read, or is being
-	// read.
+	// since is since when the pod waits in a lane; zero if the pod needs no read, or is being read.
+	// Place and begin write since. A pod that leaves the lane and is not read comes back with it.
 	since instant `prove:"marks,scarce:begins"`
 
-	// readEnd is when the last read of the pod ended.
+	// readEnd is when the last read of the pod ended, well or not; zero before the first. Only end
+	// writes readEnd.
 	readEnd instant `prove:"marks"`
 }
 
@@ -67,7 +75,8 @@ func newReads(workers int) reads {
 	return r
 }
 
-// flight is a read of a pod under way.
+// flight is a read of a pod under way. Core.inspect makes it, and writes the fields up to listed;
+// core.onInspected gives listed the list of the read itself. The rest is noted during the read.
 type flight struct {
 	began   instant // time of the result: begin of the list that the read builds on, or started
 	started instant `prove:"ordered,scarce:begins"`
@@ -77,13 +86,13 @@ type flight struct {
 	agreed  instant       `prove:"marks,judged:begins"` // begin of the last look in agreement with the record before this one
 	excused bool          `prove:"-"`                   // the read may show changed content for a reason of the agent's own: see pod.excusable
 	listed  []Item        // by the list that the read builds on; nil if it builds on none
-	lapped  bool          // a list has ended during the read
+	lapped  bool          // a list has ended during the read, as core.visitAll notes
 	crossed bool          // a payload has been stored during the read: see reads.cross
-	retold  retold        // what was told during the read, and was no news
+	retold  retold        // what was told during the read, and was no news: see noteForLooks
 	took    time.Duration `prove:"-"` // how long the read was awaited, once it has ended
 
 	// unplaced are the IDs of calls of the agent's own, of no known pod, that have returned during
-	// the read, at most maxUnplaced.
+	// the read, each once, at most maxUnplaced. Only returnedUnplaced writes them.
 	unplaced []string
 }
 
@@ -154,7 +163,7 @@ func (r *reads) stood(now instant) {
 // end notes that the read of a pod has ended, and returns what was noted at its begin.
 func (r *reads) end(p *pod, well bool, now instant) *flight {
 	f := r.inflight[p]
-	f.took = r.lanes[f.lane].lasted(f.started, now)
+	f.took = r.lanes[f.lane].lasted(span{f.started, now})
 	r.lanes[f.lane].end(f.started, well, now)
 	p.reading = false
 	p.readEnd = now
@@ -253,7 +262,8 @@ func (r *reads) deadline(after instant) instant {
 // wait for no list do not count: a list would be one call more.
 func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
 	queue := r.lanes[laneFirst].waiting
-	if now <= last.ended || len(queue) < cfg.SweepAt || queue[len(queue)-cfg.SweepAt].since <= last.began {
+	if now <= last.ended || len(queue) < cfg.SweepAt ||
+		queue[len(queue)-cfg.SweepAt].since <= last.began {
 		return false
 	}
 	again := now >= last.ended.add(cfg.SweepAgain)
@@ -270,8 +280,11 @@ func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
 			continue
 		}
 		due++
-		wants := p.want != 0 && p.want < now || p.content != 0 && p.content < now
-		if wants && p.force == 0 && p.entry == statusEntry && !p.unmet() && !p.differs() {
+		wants := p.want != 0 && p.want < now ||
+			p.content != 0 && p.content < now
+		if wants && p.force == 0 &&
+			p.entry == statusEntry &&
+			!p.unmet() && !p.differs() {
 			waited++
 		}
 		if again && due >= cfg.SweepAt || waited >= cfg.SweepAt {
@@ -296,7 +309,8 @@ func (r *reads) check(check checker, pods map[cache.UID]*pod, due func(*pod) ins
 		l := &r.lanes[i]
 		for _, w := range l.waiting {
 			check(!queued[w.pod], "pod %q is queued twice", w.pod.uid)
-			check(w.since == w.pod.since && w.since > 0, "pod %q waits since %d, queued since %d", w.pod.uid, w.pod.since, w.since)
+			check(w.since == w.pod.since && w.since > 0,
+				"pod %q waits since %d, queued since %d", w.pod.uid, w.pod.since, w.since)
 			queued[w.pod] = true
 		}
 		check(len(l.begins) <= allReads*l.workers, "%d reads under way", len(l.begins))
@@ -310,7 +324,8 @@ func (r *reads) check(check checker, pods map[cache.UID]*pod, due func(*pod) ins
 		check(0 < f.began && f.began <= f.started && f.started <= now,
 			"the read of pod %q began %d, was started %d, now %d", p.uid, f.began, f.started, now)
 	}
-	check(len(r.inflight) == under, "%d reads under way, %d of them limited", len(r.inflight), under)
+	check(len(r.inflight) == under,
+		"%d reads under way, %d of them limited", len(r.inflight), under)
 	later := make(map[*pod]bool)
 	for _, e := range r.later {
 		later[e.of] = later[e.of] || e.at == e.of.later

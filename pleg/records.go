@@ -67,8 +67,8 @@ const returnsLater = 10 * time.Minute
 type removal struct {
 	of *item
 
-	// until is the least time for which the ID is remembered: calls of its pod that are under way,
-	// and lists that show it again, have it remembered for longer (awaited).
+	// until is the least time for which the ID is remembered: calls of its pod under way, and lists
+	// with the ID, have the ID remembered for longer (awaited).
 	until instant `prove:"-"`
 
 	// open reports whether trust has yet to judge the removal.
@@ -99,7 +99,8 @@ func (r *records) returned(id string) {
 // prune forgets the vanished IDs that will not return.
 func (r *records) prune(now instant) {
 	maps.DeleteFunc(r.gone, func(id string, g removal) bool {
-		return !g.open && now >= g.until && !r.awaited(g.of.pod.uid, id, g.until, now)
+		return !g.open && now >= g.until &&
+			!r.awaited(g.of.pod.uid, id, g.until, now)
 	})
 }
 
@@ -113,7 +114,8 @@ func (r *records) awaited(uid cache.UID, id string, until, now instant) bool {
 	}
 	listed := p.differs() && slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == id })
 	down := p.failed() && now < until.add(returnsLater)
-	return listed || p.reading || down || p.calling() || p.expected.get(id, CauseAck) != nil
+	return listed || p.reading || down ||
+		p.calling() || p.expected.get(id, CauseAck) != nil
 }
 
 func newRecords() records {
@@ -155,7 +157,8 @@ func (r *records) podOf(call *ownCall, dirty map[*pod]struct{}) *pod {
 	}
 	var first *pod // a claim may name another pod
 	for p := range dirty {
-		if (first == nil || p.uid < first.uid) && p.expected.get(call.ID, CauseAck) != nil {
+		if (first == nil || p.uid < first.uid) &&
+			p.expected.get(call.ID, CauseAck) != nil {
 			first = p
 		}
 	}
@@ -370,7 +373,9 @@ func (r *records) check(check checker, now instant) {
 		}
 		for _, x := range p.items {
 			phases[x.kind][x.phase]++
-			found := x.pod == p && x.id != "" && r.find(p, 0, x.id) == x && r.index[x.id] != nil
+			found := x.pod == p && x.id != "" &&
+				r.find(p, 0, x.id) == x &&
+				r.index[x.id] != nil
 			shown := x.phase <= PhaseExited && (x.shown == x.phase || x.shown == PhaseUnknown)
 			if !found || !shown {
 				check(false, "item %+v is wrong", x)

@@ -231,7 +231,8 @@ type Event struct {
 	// and with PodSync.
 	Namespace, PodName, ContainerName string
 	// ID is the changed container or sandbox; empty with PodSync.
-	ID   string
+	ID string
+	// Kind is what ID names; Container with PodSync, which may concern both.
 	Kind Kind
 	// Cause is how the change became known.
 	Cause Cause
@@ -248,4 +249,8 @@ var (
 	// ErrAlreadyRun is returned by Run when the generator has run before. A generator runs once; make
 	// a new one with the same cache.
 	ErrAlreadyRun = errors.New("pleg: Run was called before: a generator runs once, make a new one over the same cache")
+	// ErrCacheInUse is returned by Run while another generator runs over the same cache. Each would
+	// refuse writes of the other, and take the demands of its waiters. Watch is closed then; make a
+	// new generator once Run of the other has returned.
+	ErrCacheInUse = errors.New("pleg: another generator runs over the cache: wait for the end of its Run and make a new generator, or give each a cache of its own")
 )

@@ -40,11 +40,13 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 // If the last read was, and somebody waits for all statuses, the read under way decides, and the
 // event has a read of its own. A read that hangs decides nothing.
 func (c *core[S]) offer(p *pod, pc *podClaims[S], now instant) {
-	if pc.status == nil || p.entry != statusEntry || !p.unmet() || !c.dominates(p, pc.payload) {
+	if pc.status == nil || p.entry != statusEntry ||
+		!p.unmet() || !c.dominates(p, pc.payload) {
 		return
 	}
 	f := c.reads.inflight[p]
-	if f != nil && p.outrun && p.content != 0 && now < c.peeks.failAt(f.started, c.reads.first()) {
+	if f != nil && p.outrun && p.content != 0 &&
+		now < c.peeks.failAt(f.started, c.reads.first()) {
 		return
 	}
 	cached, _ := c.cache.Get(p.uid)

@@ -161,7 +161,8 @@ func (c conn) step(cfg *connConfig, in connInput, now instant, random float64) (
 	case inLost, inEOF, inNoEvents:
 		switch c.state {
 		case StreamOpening:
-			if in == inNoEvents || in == inEOF && (!c.everConnected || c.attempts >= maxRestartEOFs) {
+			if in == inNoEvents ||
+				in == inEOF && (!c.everConnected || c.attempts >= maxRestartEOFs) {
 				return c.becomeUnsupported(cfg, now, random)
 			}
 			return c.becomeBackoff(cfg, now, random), effFailed

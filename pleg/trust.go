@@ -288,7 +288,8 @@ const (
 // found, on the same stream: otherwise the event of the start or end is missing.
 func (t *trust) judge(e *change, stream instant) changeVerdict {
 	heard := e.stream != 0 && e.stream == stream && e.found > t.lastDiscard
-	ofLife := !e.unknown && !e.content && (e.phase == PhaseRunning || e.phase == PhaseExited)
+	ofLife := !e.unknown && !e.content &&
+		(e.phase == PhaseRunning || e.phase == PhaseExited)
 	onlyLater := ofLife && e.of.announced() > e.phase
 	switch {
 	case e.announced() && !onlyLater:
@@ -314,7 +315,8 @@ func (e *change) announced() bool {
 
 // costs reports whether a missed change costs trust whatever the runtime's habits are.
 func (e *change) costs() bool {
-	return e.unknown || e.ran || e.content || e.phase == PhaseRunning || e.phase == PhaseExited
+	return e.unknown || e.ran || e.content ||
+		e.phase == PhaseRunning || e.phase == PhaseExited
 }
 
 // String names a change for people.

@@ -20,8 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
@@ -155,19 +153,20 @@ func instance(node string) string {
 	return controller + "-" + hex.EncodeToString(sum[:])
 }
 
-// flushFor is how long the end of an agent waits for the API server, by the wall clock: the kubelet
-// kills it by that clock, and an agent that stood still meanwhile has to save what is unsent first.
+// flushFor is how long an ending agent waits for the API server, by the wall clock. The kubelet
+// kills the agent by the wall clock, and an agent that has stood still must first save the unsent
+// Events.
 const flushFor = 5 * time.Second
 
 // run works until ctx ends: then the ledger is written, the recorder sends the waiting Events, and
-// the ledger gets the unsent ones. It also ends where nothing can be printed any more.
+// the ledger gets the unsent Events. run also returns once nothing can be printed any more.
 func (a *agent) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	recording, stop := context.WithCancel(klog.NewContext(context.Background(), logger))
 	defer stop()
 	var recorder, generator, follower sync.WaitGroup
 	var generated error
-	recorder.Go(func() { _ = a.broadcaster.Run(recording) }) // its errors are about calls that are not made here
+	recorder.Go(func() { _ = a.broadcaster.Run(recording) }) // its errors are about calls never made here
 	working, leave := context.WithCancel(ctx)                // also left where the generator or the reporter ends by itself
 	defer leave()
 	generator.Go(func() { generated = a.generator.Run(working) })
@@ -188,8 +187,8 @@ func (a *agent) run(ctx context.Context) error {
 	return errors.Join(err, generated, a.reporter.Save(kept), a.client.Close())
 }
 
-// flush has the recorder send what waits, unless nothing can be printed, and returns the number of
-// occurrences left unsent.
+// flush has the recorder send the waiting Events, unless nothing can be printed, and returns the
+// number of occurrences left unsent.
 func (a *agent) flush(ctx context.Context) (unsent int64) {
 	ctx, cancel := context.WithTimeout(ctx, flushFor)
 	defer cancel()
@@ -241,7 +240,7 @@ func answer(w http.ResponseWriter, err error) {
 func (o *options) run(ctx context.Context, out, errOut io.Writer) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	if o.lasting > 0 { // an end like that by a signal, not a deadline of calls
+	if o.lasting > 0 { // the agent ends as by a signal: calls get no deadline
 		defer time.AfterFunc(o.lasting, end).Stop()
 	}
 	with, finish, err := o.connect(ctx, out, errOut)
@@ -253,7 +252,7 @@ func (o *options) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if cause := cli.Denial(o.endpoint); cause != "" { // it may be granted later
+	if cause := cli.Denial(o.endpoint); cause != "" { // access may be granted later
 		klog.FromContext(ctx).Error(nil, "The runtime's socket is denied to this agent: "+cause)
 	}
 	serve, err := o.listen(a, errOut)
@@ -340,17 +339,7 @@ func (o *options) connect(ctx context.Context, out, errOut io.Writer) (with part
 		fmt.Fprintf(errOut, "Ends of containers on %s, from now on. Ctrl-C ends it.\n", o.endpoint)
 		return with, finish, nil
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return with, finish, cli.Usagef(
-			"no way to an API server: %w: name a kubeconfig with --kubeconfig, or print Events with --print or --fake", err)
-	}
-	config.QPS = o.qps
-	config.Burst = o.qpsBurst
-	config.UserAgent = "pleg-agent/" + commit
-	client, err := kubernetes.NewForConfig(config)
+	client, err := o.apiServer()
 	if err != nil {
 		return with, finish, err
 	}

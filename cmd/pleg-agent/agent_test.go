@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -69,6 +70,10 @@ func TestFakeShowsEndsOfEveryKind(t *testing.T) {
 			}
 		}
 		testkit.Says(t, "the summary", notes.String(), "A fake runtime", " ends in ", " Events.")
+		// No end has a line in the log, as docs/fleet.md says where it counts what logs cost.
+		if lines := strings.Count(notes.String(), "\n"); lines != 2 {
+			t.Errorf("%d lines beside the Events, want the first and the summary:\n%s", lines, notes.String())
+		}
 	})
 }
 
@@ -360,7 +365,43 @@ func TestPages(t *testing.T) {
 	})
 }
 
-var metricName = regexp.MustCompile(`(?:pleg_agent|event_recorder)_[a-z_]+`)
+var metricName = regexp.MustCompile(`(?:pleg_agent|event_recorder|evented_pleg|kube_pod)_[a-z_]+`)
+
+// TestAStateThatIsNotWritten: the metrics tell since when, and the agent is healthy nevertheless: a
+// restart would not mend the disk, and would repeat reports.
+func TestAStateThatIsNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), cli.SetLogger(io.Discard, slog.LevelError)))
+		defer cancel()
+		dial, stop, err := startFake(ctx)
+		testkit.Check(t, err)
+		defer stop()
+		state := filepath.Join(t.TempDir(), "reported.json")
+		inTheWay := filepath.Join(state+".new", "in the way")
+		testkit.Check(t, os.MkdirAll(inTheWay, 0o700)) // of each write
+		o := testkit.Must(config(t, "--fake", "--node", "n1", "--state", state))(t)
+		a := testkit.Must(newAgent(o, parts{sink: newPrinter(io.Discard, false), dial: dial}))(t)
+		ended := make(chan error)
+		go func() { ended <- a.run(ctx) }()
+		page := func(path string) string {
+			answer := httptest.NewRecorder()
+			a.handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+			return answer.Body.String()
+		}
+		time.Sleep(time.Minute)
+		testkit.Says(t, "/metrics", page("/metrics"), "\npleg_agent_state_failing_seconds 60\n")
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if text := page(path); text != "ok\n" {
+				t.Errorf("%s: %s", path, text)
+			}
+		}
+		testkit.Check(t, os.RemoveAll(state+".new"))
+		time.Sleep(time.Minute)
+		testkit.Says(t, "/metrics", page("/metrics"), "\npleg_agent_state_failing_seconds 0\n")
+		cancel()
+		testkit.Check(t, <-ended)
+	})
+}
 
 // checkDashboard wants each metric of the dashboard and of the alerts in the registry.
 func checkDashboard(t *testing.T, registry *prometheus.Registry) {

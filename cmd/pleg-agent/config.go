@@ -12,19 +12,42 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 )
 
-// readConfig sets the flags that are in the file of --config and not on the command line. Keys are
-// the names of flags; a value is what the flag takes, or a list of it. The flags get the text as it
-// is written: 20240601, 1e3, 0123, 0x1f and no may be the names of namespaces.
+// readConfig sets the flags found in the file of --config but not on the command line. Keys are the
+// names of flags; a value is a value of the flag, or a list of values. A flag gets the text as
+// written in the file: 20240601, 1e3, 0123, 0x1f and no may be the names of namespaces.
 func (o *options) readConfig(flags *pflag.FlagSet) error {
 	if o.config == "" {
 		return nil
 	}
-	data, err := os.ReadFile(o.config)
+	data, err := readFile(o.config)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
+	return o.setFlags(flags, data)
+}
+
+// readFile reads a file, unless it is on a mount that does not answer.
+func readFile(path string) ([]byte, error) {
+	if err := deadmount.Check(path); err != nil {
+		return nil, err
+	}
+	var data []byte // the call's alone until it has returned
+	err := deadmount.Do(deadmount.FilesIn, path, func() (err error) {
+		data, err = os.ReadFile(path)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// setFlags is readConfig for the content of the file.
+func (o *options) setFlags(flags *pflag.FlagSet, data []byte) error {
 	var values map[string]yaml.Node
 	if err := yaml.Unmarshal(data, &values); err != nil {
 		return fmt.Errorf("--config %s: %w", o.config, err)
@@ -49,7 +72,8 @@ func (o *options) readConfig(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// plain returns a value of the file as a flag takes it.
+// plain returns a value of the file in the form of a flag's value: a list becomes text with
+// commas.
 func plain(node *yaml.Node) (string, error) {
 	node = target(node)
 	if node.Kind != yaml.SequenceNode {
@@ -66,7 +90,7 @@ func plain(node *yaml.Node) (string, error) {
 	return strings.Join(parts, ","), nil
 }
 
-// target returns the node that an alias stands for, or the node.
+// target returns the target of an alias, or the node itself.
 func target(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		return node.Alias
@@ -74,7 +98,7 @@ func target(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// text returns a value that is no list.
+// text returns a single value; a list is an error.
 func text(node *yaml.Node) (string, error) {
 	is := "nothing"
 	switch {

@@ -44,7 +44,7 @@ func startFake(ctx context.Context) (dial func(context.Context) (net.Conn, error
 	return dial, stop, nil
 }
 
-// scene makes containers end as they do on nodes. One goroutine plays it.
+// scene makes containers end as they do on nodes. A single goroutine plays the scene.
 type scene struct {
 	rt     *fakeruntime.Runtime
 	ctx    context.Context

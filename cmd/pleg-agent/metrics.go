@@ -88,8 +88,8 @@ func (m *meter) begin() {
 // longestNamespace is the length of a namespace's name at most, in bytes.
 const longestNamespace = 63
 
-// label returns the value of the label namespace, which the runtime names: whoever prints what is
-// served here is not to be at its mercy.
+// label returns the value of the label namespace. The name comes from the runtime: label escapes
+// control characters and bounds the length and the number of names, to protect readers of /metrics.
 func (m *meter) label(namespace string) string {
 	namespace = printable.Cut(namespace, longestNamespace)
 	m.mu.Lock()
@@ -115,12 +115,21 @@ func (m *meter) observe(e exits.End, outcome exits.Outcome) {
 	}
 }
 
-// secondsSince returns the time since an end by the runtime's stamp. A clock that was set back
-// makes it 0: the sum of a histogram must not fall, or Prometheus takes the process for a new one.
+// secondsSince returns the time since an end by the runtime's stamp, or since another moment. A
+// clock that was set back makes it 0: the sum of a histogram must not fall, or Prometheus takes the
+// process for a new one.
 func secondsSince(ended time.Time) float64 { return max(0, time.Since(ended).Seconds()) }
 
 func (m *meter) restarted(pod exits.Ref) {
 	m.restarts.WithLabelValues(m.label(pod.Namespace)).Inc()
+}
+
+// secondsFailing returns the time since a failure, 0 for none.
+func secondsFailing(since time.Time) float64 {
+	if since.IsZero() {
+		return 0
+	}
+	return secondsSince(since)
 }
 
 // reporterStats registers the counts of a reporter.
@@ -149,6 +158,10 @@ func reporterStats(registry prometheus.Registerer, stats func() exits.Stats) err
 			Name: "pleg_agent_state_errors_total",
 			Help: "Number of failed reads and writes of the file of what was reported.",
 		}, value(func(s exits.Stats) float64 { return float64(s.LedgerErrors) })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pleg_agent_state_failing_seconds",
+			Help: "Time in seconds for which the file of what was reported could not be written; 0: it could.",
+		}, value(func(s exits.Stats) float64 { return secondsFailing(s.LedgerFailing) })),
 	} {
 		err := registry.Register(c)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -25,11 +26,12 @@ import (
 // use.
 type printer struct {
 	json bool
-	// out ends at the first failed write, or when it is left: nothing is printed then.
+	// out ends at the first failed write, or when the agent ends it: then nothing is printed.
 	out *cli.Outlet
 
-	// turn has room for one: who has sent to it owns the fields below. A sync.Mutex would do, but a
-	// bubble's time stands still while goroutines wait for one, and a write may block.
+	// turn has capacity 1: the goroutine that has sent to turn owns the fields below. A sync.Mutex
+	// would do, but the time of a test's bubble stands still while a goroutine waits for a mutex,
+	// and a write may block.
 	turn   chan struct{}
 	events map[string]*stored // by namespace and name, for an hour after their last write, as at a server
 	writes int
@@ -58,7 +60,7 @@ func newPrinter(out io.Writer, asJSON bool) *printer {
 	}
 }
 
-// own waits for the printer's fields, and returns what gives them back.
+// own waits for the printer's fields, and returns the function to give them back.
 func (p *printer) own() (done func()) {
 	p.turn <- struct{}{}
 	return func() { <-p.turn }
@@ -111,8 +113,8 @@ func (p *printer) find(key string) *stored {
 	return s
 }
 
-// store prints an event, keeps a copy, and returns it. An event that is not printed is not kept,
-// and so stays unsent. The caller owns the fields.
+// store prints an event, keeps a copy, and returns the copy. An unprinted event is not kept, and so
+// remains unsent. The caller owns the fields.
 func (p *printer) store(key string, e *eventsv1.Event) (*eventsv1.Event, error) {
 	now := time.Now()
 	before := p.events[key]
@@ -165,15 +167,15 @@ func (p *printer) print(now time.Time, e *eventsv1.Event) error {
 	if !p.json {
 		times := ""
 		if n := countOf(e); n > 1 {
-			times = fmt.Sprintf(" (x%d)", n)
+			times = fmt.Sprintf("(x%d) ", n) // before the note: what ends it may be a tenant's
 		}
-		where := strings.ToLower(about.Kind) + "/" + about.Name
+		where := strings.ToLower(about.Kind) + "/" + nameOf(about.Name)
 		if about.Namespace != "" {
-			where = about.Namespace + "/" + about.Name
+			where = nameOf(about.Namespace) + "/" + nameOf(about.Name)
 		}
 		return p.write(fmt.Appendf(nil, "%s  %-7s  %-21s  %-24s  %s%s\n",
 			now.Format(time.TimeOnly), e.Type, printable.Text(e.Reason),
-			printable.Text(where), printable.Text(e.Note), times))
+			where, times, printable.Text(e.Note)))
 	}
 	var text bytes.Buffer
 	err := printable.WriteJSON(&text, line{
@@ -194,7 +196,25 @@ func (p *printer) print(now time.Time, e *eventsv1.Event) error {
 	return p.write(text.Bytes())
 }
 
-// write writes a line, and ends the output if it fails. The caller owns the fields.
+// usualName matches the names of objects that Kubernetes allows.
+var usualName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
+
+// nameOf returns the name of an object, which the runtime tells: one that is not of the usual form
+// stands between quotes, so that its end is seen.
+func nameOf(name string) string {
+	if usualName.MatchString(name) {
+		return name
+	}
+	tail := ""
+	const longest = 253
+	if len(name) > longest {
+		tail = fmt.Sprintf("… (%d bytes)", len(name))
+		name = name[:longest]
+	}
+	return strconv.Quote(name) + tail
+}
+
+// write writes a line, and ends the output after a failed write. The caller owns the fields.
 func (p *printer) write(text []byte) error {
 	_, err := p.out.Write(text)
 	if err != nil && p.failed == nil {

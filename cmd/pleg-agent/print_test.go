@@ -30,8 +30,14 @@ import (
 // asProgram makes the test binary pleg-agent.
 const asProgram = "PLEG_AGENT_TEST_AS_PROGRAM"
 
+// deadSockets names the usual sockets of that program, with commas between them.
+const deadSockets = "PLEG_AGENT_TEST_SOCKETS"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		if sockets := os.Getenv(deadSockets); sockets != "" {
+			usualSockets = strings.Split(sockets, ",")
+		}
 		os.Exit(cli.Execute(newRoot(cli.NewOutlet(os.Stdout), cli.NewOutlet(os.Stderr)), os.Args[1:], nil))
 	}
 	os.Exit(m.Run())
@@ -107,7 +113,7 @@ func TestAPausedOutputIsWaitedFor(t *testing.T) {
 		if first := lines[0]; strings.Count(out.String(), first) != 1 {
 			t.Errorf("twice: %s", first)
 		}
-		testkit.Says(t, "the output", out.String(), "ContainerFailed        shop/worker", " (x2", "ContainerOOMKilled")
+		testkit.Says(t, "the output", out.String(), "ContainerFailed        shop/worker", "  (x2", "ContainerOOMKilled")
 		testkit.Says(t, "the summary", notes.String(), " ends in ")
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"math"
 	"net"
@@ -24,6 +23,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/exits"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 )
 
 // options are the flags.
@@ -78,8 +78,12 @@ lists no pods: names and UIDs come from the runtime.`,
   # on every node of a cluster
   kubectl apply -k 'https://github.com/evented-pleg/evented-pleg/deploy/agent/base?ref=v0.1.0'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.readConfig(cmd.Flags()); err != nil {
-				return cli.Usage(err)
+			err := o.readConfig(cmd.Flags())
+			if _, hangs := errors.AsType[*deadmount.Unanswered](err); err != nil && !hangs {
+				err = cli.Usage(err)
+			}
+			if err != nil {
+				return err
 			}
 			if err := o.validate(cmd.Flags()); err != nil {
 				return err
@@ -196,8 +200,8 @@ func (o *options) validate(flags *pflag.FlagSet) error {
 // longestSettle is more than any runtime takes for a reason: until then nobody is told of an end.
 const longestSettle = time.Minute
 
-// checkAddress returns what is wrong with an address to listen on. Whether the host has it shows
-// later.
+// checkAddress returns an error for a malformed address to listen on. listen finds out later
+// whether the host has the address.
 func checkAddress(address string) error {
 	if address == "" {
 		return nil
@@ -213,8 +217,8 @@ func checkAddress(address string) error {
 	return err
 }
 
-// findNode completes and checks the name of the node. By default it is that which a kubelet gives
-// it: the name of the host in small letters. kubectl shows no Event about another one.
+// findNode completes and checks the name of the node. The default is the kubelet's: the host's name
+// in small letters. kubectl describe node shows no Event under another name.
 func (o *options) findNode(hostname func() (string, error)) error {
 	given := o.node
 	if given == "" {
@@ -277,11 +281,8 @@ func (o *options) findEndpoint(flags *pflag.FlagSet) error {
 		return err
 	}
 	o.endpoint = cmp.Or(o.endpoint, os.Getenv(endpointVariable))
-	for _, path := range usualSockets {
-		info, err := os.Stat(path)
-		if o.endpoint == "" && err == nil && info.Mode().Type() == fs.ModeSocket {
-			o.endpoint = "unix://" + path
-		}
+	if o.endpoint == "" {
+		o.endpoint = cli.UsualEndpoint(usualSockets)
 	}
 	if o.endpoint == "" {
 		return cli.Usagef("--endpoint is missing, %s is not set, and none of the usual sockets exists (%s): name the runtime's socket, or see --fake",
@@ -291,5 +292,5 @@ func (o *options) findEndpoint(flags *pflag.FlagSet) error {
 	if err != nil {
 		return cli.Usagef("--endpoint: %w", err)
 	}
-	return client.Close()
+	return errors.Join(client.Close(), cli.CheckMount(o.endpoint))
 }

@@ -66,8 +66,8 @@ type conductor struct {
 	begun    atomic.Int32 // turns
 }
 
-// outcome is the end of a turn: a result, or why there is none, and since when the kubelet does not
-// answer, if it does not.
+// outcome is the end of a turn: a result, or the reason for none. away is the time since which the
+// kubelet does not answer, and zero if the kubelet answers.
 type outcome struct {
 	index  int
 	result *bench.Result
@@ -123,7 +123,7 @@ func (c *conductor) run(ctx context.Context, job *batch.Job) error {
 	return errors.Join(failed, c.remove(whole, job))
 }
 
-// end enters the outcome of a turn, the first one only.
+// end enters the outcome of a turn, and ignores all but the turn's first.
 func (c *conductor) end(o outcome) {
 	if c.ended[o.index] {
 		return
@@ -192,8 +192,8 @@ func bounded[T any](ctx context.Context, call func(context.Context) (T, error)) 
 	return call(ctx)
 }
 
-// follow looks at the Job until its end, and returns why it ended, settleIn later. A Job that makes
-// no pods is an error.
+// follow looks at the Job until its end, and returns the reason of the end, settleIn later. A Job
+// without pods is an error.
 func (c *conductor) follow(ctx context.Context, job *batch.Job) (why string, err error) {
 	for began := time.Now(); bench.Sleep(ctx, jobEvery) == nil; {
 		now, err := bounded(ctx, func(ctx context.Context) (*batch.Job, error) {
@@ -201,7 +201,7 @@ func (c *conductor) follow(ctx context.Context, job *batch.Job) (why string, err
 		})
 		if kubeerrors.IsNotFound(err) {
 			why = "somebody removed the Job"
-		} else if err == nil { // or it is asked again
+		} else if err == nil { // after an error, the next turn of the loop asks again
 			why = ending(now)
 		}
 		if why != "" {
@@ -240,8 +240,8 @@ func (c *conductor) lastWarning(ctx context.Context, job *batch.Job) string {
 	return last.Reason + ": " + last.Message
 }
 
-// turn gives a pod its node, and returns the result of its run, or why there is none. A pod that
-// takes too long is removed, so that the next one starts.
+// turn gives a pod its node, and returns the result of its run, or the reason for none. turn
+// removes a pod over its time limit, so the next pod starts.
 func (c *conductor) turn(ctx context.Context, pod *core.Pod, node string) (result *bench.Result, reason string) {
 	if err := c.place(ctx, pod, node); err != nil {
 		return nil, fmt.Sprintf("its pod could not be given the node: %v", err)
@@ -359,8 +359,8 @@ func (c *conductor) read(ctx context.Context, pod *core.Pod) (result *bench.Resu
 	return nil, "no result: " + why
 }
 
-// findResult finds a run's result in a log, among lines of standard error, and the
-// last other line.
+// findResult finds a run's result in a log, among lines of standard error, and the last other line
+// that tells something: a refused runtime is told before the line about help.
 func findResult(log []byte) (result *bench.Result, last string) {
 	for len(log) > 0 {
 		line, after, _ := bytes.Cut(log, []byte("\n"))
@@ -373,7 +373,7 @@ func findResult(log []byte) (result *bench.Result, last string) {
 				continue
 			}
 		}
-		if text := string(bytes.TrimSpace(line)); text != "" {
+		if text := string(bytes.TrimSpace(line)); text != "" && text != cli.SeeHelp("pleg-bench run") {
 			last = text[:min(len(text), 500)]
 		}
 		log = after

@@ -15,7 +15,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/doctor/findings"
 )
 
-// Doctor is what "watch --doctor-every" has found on the nodes, as metrics tell.
+// Doctor sums up the findings of "watch --doctor-every" on the nodes, from their metrics.
 type Doctor struct {
 	// Well counts nodes whose last examination found nothing of the grade sick where it looked.
 	Well int `json:"well"`
@@ -28,7 +28,7 @@ type Doctor struct {
 	// Overdue counts nodes whose last examination is older than two periods; Overdue nodes are in none
 	// of the other counts.
 	Overdue int `json:"overdue"`
-	// Without counts nodes with metrics of a watch that does not examine, such as an old one.
+	// Without counts nodes with metrics of a watch without examinations, such as an old version.
 	Without int `json:"without"`
 	// Findings are the kinds of findings within the window, the gravest and most frequent first.
 	Findings []FleetFinding `json:"findings"`
@@ -42,7 +42,7 @@ type FleetFinding struct {
 	ID string `json:"id"`
 	// Grade is sick or costly.
 	Grade string `json:"grade"`
-	// Means says what the kind means; empty for one of a later version.
+	// Means explains the kind; empty for a kind of a later version.
 	Means string `json:"means,omitempty"`
 	// Nodes counts the nodes with the finding at any time within the window.
 	Nodes int `json:"nodes"`
@@ -56,7 +56,7 @@ type FleetFinding struct {
 type FleetUnseen struct {
 	// Area is an area, as in the report of doctor.
 	Area string `json:"area"`
-	// Means says what the area is; empty for one of a later version.
+	// Means explains the area; empty for an area of a later version.
 	Means string `json:"means,omitempty"`
 	// Nodes counts the nodes.
 	Nodes int `json:"nodes"`
@@ -74,7 +74,7 @@ type examined struct {
 // finding is a kind of finding with its grade.
 type finding struct{ id, grade string }
 
-// enter enters a finding; present is whether the last examination found it.
+// enter enters a finding; present reports whether the last examination has the finding.
 func (e *examined) enter(id, grade string, present bool) {
 	if e.found == nil {
 		e.found = make(map[finding]bool)
@@ -169,7 +169,7 @@ func diagnose(nodes []*node) Doctor {
 	return d
 }
 
-// add counts a node, unless it is silent, and the areas that were not looked at there.
+// add counts a node, unless the node is silent, and the areas not looked at there.
 func (d *Doctor) add(n *node, unseen map[string]int) {
 	switch {
 	case n.silent != "":

@@ -46,12 +46,12 @@ func (c cluster) runtimeOf(ctx context.Context, node string) (socket string, err
 
 // guarded is the outcome of asking the kubelets of chosen nodes.
 type guarded struct {
-	// chosen are the nodes whose runtime is another or not known, left those whose kubelet uses the
-	// endpoint.
+	// chosen are the nodes whose runtime is another or not known. left are the nodes whose kubelet
+	// uses the endpoint.
 	chosen []string
 	left   []NodeReason
-	// unknown counts the chosen nodes whose runtime is not known, and why is the first node's
-	// reason. Their pods refuse a kubelet's runtime by themselves: they find their own sandbox there.
+	// unknown counts the chosen nodes with an unknown runtime, and why is the first node's reason.
+	// Their pods refuse a kubelet's runtime by themselves: they find their own sandbox there.
 	unknown int
 	why     NodeReason
 }

@@ -20,8 +20,8 @@ import (
 const (
 	// forbidden is the annotation or the taint of nodes that take no load.
 	forbidden = "evented-pleg.io/no-load"
-	// gate keeps a pod from the scheduler until it has a node. If this program is killed, gated pods
-	// never start.
+	// gate keeps a pod from the scheduler until this program has given the pod a node. If this
+	// program is killed, gated pods never start.
 	gate    = "evented-pleg.io/node"
 	appName = "pleg-bench-fleet-run"
 	// socketAnnotation is kubeadm's, on nodes: the socket of the kubelet's runtime.
@@ -77,7 +77,7 @@ func choose(nodes []core.Node, endpoint string) (chosen []string, left []NodeRea
 	return chosen, left
 }
 
-// readiness reports whether a node is ready, and since when it is or is not.
+// readiness reports whether a node is ready, and the time of the last change of its readiness.
 func readiness(n *core.Node) (ready bool, since time.Time) {
 	for _, c := range n.Status.Conditions {
 		if c.Type == core.NodeReady {
@@ -87,8 +87,8 @@ func readiness(n *core.Node) (ready bool, since time.Time) {
 	return false, time.Time{}
 }
 
-// job returns an Indexed Job of one pod for each of some nodes. Each pod is gated until it gets its
-// node: spread constraints count no finished pods, and would use a node twice.
+// job returns an Indexed Job with a pod for each of some nodes. Each pod is gated until turn gives
+// the pod its node: spread constraints count no finished pods, and would use a node twice.
 func (o *runOptions) job(nodes int) *batch.Job {
 	labels := map[string]string{"app.kubernetes.io/name": appName}
 	container := core.Container{

@@ -26,7 +26,7 @@ type Verdict struct {
 	Time time.Time `json:"time"`
 	// WindowSeconds is its length.
 	WindowSeconds float64 `json:"window_seconds"`
-	// Worth is full, partial, none or untested.
+	// Worth is full, partial, none, untested or unknown.
 	Worth string `json:"worth"`
 	// Summary is the worth in words.
 	Summary string `json:"summary"`
@@ -38,6 +38,8 @@ type Verdict struct {
 	// Upgraded counts the nodes whose runtime changed within the window. All their counts are the
 	// present version's.
 	Upgraded int `json:"upgraded"`
+	// Unfinished is why nothing was judged; left out otherwise.
+	Unfinished string `json:"unfinished,omitempty"`
 	// Doctor is what examinations of the runtimes have found. It does not concern the worth.
 	Doctor Doctor `json:"doctor"`
 }
@@ -48,7 +50,7 @@ type Totals struct {
 	Nodes int `json:"nodes"`
 	// Trusted counts nodes whose stream has earned a long relist period.
 	Trusted int `json:"trusted"`
-	// Earning counts nodes whose stream has yet to earn it.
+	// Earning counts nodes whose stream has yet to earn such a period.
 	Earning int `json:"earning"`
 	// Untested counts nodes on which nothing happened.
 	Untested int `json:"untested"`
@@ -70,11 +72,11 @@ type Totals struct {
 	Unheard int `json:"unheard"`
 	// Received counts events received.
 	Received int `json:"received"`
-	// Lists counts the lists that were made.
+	// Lists counts the lists made.
 	Lists int `json:"lists"`
-	// ListsPolled counts the lists that one a second would have made.
+	// ListsPolled counts the lists in the same time at a list a second.
 	ListsPolled int `json:"lists_polled"`
-	// SavedShare is the share of those that were not made.
+	// SavedShare is the share of those lists that were not made.
 	SavedShare float64 `json:"saved_share"`
 }
 
@@ -111,7 +113,7 @@ type NamedNode struct {
 	Unheard int `json:"unheard"`
 	// Received counts events received.
 	Received int `json:"received"`
-	// Lists counts the lists that were made.
+	// Lists counts the lists made.
 	Lists int `json:"lists"`
 	// PeriodSeconds is the relist period.
 	PeriodSeconds float64 `json:"relist_period_seconds"`
@@ -134,7 +136,7 @@ var classes = []string{losing, away, silent, unsupported, earning, polling, unte
 // slowToEarn is the time in which a faultless stream earns any accepted relist period.
 const slowToEarn = 10 * time.Minute
 
-// classify returns the class of a node, and why the node is named, if it is.
+// classify returns the class of a node, and the reason to name the node; empty for an unnamed node.
 func (n *node) classify(trustedFrom time.Duration) (class, reason string) {
 	missed := count(n.missed)
 	unheard := count(n.unheard)
@@ -201,6 +203,15 @@ func (t *Totals) add(n *node, class string) {
 }
 
 // judge sums nodes up.
+// unjudged is the verdict of a question that Prometheus did not answer.
+func (o *verdictOptions) unjudged(began time.Time, why string) *Verdict {
+	v := judge(nil, began, o.window, o.trusted)
+	v.Worth = "unknown"
+	v.Summary = "nothing was judged"
+	v.Unfinished = why
+	return v
+}
+
 func judge(nodes []*node, at time.Time, window, trustedFrom time.Duration) *Verdict {
 	v := &Verdict{
 		Schema:        "pleg-bench/fleet-verdict/v1",

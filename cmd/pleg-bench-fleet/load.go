@@ -23,11 +23,11 @@ type LoadReport struct {
 	Job string `json:"job"`
 	// OK is the verdict.
 	OK bool `json:"ok"`
-	// Interrupted is true if the user ended it.
+	// Interrupted is true if the user ended the load.
 	Interrupted bool `json:"interrupted"`
 	// Finished counts the nodes with an outcome.
 	Finished int `json:"nodes"`
-	// Passed counts those whose run passed.
+	// Passed counts the nodes whose run passed.
 	Passed int `json:"passed"`
 	LoadSums
 	// Groups are the runs by version of a runtime.
@@ -38,6 +38,8 @@ type LoadReport struct {
 	LeftOut []NodeReason `json:"left_out"`
 	// RuntimeUnknown counts the nodes under load whose kubelet did not tell its runtime.
 	RuntimeUnknown int `json:"runtime_unknown"`
+	// Unfinished is why the load did not begin; left out otherwise.
+	Unfinished string `json:"unfinished,omitempty"`
 	// LeftBehind are the pods that were still there in the end.
 	LeftBehind []string `json:"left_behind"`
 
@@ -58,7 +60,7 @@ type LoadSums struct {
 	OutOfOrder int `json:"out_of_order"`
 	// Mismatches counts pods that differ in the end.
 	Mismatches int `json:"mismatches"`
-	// StaleReads counts answers behind what the load knew.
+	// StaleReads counts answers behind the load's knowledge.
 	StaleReads int `json:"stale_reads"`
 	// Latency is the worst of the runs, from the change to the delivery on Watch.
 	Latency bench.LatencyResult `json:"latency_seconds"`
@@ -83,7 +85,7 @@ type LoadGroup struct {
 type NodeReason struct {
 	// Node is the node's name.
 	Node string `json:"node"`
-	// Reason says why it is named.
+	// Reason says why the node is named.
 	Reason string `json:"reason"`
 }
 

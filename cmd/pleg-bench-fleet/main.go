@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pleg-bench-fleet is `pleg-bench fleet`: it judges the event streams of a fleet of nodes,
-// and puts a load on some of them.
+// Command pleg-bench-fleet is `pleg-bench fleet`: the command judges the event streams of a fleet
+// of nodes, and puts a load on some of them.
 //
 // `verdict` reads from Prometheus the metrics of `pleg-bench watch` on every node. `run` runs
-// `pleg-bench run` on chosen nodes as one Indexed Job. Both print a document or JSON, and keep a
+// `pleg-bench run` on chosen nodes as an Indexed Job. Both print a document or JSON, and keep a
 // page with --out. The program is apart from pleg-bench, which needs no Kubernetes client.
 //
 // The exit status is that of pleg-bench: 0 all is well, 1 a failure or a bad finding, 2 bad usage,

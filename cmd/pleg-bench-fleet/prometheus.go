@@ -175,8 +175,8 @@ func (s source) ask(ctx context.Context, q nodeQuery, at time.Time, nodes map[st
 	return nil
 }
 
-// presence finds the nodes. Every node with metrics in the window counts as silent until it
-// delivers them now.
+// presence finds the nodes. Every node with metrics in the window counts as silent until a query of
+// the present moment finds its metrics.
 func (s source) presence() []nodeQuery {
 	p := s.promql()
 	return []nodeQuery{

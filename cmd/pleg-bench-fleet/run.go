@@ -22,7 +22,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
-	"github.com/evented-pleg/evented-pleg/internal/deadmount"
+	"github.com/evented-pleg/evented-pleg/internal/kubeconfig"
 	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
@@ -82,14 +82,14 @@ failed.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.output.Check(new(LoadReport), nil); err != nil {
-				return err
+				return o.unbegun(cmd, nil, err)
 			}
 			if err := o.validate(); err != nil {
 				return cli.Usage(err)
 			}
 			c, err := connect(&o)
 			if err != nil {
-				return err
+				return o.unbegun(cmd, nil, err)
 			}
 			return o.run(cmd, c)
 		},
@@ -182,10 +182,8 @@ type cluster struct {
 func (o *runOptions) connect() (c cluster, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
-	for _, path := range rules.GetLoadingPrecedence() {
-		if err := deadmount.Check(path); err != nil {
-			return c, fmt.Errorf("--kubeconfig: %w", err)
-		}
+	if err := kubeconfig.CheckMounts(rules); err != nil {
+		return c, err
 	}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
@@ -226,11 +224,25 @@ func (c cluster) list(ctx context.Context, selector string) (nodes []core.Node, 
 	}
 }
 
+// unbegun returns the error of a load that did not begin, and prints its report. Left are the nodes
+// that were left out.
+func (o *runOptions) unbegun(cmd *cobra.Command, left []NodeReason, err error) error {
+	if o.dryRun { // which prints a Job, and no report
+		return err
+	}
+	return o.output.Failed(cmd, err, func(why string) any {
+		r := newLoadReport(time.Now(), left)
+		r.Interrupted = cmd.Context().Err() != nil
+		r.Unfinished = why
+		return r
+	})
+}
+
 func (o *runOptions) run(cmd *cobra.Command, c cluster) error {
 	ctx := cmd.Context()
 	nodes, err := c.list(ctx, o.nodes)
 	if err != nil {
-		return err
+		return o.unbegun(cmd, nil, err)
 	}
 	chosen, left := choose(nodes, o.endpoint)
 	unknown := 0
@@ -248,7 +260,8 @@ func (o *runOptions) run(cmd *cobra.Command, c cluster) error {
 		if len(left) > 0 {
 			reason = "; " + left[0].Node + ": " + left[0].Reason
 		}
-		return fmt.Errorf("no node takes the load: %d have the labels %s%s", len(nodes), o.nodes, reason)
+		err := fmt.Errorf("no node takes the load: %d have the labels %s%s", len(nodes), o.nodes, reason)
+		return o.unbegun(cmd, left, err)
 	}
 	if len(chosen) > mostNodes {
 		return cli.Usagef("--nodes %s: %d nodes, more than %d: choose fewer", o.nodes, len(chosen), mostNodes)
@@ -269,7 +282,7 @@ func (o *runOptions) run(cmd *cobra.Command, c cluster) error {
 	}
 	err = conductor.run(ctx, job)
 	if loaded.Job == "" {
-		return err
+		return o.unbegun(cmd, left, err)
 	}
 	loaded.conclude(ctx.Err() != nil)
 	return o.output.Write(cmd, report.Saved{

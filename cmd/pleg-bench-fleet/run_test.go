@@ -36,7 +36,7 @@ func logOf(kind, node, venom string) string {
 	r.Latency = latency(node)
 	switch kind {
 	case "refused":
-		return "pleg-bench: the runtime at unix:///run/x/y.sock holds 3 pods that pleg-bench has not made" + venom + "\n"
+		return "pleg-bench: the runtime at unix:///run/x/y.sock holds 3 pods that pleg-bench has not made" + venom + "\nSee pleg-bench run --help.\n"
 	case "bad":
 		r.Events.Missed, r.Failures = 2, []string{"1 events were delivered twice" + venom}
 	}
@@ -178,9 +178,10 @@ func TestRunFails(t *testing.T) {
 	}, "hangs-1")
 	inBubble(t, func(t *testing.T, ctx context.Context, a *fakeAPI) {
 		a.node("good-1", func(n *core.Node) { n.Annotations = map[string]string{socketAnnotation: "unix:///var/run/own/x.sock"} })
-		_, _, err := a.load(ctx, "--endpoint", "unix:///run/own/x.sock", "--image", "y")
-		if err == nil || !strings.Contains(err.Error(), "the endpoint is the kubelet's runtime") || a.job != nil {
-			t.Errorf("%v", err)
+		r, text, err := a.load(ctx, "--endpoint", "unix:///run/own/x.sock", "--image", "y")
+		if err == nil || !strings.Contains(err.Error(), "the endpoint is the kubelet's runtime") || a.job != nil ||
+			!strings.Contains(r.Unfinished, "no node takes the load") || r.Schema == "" {
+			t.Errorf("%v: %s", err, text)
 		}
 	}, "good-1")
 }

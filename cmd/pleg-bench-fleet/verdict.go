@@ -58,13 +58,17 @@ It exits with 1 if no node has delivered metrics, and with 3 if --expect failed.
       --expect missed=0 --expect 'trusted_share>0.99'`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.output.Check(new(Verdict), nil); err != nil {
-				return err
+			began := time.Now()
+			v, err := o.find(cmd, began)
+			if err != nil {
+				return o.output.Failed(cmd, err, func(why string) any { return o.unjudged(began, why) })
 			}
-			if err := o.validate(); err != nil {
-				return cli.Usage(err)
-			}
-			return o.run(cmd)
+			return o.output.Write(cmd, report.Saved{
+				Kind:   "fleet verdict",
+				Began:  began,
+				Setup:  cli.Setup(cmd),
+				Result: v,
+			}, true, nil)
 		},
 	}
 	flags := cmd.Flags()
@@ -114,7 +118,7 @@ func (o *verdictOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// readToken reads a file with a token. The file may be a pipe that nobody writes.
+// readToken reads a file with a token. The file may be a pipe without a writer.
 func readToken(path string) (string, error) {
 	raw := make(chan []byte, 1)
 	err := deadmount.Do(deadmount.FilesIn, path, func() error {
@@ -131,19 +135,25 @@ func readToken(path string) (string, error) {
 	return strings.TrimSpace(string(<-raw)), nil
 }
 
-func (o *verdictOptions) run(cmd *cobra.Command) error {
-	began := time.Now()
+// find checks the options, asks Prometheus, and judges.
+func (o *verdictOptions) find(cmd *cobra.Command, began time.Time) (*Verdict, error) {
+	if err := o.output.Check(new(Verdict), nil); err != nil {
+		return nil, err
+	}
+	if err := o.validate(); err != nil {
+		return nil, cli.Usage(err)
+	}
 	config := api.Config{Address: strings.TrimSuffix(o.prometheus, "/")}
 	if o.tokenFile != "" {
 		token, err := readToken(o.tokenFile)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		config.RoundTripper = bearer(token)
 	}
 	client, err := api.NewClient(config)
 	if err != nil {
-		return cli.Usagef("--prometheus %s: %w", o.prometheus, err)
+		return nil, cli.Usagef("--prometheus %s: %w", o.prometheus, err)
 	}
 	o.api = prometheus.NewAPI(client)
 	o.warn = func(text string) {
@@ -153,19 +163,14 @@ func (o *verdictOptions) run(cmd *cobra.Command) error {
 	defer cancel()
 	nodes, err := o.read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v := judge(nodes, began, o.window, o.trusted)
 	if v.Nodes == v.Silent {
-		return fmt.Errorf("no node has metrics of pleg-bench watch in Prometheus at %s (%s without): is the DaemonSet scraped, "+
+		return nil, fmt.Errorf("no node has metrics of pleg-bench watch in Prometheus at %s (%s without): is the DaemonSet scraped, "+
 			"and do --selector and --node-label fit?", o.prometheus, bench.Count(v.Silent, "node"))
 	}
-	return o.output.Write(cmd, report.Saved{
-		Kind:   "fleet verdict",
-		Began:  began,
-		Setup:  cli.Setup(cmd),
-		Result: v,
-	}, true, nil)
+	return v, nil
 }
 
 // bearer sends a token with each request.

@@ -199,6 +199,15 @@ func TestVerdictFails(t *testing.T) {
 		if status != want.status || !strings.Contains(stderr, want.says) || stdout != "" {
 			t.Errorf("%s: status %d, %s, want %d and %q", args, status, stderr, want.status, want.says)
 		}
+		if strings.Contains(args, "-o") {
+			continue
+		}
+		_, stdout, _ = fleet(append([]string{"verdict", "-o", "json"}, strings.Fields(args)...)...)
+		var v Verdict
+		_ = json.Unmarshal([]byte(stdout), &v) // the fields tell
+		if failed := want.status == 1; failed != (strings.Contains(v.Unfinished, strings.TrimPrefix(want.says, "fleet: ")) && v.Worth == "unknown") || failed != (stdout != "") {
+			t.Errorf("%s: with -o json it printed %s", args, stdout)
+		}
 	}
 }
 

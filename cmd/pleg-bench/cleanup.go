@@ -36,7 +36,7 @@ The next run does the same before it begins.`,
 				return cli.Usagef("--all and --run exclude each other")
 			}
 			o.Out = s.out
-			return run.Cleanup(cmd.Context(), o)
+			return cli.Denied(o.Endpoint, run.Cleanup(cmd.Context(), o))
 		},
 	}
 	flags := cmd.Flags()

@@ -80,8 +80,8 @@ type measured struct {
 	options map[string]map[string]bool
 }
 
-// measureUntil is measure until ctx ends: what it reads may be a pipe that nobody writes. The
-// goroutine of a read that is left stays behind.
+// measureUntil is measure until ctx ends: the file may be a pipe without a writer. The goroutine of
+// an abandoned read remains.
 func measureUntil(ctx context.Context, path string) (*measured, error) {
 	err := deadmount.Check(path)
 	if err != nil {
@@ -101,13 +101,13 @@ func measureUntil(ctx context.Context, path string) (*measured, error) {
 	}
 }
 
-// measure reads a file in the format of Go's benchmarks, or all that are kept below a folder.
+// measure reads a file in the format of Go's benchmarks, or all such files below a folder.
 func measure(path string) (*measured, error) {
 	var paths []string
 	top := path
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
-		top += string(filepath.Separator) // a link to a folder is one
+		top += string(filepath.Separator) // follows a link to a folder
 	}
 	err = filepath.WalkDir(top, func(p string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && (p == path || entry.Name() == report.BenchmarksFile) {
@@ -174,7 +174,7 @@ func (m *measured) read(path string) error {
 	return r.Err()
 }
 
-// byMode divides runs into the evented PLEG's and the generic one's, under the same name.
+// byMode divides runs into those of the evented and those of the generic PLEG, under the same name.
 func (m *measured) byMode() []*measured {
 	const generic, evented = "mode=generic", "mode=evented"
 	var split []*measured
@@ -197,7 +197,9 @@ func (m *measured) byMode() []*measured {
 func compare(a, b *measured) bench.Document {
 	d := bench.Document{Title: "A: " + a.name, Lines: []string{"B: " + b.name}}
 	for _, key := range slices.Sorted(maps.Keys(a.options)) {
-		if x, y := some(a.options[key]), some(b.options[key]); x != y {
+		x := some(a.options[key])
+		y := some(b.options[key])
+		if x != y {
 			d.Lines = append(d.Lines, fmt.Sprintf("not alike: %s: %s and %s", key, x, y))
 		}
 	}

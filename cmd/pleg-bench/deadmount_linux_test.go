@@ -6,13 +6,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
@@ -21,35 +20,18 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 )
 
-// mountDead mounts a file system that answers nothing on a folder, for this thread and what it
-// starts: one in user space (FUSE) whose daemon does not begin. The thread ends with the test.
-func mountDead(t *testing.T, dir string) {
-	t.Helper()
-	runtime.LockOSThread()
-	err := syscall.Unshare(syscall.CLONE_FS | syscall.CLONE_NEWNS)
-	if err == nil {
-		err = syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
-	}
-	if err != nil {
-		t.Skipf("mounts need root: %v", err)
-	}
-	daemon, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { _ = daemon.Close() })
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", daemon.Fd())
-	testkit.Check(t, syscall.Mount("dead", dir, "fuse", 0, options))
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+// hasOutput reports whether a command has the flag -o.
+func hasOutput(command string) bool {
+	return slices.Contains([]string{"run", "stress", "watch", "doctor", "proxy"}, command)
 }
 
 // TestDeadMount names paths on a dead mount in every place of the tool: each command ends with 1,
-// and names the path and what to do.
+// and names the path and what to do, with -o json in a document, too.
 func TestDeadMount(t *testing.T) {
 	dir := t.TempDir()
 	alive := onfake.Socket(t, testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 7}))(t))
 	free := filepath.Join(t.TempDir(), "proxy.sock")
-	mountDead(t, dir)
+	testkit.MountDead(t, dir)
 	socket := filepath.Join(dir, "cri.sock")
 	kept := filepath.Join(dir, "kept")
 	onAlive := []string{"run", "--endpoint", alive, "--image", fakeruntime.WorkloadImage, "--pods", "1"}
@@ -81,12 +63,21 @@ func TestDeadMount(t *testing.T) {
 		}
 		var said bytes.Buffer
 		program.Stdout, program.Stderr = &said, &said
+		var document bytes.Buffer
+		ofJSON := hasOutput(test.args[0]) && !slices.Contains(test.args, "--check")
+		if ofJSON {
+			program.Args = append(program.Args, "-o", "json")
+			program.Stdout = &document
+		}
 		_ = program.Run() // the status tells
 		cancel()
 		status := program.ProcessState.ExitCode()
 		want := "the kernel gives no answer about " + test.path
 		if status != 1 || !strings.Contains(said.String(), want) {
 			t.Errorf("%s %s: status %d, want 1 and %q: %s", test.setting, test.args, status, want, &said)
+		}
+		if ofJSON && !(json.Valid(document.Bytes()) && strings.Contains(document.String(), want)) {
+			t.Errorf("%s %s: with -o json it printed %q, want one document with %q", test.setting, test.args, &document, want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/reader"
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
@@ -70,13 +71,20 @@ namespaces: in a pod with hostPID.`,
 			if err != nil {
 				return err
 			}
-			err = output.Check(doctor.Report{}, nil)
-			if err != nil {
-				return err
-			}
 			endpoint, err = nameEndpoint(cmd, endpoint) // a dead mount is a finding
 			if err != nil {
 				return err
+			}
+			err = output.Check(doctor.Report{}, nil)
+			if err != nil {
+				return output.Failed(cmd, err, func(string) any {
+					nothing := doctor.Facts{
+						Began:    time.Now(),
+						Endpoint: endpoint,
+						Host:     doctor.HostFacts{Node: bench.Node()},
+					}
+					return doctor.Conclude(nothing).Interrupted(err)
+				})
 			}
 			socket := strings.TrimPrefix(endpoint, "unix://")
 			supervisor := reader.NewSupervisor(socket, readerCommand)
@@ -138,7 +146,7 @@ namespaces: in a pod with hostPID.`,
 	return cmd
 }
 
-// checkDoctorFlags refuses flags that would be without effect.
+// checkDoctorFlags refuses flags without effect.
 func checkDoctorFlags(cmd *cobra.Command, check bool, healthz, metrics string) error {
 	for _, name := range []string{"output", "out", "expect"} {
 		if check && cmd.Flags().Changed(name) {
@@ -158,6 +166,11 @@ func checkDoctorFlags(cmd *cobra.Command, check bool, healthz, metrics string) e
 
 // noSocket completes the error of a connection to a path at which something else than a socket is.
 func noSocket(path string, err error) error {
+	for _, other := range []error{syscall.ENOTDIR, syscall.ELOOP, syscall.EPROTOTYPE} {
+		if errors.Is(err, other) {
+			return fmt.Errorf("%w: name the socket of the runtime", err)
+		}
+	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err
 	}

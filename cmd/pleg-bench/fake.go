@@ -77,7 +77,7 @@ A container of another one is refused, as real runtimes do, until it was pulled
 				return cli.Usagef("--socket is missing: name the unix socket to listen on, such as --socket /tmp/cri.sock")
 			}
 			if !cmd.Flags().Changed("seed") {
-				fake.seed = uint64(time.Now().UnixMilli()) // IDs depend on it, and no restarted runtime repeats any
+				fake.seed = uint64(time.Now().UnixMilli()) // IDs come from the seed: a restart repeats none
 			}
 			profile, err := fakeruntime.ProfileByName(fake.profile)
 			if err != nil {
@@ -199,8 +199,8 @@ func writeFaults(w io.Writer) error {
 	return nil
 }
 
-// churnLoad is a load on a fake runtime, which may fail, hang and lose what it is asked for: the
-// load goes on.
+// churnLoad is a load on a fake runtime. The runtime may fail calls, leave them hanging, or lose
+// their effects: the load goes on.
 type churnLoad struct {
 	// Socket is the runtime's.
 	Socket           string
@@ -213,12 +213,12 @@ type churnLoad struct {
 const (
 	// churnCallTimeout bounds the load's calls: faults may hang them.
 	churnCallTimeout = 2 * time.Second
-	// churnQuiet is how long the load may change nothing before it says so.
+	// churnQuiet is the time without a successful change after which the load reports a failure.
 	churnQuiet = 5 * time.Second
 )
 
-// run makes pods and changes them until ctx ends. It tells of pods that cannot be made, and of
-// times in which nothing could be changed.
+// run makes pods and changes them until ctx ends. run writes to told if pods cannot be made, or if
+// no change succeeds for churnQuiet.
 func (c churnLoad) run(ctx context.Context, told io.Writer) error {
 	conn, err := load.Connect(c.Socket)
 	if err != nil {
@@ -248,7 +248,7 @@ func (c churnLoad) run(ctx context.Context, told io.Writer) error {
 	return nil
 }
 
-// tellQuiet tells of each time in which the load has changed nothing, with what fails.
+// tellQuiet writes a line for each churnQuiet without a successful change, with the failing call.
 func (c churnLoad) tellQuiet(ctx context.Context, driver *load.Driver, told io.Writer) {
 	last := driver.Stats().Changes
 	for bench.Sleep(ctx, churnQuiet) == nil {

@@ -46,7 +46,7 @@ chosen nodes as a Kubernetes Job. Install it with
 	return cmd
 }
 
-const installFleet = "go install github.com/evented-pleg/evented-pleg/cmd/" + fleetProgram + "@latest"
+const installFleet = "go install github.com/evented-pleg/evented-pleg/cmd/" + fleetProgram + "@v0.1.0"
 
 // findFleet returns the program beside pleg-bench, or in PATH.
 func findFleet() (string, error) {

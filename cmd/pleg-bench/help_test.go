@@ -6,6 +6,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -87,5 +89,15 @@ func TestCallsOfDocumentsAreUnderstood(t *testing.T) {
 		if err := errors.Join(errs...); err != nil {
 			t.Errorf("%s: pleg-bench %s: %v", call.Page, strings.Join(call.Args, " "), err)
 		}
+	}
+}
+
+// TestInstallsOneVersion: the tool and docs/install.md install the program for a fleet by the same
+// line.
+func TestInstallsOneVersion(t *testing.T) {
+	page := string(testkit.Must(os.ReadFile("../../docs/install.md"))(t))
+	lines := regexp.MustCompile(`go install \S+/`+fleetProgram+`@\S+`).FindAllString(page, -1)
+	if len(lines) != 1 || lines[0] != installFleet {
+		t.Errorf("docs/install.md has %q, and pleg-bench fleet says %q", lines, installFleet)
 	}
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/bench/run"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
-	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 // loadCommand is the common part of the commands with a load, run and stress: flags, and the steps
@@ -49,8 +47,8 @@ func (l *loadCommand) add(flags *pflag.FlagSet, o *run.Options, jobLife time.Dur
 	l.fake.add(flags)
 }
 
-// form is a result with the parts that the options give it, for the names in expectations, and
-// why the options do not measure others.
+// form is an empty result with the parts chosen by the options, for the names in expectations, and
+// the reasons why the options do not measure the other parts.
 type form struct {
 	blank   any
 	without report.Without
@@ -91,8 +89,8 @@ func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, all i
 	return nil
 }
 
-// end prints and keeps a result, good or bad. Left is why the load ended early, or what the load
-// made and could not remove.
+// end prints and keeps a result, good or bad. left is the reason for an early end of the load, or
+// lists the pods left behind.
 func (l *loadCommand) end(cmd *cobra.Command, result bench.Finding, good bool, timeline []bench.Series, left error) error {
 	options := cli.Setup(cmd)
 	options["runtime"] = result.Document().Title
@@ -106,14 +104,11 @@ func (l *loadCommand) end(cmd *cobra.Command, result bench.Finding, good bool, t
 	return l.output.Write(cmd, saved, good, left)
 }
 
-// unfinished returns the error of a load that has no result. With -o json it prints a document that
-// says so: whoever reads the pipe waits for one. A wrong command line has no output.
+// unfinished returns the error of a load that has no result, and prints its document.
 func (l *loadCommand) unfinished(cmd *cobra.Command, err error, document func(why string, interrupted bool) any) error {
-	if l.output.Form != "json" || cli.IsUsage(err) {
-		return err
-	}
-	printed := document(err.Error(), cmd.Context().Err() != nil)
-	return errors.Join(err, printable.WriteJSON(cmd.OutOrStdout(), printed, "  "))
+	return l.output.Failed(cmd, err, func(why string) any {
+		return document(why, cmd.Context().Err() != nil)
+	})
 }
 
 // progressLine is the phase, and a bar while the load runs.

@@ -4,9 +4,9 @@
 // Command pleg-bench shows, measures and checks an evented PLEG on a fake or a real container
 // runtime.
 //
-// Without arguments it is `pleg-bench run`: it starts the fake runtime as a child process, makes
-// pods live and die, and prints the results of an evented and a polling PLEG. See `pleg-bench
-// --help` and docs/pleg-bench.md.
+// Without arguments the command is `pleg-bench run`: `run` starts the fake runtime as a child
+// process, makes pods live and die, and prints the results of an evented and a polling PLEG. See
+// `pleg-bench --help` and docs/pleg-bench.md.
 //
 // The exit status is 0 if all is well, 1 if a run failed or found something wrong, 2 if called
 // wrongly, 3 if only a bound of --expect was not kept, 130 if interrupted, and 141 if nobody reads

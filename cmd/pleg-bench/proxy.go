@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -78,16 +77,16 @@ runtime's usual socket.`,
 			if !cmd.Flags().Changed("seed") {
 				o.seed = rand.Uint64()
 			}
-			plan, err := o.check(cmd)
-			if err != nil {
-				return err
-			}
 			begun := false
-			err = runProxy(cmd.Context(), s, o, plan, func() { begun = true })
-			if begun || o.output != "json" {
+			plan, err := o.check(cmd)
+			if err == nil {
+				err = runProxy(cmd.Context(), s, o, plan, func() { begun = true })
+			}
+			if begun {
 				return err
 			}
-			return errors.Join(err, o.unbegun(err).write(s.out, o.output))
+			form := cli.Output{Form: o.output}
+			return form.Failed(cmd, err, func(why string) any { return o.unbegun(why) })
 		},
 	}
 	flags := cmd.Flags()
@@ -141,18 +140,18 @@ func (o *proxyOptions) check(cmd *cobra.Command) (plan disturb.Plan, err error) 
 func (o *proxyOptions) rulesGiven() []string { return append([]string{}, o.rules...) }
 
 // unbegun is the report of a proxy that could not begin.
-func (o *proxyOptions) unbegun(err error) proxyReport {
+func (o *proxyOptions) unbegun(why string) proxyReport {
 	return proxyReport{
 		Schema:     proxySchema,
-		Unfinished: err.Error(),
+		Unfinished: why,
 		Seed:       o.seed,
 		Rules:      o.rulesGiven(),
 		Tally:      disturb.Tally{Events: map[string]disturb.EventCount{}, Calls: map[string]disturb.CallCount{}},
 	}
 }
 
-// runProxy disturbs, reports, and passes calls through until the last client has gone. It calls
-// begun once it listens.
+// runProxy disturbs, reports, and passes calls through until the last client has gone. runProxy
+// calls begun once the proxy listens.
 func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan, begun func()) error {
 	client, err := cri.Dial(ctx, cri.Config{Endpoint: o.endpoint})
 	if err != nil {
@@ -175,7 +174,7 @@ func runProxy(ctx context.Context, s streams, o proxyOptions, plan disturb.Plan,
 	proxy, err := criproxy.Start(o.socket, o.endpoint)
 	syscall.Umask(before)
 	if err != nil {
-		return err
+		return bench.ListenFailed(o.socket, err)
 	}
 	defer proxy.Close()
 	begun()
@@ -210,13 +209,13 @@ func disturbFor(ctx context.Context, d *disturb.Disturber, long time.Duration) {
 	<-ctx.Done()
 }
 
-// remindEvery is how often a proxy that only passes calls through says so.
+// remindEvery is the time between two reminders of a proxy after the end of its rules.
 const remindEvery = time.Minute
 
-// passThrough returns when no client is connected, or when ctx ends meanwhile. Nobody loses the
-// runtime by the proxy's end who has not asked for it.
+// passThrough returns when no client is connected, or when ctx ends meanwhile. The proxy does not
+// cut a client off from the runtime unless the user asks for the end with Ctrl-C.
 func passThrough(ctx context.Context, w io.Writer, proxy *criproxy.Proxy, endpoint string) {
-	if ctx.Err() != nil { // that ended the rules, and the next Ctrl-C ends the process
+	if ctx.Err() != nil { // this Ctrl-C has ended the rules, and the next ends the process
 		ctx = context.WithoutCancel(ctx)
 	}
 	const lookEvery = 200 * time.Millisecond
@@ -232,7 +231,7 @@ func passThrough(ctx context.Context, w io.Writer, proxy *criproxy.Proxy, endpoi
 	}
 }
 
-// freePath removes a socket that nobody listens on from a path.
+// freePath removes a socket without a listener from a path.
 func freePath(path string) error {
 	err := deadmount.Check(path)
 	if err != nil {
@@ -240,7 +239,7 @@ func freePath(path string) error {
 	}
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return checkFolder(path)
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("--socket: %w", err)
@@ -248,16 +247,6 @@ func freePath(path string) error {
 	err = bench.RemoveSocket(path, info, "proxy.sock")
 	if err != nil {
 		return fmt.Errorf("--socket: %w", err)
-	}
-	return nil
-}
-
-// checkFolder returns an error if a socket's folder is not there.
-func checkFolder(path string) error {
-	dir := filepath.Dir(path)
-	_, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("--socket: there is no folder %s: make it, or name a path in another folder", dir)
 	}
 	return nil
 }
@@ -273,10 +262,10 @@ type proxyReport struct {
 	Unfinished string `json:"unfinished,omitempty"`
 	// Runtime is name and version, as the runtime says.
 	Runtime string `json:"runtime"`
-	// Seconds is how long the proxy disturbed, with the moment before, in which it opened its socket.
+	// Seconds is how long the proxy disturbed, with the moment of opening its socket before.
 	Seconds float64 `json:"seconds"`
-	// StoodSeconds is for how long of these seconds the proxy itself did not run: it was stopped, or
-	// had no CPU. It held up every call then, whatever the rules say.
+	// StoodSeconds is for how long of these seconds the proxy itself did not run: stopped, or
+	// without CPU. A proxy that does not run holds up every call, whatever the rules say.
 	StoodSeconds float64 `json:"stood_seconds"`
 	// Seed is --seed.
 	Seed uint64 `json:"seed"`

@@ -10,8 +10,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 )
 
-// readerCommand is the command with which this program becomes the process that reads a runtime for
-// watch and doctor.
+// readerCommand is the command of the process that reads a runtime for watch and doctor.
 const readerCommand = "internal-reader"
 
 func newReader() *cobra.Command {

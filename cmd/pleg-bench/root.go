@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
-	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/doctor"
 )
 
@@ -90,8 +88,8 @@ else, and takes about 20 seconds.`,
 	return root
 }
 
-// commit is set by `make build` and by a release: Go itself stamps no commit into what a workspace
-// or a module proxy gives.
+// commit is set by `make build` and by a release: Go itself stamps no commit into a build from a
+// workspace or a module proxy.
 var commit string
 
 // setLogger sends all logs to standard error, in a common form: warnings only, or more with -v.
@@ -145,7 +143,7 @@ func findEndpoint(cmd *cobra.Command, flag string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return endpoint, checkMount(endpoint)
+	return endpoint, cli.CheckMount(endpoint)
 }
 
 // nameEndpoint returns the endpoint of a flag, of the environment, or of the first usual socket.
@@ -155,10 +153,8 @@ func nameEndpoint(cmd *cobra.Command, flag string) (string, error) {
 		return "", err
 	}
 	endpoint := cmp.Or(flag, os.Getenv(endpointVariable))
-	for _, path := range usualSockets {
-		if endpoint == "" && isSocket(path) {
-			endpoint = "unix://" + path
-		}
+	if endpoint == "" {
+		endpoint = cli.UsualEndpoint(usualSockets)
 	}
 	if endpoint == "" {
 		return "", cli.Usagef("--endpoint is missing, %s is not set, and none of the usual sockets exists (%s): name the runtime's socket",
@@ -171,20 +167,11 @@ func nameEndpoint(cmd *cobra.Command, flag string) (string, error) {
 	return endpoint, checkEndpoint(endpoint)
 }
 
-// isSocket reports whether a socket is at a path. One on a dead mount is none that can be used.
-func isSocket(path string) bool {
-	is, _ := deadmount.Ask(path, func() bool {
-		info, err := os.Stat(path)
-		return err == nil && info.Mode().Type() == fs.ModeSocket
-	})
-	return is
-}
-
 // absolute returns an endpoint, or the path of a socket, with a relative path made absolute.
 func absolute(endpoint string) (string, error) {
 	path, hasScheme := strings.CutPrefix(endpoint, "unix://")
 	if path == "" || strings.Contains(path, ":") || filepath.IsAbs(path) {
-		return endpoint, nil // or the client says what is wrong
+		return endpoint, nil // the client reports a malformed endpoint
 	}
 	path, err := filepath.Abs(path)
 	if hasScheme {
@@ -193,7 +180,7 @@ func absolute(endpoint string) (string, error) {
 	return path, err
 }
 
-// checkEndpoint refuses endpoints that name no socket. A missing runtime shows later.
+// checkEndpoint refuses endpoints that name no socket. A missing runtime is found later.
 func checkEndpoint(endpoint string) error {
 	if endpoint == "" {
 		return nil
@@ -205,20 +192,8 @@ func checkEndpoint(endpoint string) error {
 	return client.Close()
 }
 
-// checkMount refuses an endpoint about whose path the kernel gives no answer.
-func checkMount(endpoint string) error {
-	if endpoint == "" {
-		return nil
-	}
-	err := deadmount.Check(strings.TrimPrefix(endpoint, "unix://"))
-	if err != nil {
-		return fmt.Errorf("--endpoint: %w", err)
-	}
-	return nil
-}
-
-// ownSocket returns the path of the socket that --socket names for this program to listen on, in
-// the forms of --endpoint.
+// ownSocket returns the path named by --socket, on which this program is to listen. The flag takes
+// the same forms as --endpoint.
 func ownSocket(flag string) (path string, err error) {
 	endpoint, err := absolute(flag)
 	if err == nil && strings.Contains(strings.TrimPrefix(endpoint, "unix://"), "://") {

@@ -6,10 +6,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -80,5 +82,25 @@ func TestCompare(t *testing.T) {
 		if got := d.Tables[0].Rows[i].Cells[2]; got != want {
 			t.Errorf("%s: %q, want %q", d.Tables[0].Rows[i].Name, got, want)
 		}
+	}
+}
+
+// TestDoctorNamesWhatIsNoSocket: where something else is at the path, the runtime is not to blame.
+func TestDoctorNamesWhatIsNoSocket(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	testkit.Check(t, os.WriteFile(at("file"), nil, 0o600))
+	testkit.Check(t, os.Symlink(at("loop"), at("loop")))
+	datagrams := testkit.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at("datagrams"), Net: "unixgram"}))(t)
+	defer datagrams.Close()
+	for _, path := range []string{at("file"), at("file") + "/x", at("loop"), at("datagrams"), dir} {
+		_, err := net.Dial("unix", path)
+		if said := fmt.Sprint(noSocket(path, err)); !strings.Contains(said, "name the socket of the runtime") {
+			t.Errorf("%s: %s", path, said)
+		}
+	}
+	_, err := net.Dial("unix", at("missing"))
+	if said := noSocket(at("missing"), err); said != err {
+		t.Errorf("of a runtime that is not there it says %v", said)
 	}
 }

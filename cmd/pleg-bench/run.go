@@ -36,8 +36,7 @@ func (f *fakeFlags) add(flags *pflag.FlagSet) {
 		"decides what happens to which pod, and which fault strikes when")
 }
 
-// childArgs returns the arguments that make this program such a runtime, as a child of another
-// command.
+// childArgs returns the arguments for this program as a fake runtime, the child of another command.
 func (f *fakeFlags) childArgs(cmd *cobra.Command) func(socket string) []string {
 	return func(socket string) []string {
 		args := []string{
@@ -61,7 +60,7 @@ func checkEndpointFlags(cmd *cobra.Command, endpoint string) error {
 	if endpoint != "" && cmd.Flags().Changed("profile") {
 		return cli.Usagef("--profile is for the fake runtime: it does not go with --endpoint")
 	}
-	return checkMount(endpoint)
+	return cli.CheckMount(endpoint)
 }
 
 // hintAt names the runtime's images where none was named.
@@ -80,9 +79,10 @@ func refusal(err error) error {
 	return err
 }
 
-// runForm returns what a run with these options measures.
+// runForm returns the form of a run's result with these options.
 func runForm(o run.Options) form {
-	blank, without := report.BlankRun(), report.Without{}
+	blank := report.BlankRun()
+	without := report.Without{}
 	if o.RestartAt == 0 {
 		blank.Outage = nil
 	}
@@ -171,16 +171,14 @@ failed.`,
 			if cmd.Flags().Changed("outage") && o.RestartAt == 0 {
 				return cli.Usagef("--outage is for --restart-runtime-at, which is missing")
 			}
+			unfinished := func(why string, interrupted bool) any { return run.Unfinished(o, why, interrupted) }
 			if err := l.begin(cmd, s, &o, &o, runForm(o)); err != nil {
-				return err
+				return l.unfinished(cmd, err, unfinished)
 			}
 			result, err := run.Run(cmd.Context(), o)
 			l.display.Show("")
 			if result == nil {
-				err = cli.Denied(o.Endpoint, refusal(err))
-				return l.unfinished(cmd, err, func(why string, interrupted bool) any {
-					return run.Unfinished(o, why, interrupted)
-				})
+				return l.unfinished(cmd, cli.Denied(o.Endpoint, refusal(err)), unfinished)
 			}
 			return l.end(cmd, result, result.OK, result.Series, err)
 		},

@@ -38,16 +38,14 @@ made is removed at the end, also after Ctrl-C.`,
   pleg-bench stress --endpoint unix:///run/own/containerd.sock --image busybox`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			unfinished := func(why string, interrupted bool) any { return run.UnfinishedStress(o, why, interrupted) }
 			if err := l.begin(cmd, s, &o.Options, &o, form{blank: new(bench.StressResult)}); err != nil {
-				return err
+				return l.unfinished(cmd, err, unfinished)
 			}
 			result, err := run.Stress(cmd.Context(), o)
 			l.display.Show("")
 			if result == nil {
-				err = cli.Denied(o.Endpoint, refusal(err))
-				return l.unfinished(cmd, err, func(why string, interrupted bool) any {
-					return run.UnfinishedStress(o, why, interrupted)
-				})
+				return l.unfinished(cmd, cli.Denied(o.Endpoint, refusal(err)), unfinished)
 			}
 			return l.end(cmd, result, result.OK, result.Series, err)
 		},

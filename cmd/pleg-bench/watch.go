@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,6 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/doctor"
-	"github.com/evented-pleg/evented-pleg/internal/printable"
 )
 
 func newWatch(s streams) *cobra.Command {
@@ -56,35 +54,10 @@ RKE2, k0s, MicroK8s.`,
       --expect verdict.worth=full`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if o.Endpoint, err = findEndpoint(cmd, o.Endpoint); err != nil {
-				return err
-			}
-			if o.Mode != worker.Evented && o.Mode != worker.Generic {
-				return cli.Usagef("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)
-			}
-			if o.Raw && o.Mode != worker.Evented {
-				return cli.Usagef("--raw prints the event stream: it does not go with --mode generic")
-			}
 			o.Quiet = !events
-			if o.Raw && o.Quiet {
-				return cli.Usagef("--raw prints the event stream: it does not go with --events=false")
-			}
-			if o.Duration < 0 || o.StatusEvery < 0 {
-				return cli.Usagef("--duration %v, --status-every %v: they must not be negative", o.Duration, o.StatusEvery)
-			}
-			if o.DoctorEvery != 0 && o.DoctorEvery < doctor.RoundAtLeast {
-				return cli.Usagef("--doctor-every %v: use at least %v, or 0 for never", o.DoctorEvery, doctor.RoundAtLeast)
-			}
-			if err := worker.CheckMetricsAddr(o.MetricsAddr); err != nil {
-				return cli.Usage(err)
-			}
-			without := report.Without{}
-			if o.Mode != worker.Evented {
-				without.Add("--mode generic opens no stream", watch.OfStream...)
-			}
-			if err := output.Check(watch.BlankSummary(), without); err != nil {
-				return err
+			unfinished := func(why string) any { return watch.Unfinished(o, why) }
+			if err := checkWatch(cmd, &o, &output); err != nil {
+				return output.Failed(cmd, err, unfinished)
 			}
 			o.Out = s.out
 			o.Err = s.err
@@ -95,11 +68,7 @@ RKE2, k0s, MicroK8s.`,
 			began := time.Now()
 			found, err := watch.Run(cmd.Context(), o)
 			if found == nil {
-				err = cli.Denied(o.Endpoint, err)
-				if output.Form != "json" || cli.IsUsage(err) {
-					return err
-				}
-				return errors.Join(err, printable.WriteJSON(s.out, watch.Unfinished(o, err.Error()), ""))
+				return output.Failed(cmd, cli.Denied(o.Endpoint, err), unfinished)
 			}
 			return output.Write(cmd, report.Saved{
 				Kind:     "watch",
@@ -131,4 +100,34 @@ RKE2, k0s, MicroK8s.`,
 		"serve metrics and /healthz on this address, such as 127.0.0.1:9464")
 	output.AddFlags(flags, "text, or json with one object a line, all on standard output", "missed=0")
 	return cmd
+}
+
+// checkWatch completes the options of a watch, and refuses those that make no sense.
+func checkWatch(cmd *cobra.Command, o *watch.Options, output *cli.Output) (err error) {
+	if o.Endpoint, err = findEndpoint(cmd, o.Endpoint); err != nil {
+		return err
+	}
+	if o.Mode != worker.Evented && o.Mode != worker.Generic {
+		return cli.Usagef("--mode %s: use %s or %s", o.Mode, worker.Evented, worker.Generic)
+	}
+	if o.Raw && o.Mode != worker.Evented {
+		return cli.Usagef("--raw prints the event stream: it does not go with --mode generic")
+	}
+	if o.Raw && o.Quiet {
+		return cli.Usagef("--raw prints the event stream: it does not go with --events=false")
+	}
+	if o.Duration < 0 || o.StatusEvery < 0 {
+		return cli.Usagef("--duration %v, --status-every %v: they must not be negative", o.Duration, o.StatusEvery)
+	}
+	if o.DoctorEvery != 0 && o.DoctorEvery < doctor.RoundAtLeast {
+		return cli.Usagef("--doctor-every %v: use at least %v, or 0 for never", o.DoctorEvery, doctor.RoundAtLeast)
+	}
+	if err := worker.CheckMetricsAddr(o.MetricsAddr); err != nil {
+		return cli.Usage(err)
+	}
+	without := report.Without{}
+	if o.Mode != worker.Evented {
+		without.Add("--mode generic opens no stream", watch.OfStream...)
+	}
+	return output.Check(watch.BlankSummary(), without)
 }

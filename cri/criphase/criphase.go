@@ -8,8 +8,8 @@
 // Each function takes a value of the types generated from the CRI API and returns its phase. A
 // state of a container, or a type of an event, of a later CRI is [pleg.PhaseUnknown]: it claims
 // nothing, and the statuses are read. A sandbox in such a state has exited, as for a kubelet, where
-// package cri takes it for unknown. This is the only place that knows these types; package cri
-// decodes messages by hand, and has the numbers in its item.go and events.go.
+// package cri has a function of its own and takes the sandbox for unknown: a client may read more,
+// and a kubelet asks only whether the sandbox is ready. Nothing else turns these types into phases.
 //
 // # Concurrency
 //

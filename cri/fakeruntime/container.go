@@ -384,7 +384,7 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 		message:   message,
 	}
 	v.finishedAt = max(rt.stamp()-int64(rt.faults.ExitLag+rt.cfg.Profile.ExitLag), c.startedAt)
-	if rt.phase != phaseUp {
+	if rt.process != processUp {
 		v.exitCode = exitUnknown
 		v.reason = "Unknown"
 		c.set(v)

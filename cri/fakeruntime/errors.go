@@ -50,7 +50,7 @@ func toStatus(err error) error {
 
 // usable reports why a direct method cannot be served now.
 func (rt *Runtime) usable(method string) error {
-	if rt.phase != phaseUp {
+	if rt.process != processUp {
 		return fmt.Errorf("fakeruntime: %s: %w", method, ErrDown)
 	}
 	return nil

@@ -129,7 +129,7 @@ func (rt *Runtime) release(c *container, h *heldEvent) {
 
 // tells says whether the runtime has an event stream at all, and is up.
 func (rt *Runtime) tells() bool {
-	return rt.cfg.Profile.Events == EventsOn && rt.phase == phaseUp
+	return rt.cfg.Profile.Events == EventsOn && rt.process == processUp
 }
 
 // emit encodes and publishes an event, now or later, and settles its fate so far.
@@ -192,7 +192,7 @@ func (rt *Runtime) drops(p payload) bool {
 func (rt *Runtime) thisLife(d time.Duration, fn, gone func()) {
 	life := rt.incarnation
 	rt.sched.after(d, func() {
-		if rt.incarnation == life && rt.phase == phaseUp {
+		if rt.incarnation == life && rt.process == processUp {
 			fn()
 		} else {
 			gone()

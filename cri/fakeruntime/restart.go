@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// phase is where the runtime's process is in its life.
-type phase uint8
+// process is where the runtime's process is in its life.
+type process uint8
 
 const (
-	phaseUp       phase = iota // serves
-	phaseDown                  // no process: connections are refused
-	phaseStarting              // listens, and answers every call with notInitialized
+	processUp       process = iota // serves
+	processDown                    // no process: connections are refused
+	processStarting                // listens, and answers every call with notInitialized
 )
 
 const (
@@ -34,10 +34,10 @@ func (rt *Runtime) Down() {
 }
 
 func (rt *Runtime) down() {
-	if rt.closed || rt.phase == phaseDown {
+	if rt.closed || rt.process == processDown {
 		return
 	}
-	rt.phase = phaseDown
+	rt.process = processDown
 	rt.endIncarnation()
 	rt.incarnation = make(chan struct{})
 	rt.resetHub()
@@ -65,13 +65,13 @@ func (rt *Runtime) Up(initializing time.Duration) {
 }
 
 func (rt *Runtime) up(initializing time.Duration) {
-	if rt.closed || rt.phase != phaseDown {
+	if rt.closed || rt.process != processDown {
 		return
 	}
-	rt.phase = phaseStarting
+	rt.process = processStarting
 	life := rt.incarnation
 	rt.sched.after(initializing, func() {
-		if rt.incarnation == life && rt.phase == phaseStarting {
+		if rt.incarnation == life && rt.process == processStarting {
 			rt.ready()
 		}
 	})
@@ -80,7 +80,7 @@ func (rt *Runtime) up(initializing time.Duration) {
 
 // ready answers calls from now on. Unseen ends are found now, and dated now, as in containerd.
 func (rt *Runtime) ready() {
-	rt.phase = phaseUp
+	rt.process = processUp
 	rt.fresh = map[string]bool{}
 	now := rt.stamp()
 	for _, c := range rt.unseen {
@@ -103,12 +103,13 @@ func (rt *Runtime) Restart(down, initializing time.Duration) {
 	rt.sched.runDue() // at once without a time to be down
 }
 
-// endIncarnation breaks everything tied to this process.
+// endIncarnation breaks everything tied to this process. The connections are first: calls that
+// hang end with the incarnation, and a process that was killed answers none of them.
 func (rt *Runtime) endIncarnation() {
-	close(rt.incarnation)
 	for l := range rt.listeners {
 		l.breakAll()
 	}
+	close(rt.incarnation)
 }
 
 // listener hands out connections that can all be broken at once, and refuses new connections while
@@ -144,7 +145,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) admit(c net.Conn) net.Conn {
 	l.rt.lock()
 	defer l.rt.mu.Unlock()
-	if l.rt.phase == phaseDown {
+	if l.rt.process == processDown {
 		return nil
 	}
 	l.mu.Lock()

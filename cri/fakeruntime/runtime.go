@@ -109,8 +109,8 @@ type Runtime struct {
 	cpu       processors.Processors
 	unseen    []*container // those that ended while the runtime was down
 
-	// phase and incarnation: see restart.go.
-	phase       phase
+	// process and incarnation: see restart.go.
+	process     process
 	incarnation chan struct{}
 	listeners   map[*listener]struct{}
 	closed      bool
@@ -155,7 +155,7 @@ func (rt *Runtime) Close() {
 		return
 	}
 	rt.closed = true
-	rt.phase = phaseDown
+	rt.process = processDown
 	close(rt.closing)
 	rt.endIncarnation()
 	rt.sched.stop()

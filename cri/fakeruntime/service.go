@@ -252,9 +252,9 @@ func (rt *Runtime) enter(ctx context.Context, method string) (n uint64, err erro
 	rt.rpcs[method]++
 	n = rt.rpcs[method]
 	life := rt.incarnation
-	if rt.phase != phaseUp {
+	if rt.process != processUp {
 		text := notInitialized
-		if rt.phase == phaseDown {
+		if rt.process == processDown {
 			text = brokenStream
 		}
 		rt.mu.Unlock()

@@ -29,7 +29,7 @@ func (s *service) GetContainerEvents(
 		support = EventsOff
 	}
 	switch {
-	case rt.phase != phaseUp:
+	case rt.process != processUp:
 		rt.mu.Unlock()
 		return status.Error(codes.Unavailable, notInitialized)
 	case support == EventsUnimplemented:

@@ -31,10 +31,8 @@ type origin struct {
 	dir     string
 }
 
-// packages are the packages of this project for a kubelet, with their folders in the tree and the
-// tests to install: those with nothing but the tree's own dependencies. What only agents need stays
-// behind.
-var packages = []struct {
+// packed is a package for a kubelet.
+type packed struct {
 	from    origin
 	to      string
 	tests   string // patterns
@@ -43,7 +41,17 @@ var packages = []struct {
 	// lists are patterns of the files that come with lists from memory, resting of those that come
 	// with the housekeeping that rests.
 	lists, resting string
-}{
+}
+
+// stays reports whether a file stays behind.
+func (p *packed) stays(name string) bool {
+	return matches(p.without, name) || strings.HasSuffix(name, "_test.go") && !matches(p.tests, name)
+}
+
+// packages are the packages of this project for a kubelet, with their folders in the tree and the
+// tests to install: those with nothing but the tree's own dependencies. What only agents need stays
+// behind.
+var packages = []packed{
 	{
 		from: origin{"embed/kubelet", embed.Sources, "kubelet"}, to: "",
 		tests: "*_test.go", part: partAdapter, lists: "served.go served_test.go", resting: "resting.go resting_test.go",
@@ -145,8 +153,7 @@ func sources(tag string, header []byte) (map[string]source, error) {
 		}
 		for _, name := range names {
 			base := path.Base(name)
-			test := strings.HasSuffix(base, "_test.go")
-			if matches(p.without, base) || test && !matches(p.tests, base) {
+			if p.stays(base) {
 				continue
 			}
 			text, err := fs.ReadFile(p.from.carried, name)
@@ -192,7 +199,8 @@ const stampText = `// SPDX-FileCopyrightText: The Evented PLEG Authors
 
 package evented
 
-// Version is the version of the project evented-pleg from which this package comes.
+// Version is the version of the project evented-pleg from which this package comes. What comments
+// cite of the project, pages and decisions, is at https://github.com/evented-pleg/evented-pleg.
 const Version = %q
 `
 
@@ -231,6 +239,9 @@ var constraint = regexp.MustCompile(`(?m)^//go:build ignore(?: && (kubernetes\S+
 // page is a page of this repository, cited in a comment.
 var page = regexp.MustCompile(`docs/([\w./-]*\w)`)
 
+// decision is a decision of docs/adr, cited in a comment.
+var decision = regexp.MustCompile(`\bADR (\d+)\b`)
+
 // rewrite returns a file as the tree wants it, or nil for a file of another minor.
 func rewrite(text []byte, tag string, header []byte) ([]byte, error) {
 	if m := constraint.FindSubmatch(text); m != nil {
@@ -240,6 +251,7 @@ func rewrite(text []byte, tag string, header []byte) ([]byte, error) {
 		text = constraint.ReplaceAll(text, nil)
 	}
 	text = page.ReplaceAll(text, []byte("$1 of evented-pleg"))
+	text = decision.ReplaceAll(text, []byte("decision $1 of evented-pleg"))
 	for _, p := range packages[1:] {
 		text = bytes.ReplaceAll(
 			text,

@@ -153,8 +153,14 @@ func (g *Generator) start(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	g.cancel = cancel
-	g.done.Go(func() { _ = g.core.Run(ctx) }) // nil, for the first run
-	feed := &pump{g: g, log: klog.FromContext(ctx).WithName("pleg"), reportedEnds: make(map[types.UID]map[string]bool)}
+	log := klog.FromContext(ctx).WithName("pleg")
+	g.done.Go(func() {
+		err := g.core.Run(ctx)
+		if err != nil { // another generator runs over the cache
+			log.Error(err, "The event-driven PLEG does not run")
+		}
+	})
+	feed := &pump{g: g, log: log, reportedEnds: make(map[types.UID]map[string]bool)}
 	g.done.Go(func() { feed.run(ctx) })
 	g.done.Go(func() { g.showGauges(ctx) })
 }

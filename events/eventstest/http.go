@@ -123,7 +123,8 @@ func reply(w http.ResponseWriter, out any, err error) {
 		if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 		}
-		code, out = int(status.Code), status
+		code = int(status.Code)
+		out = status
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -154,7 +154,8 @@ func (s *Server) Count() (all, failed int64) {
 func (s *Server) serve(ctx context.Context, c Call, do func() error) (err error) {
 	c.At = time.Now()
 	s.mu.Lock()
-	fault, after := s.fault, s.after
+	fault := s.fault
+	after := s.after
 	s.mu.Unlock()
 	if fault != nil {
 		err = fault(ctx, c)

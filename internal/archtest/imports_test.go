@@ -73,6 +73,7 @@ var rules = map[string]rule{
 			"internal/cli",
 			"internal/deadmount",
 			"internal/doctor/findings",
+			"internal/kubeconfig",
 			"internal/printable",
 			"internal/standstill",
 		},
@@ -80,7 +81,7 @@ var rules = map[string]rule{
 		why:   "it asks Prometheus and an API server, and no runtime",
 	},
 	"cri": {
-		ours: []string{"pleg", "cache"},
+		ours: []string{"pleg", "cache", "cri/criphase"},
 		never: []string{
 			"k8s.io/client-go",
 			"k8s.io/component-base",
@@ -109,7 +110,7 @@ var rules = map[string]rule{
 		why:   "any node agent may use the recorder",
 	},
 	"exits": {
-		ours: []string{"pleg", "cache", "cri"},
+		ours: []string{"pleg", "cache", "cri", "cri/criphase"},
 		never: []string{
 			"k8s.io/client-go",
 			"k8s.io/component-base",
@@ -138,6 +139,7 @@ var rules = map[string]rule{
 			"internal/cli",
 			"internal/deadmount",
 			"internal/identity",
+			"internal/kubeconfig",
 			"internal/printable",
 			"internal/standstill",
 		},

@@ -6,6 +6,7 @@ package archtest
 import (
 	"context"
 	"fmt"
+	"go/ast"
 	"go/constant"
 	gotypes "go/types"
 	"maps"
@@ -85,9 +86,10 @@ func TestEachTypeOfEventHasItsPhase(t *testing.T) {
 	}
 }
 
-// TestEachPhaseHasItsStateOfTheCRI holds those who read the CRI by other means than criphase
-// against all its states and types of events, and the fake runtime against all phases: a new state
-// of either side is handled in each, or fails here, with the file in which it is missing.
+// TestEachPhaseHasItsStateOfTheCRI holds package cri, which decodes by hand, and the judge of
+// streams against all states and types of events of the CRI, and the fake runtime against all
+// phases: a new state of either side is handled in each, or fails here, with the place in which it
+// is missing.
 func TestEachPhaseHasItsStateOfTheCRI(t *testing.T) {
 	states := phases{}
 	for n, name := range runtimeapi.ContainerState_name {
@@ -102,8 +104,8 @@ func TestEachPhaseHasItsStateOfTheCRI(t *testing.T) {
 		file      string
 		got, want phases
 	}{
-		{"containerPhase in cri/item.go", listed, states},
-		{"eventPhase in cri/events.go", announced, types},
+		{"a list read by cri", listed, states},
+		{"an event read by cri", announced, types},
 		{"stateName in internal/bench/stream/judge.go", readByJudge(t), states},
 	} {
 		for _, name := range slices.Sorted(maps.Keys(reader.want)) {
@@ -128,6 +130,53 @@ func TestEachPhaseHasItsStateOfTheCRI(t *testing.T) {
 			)
 		}
 	}
+}
+
+// TestOneMappingOfTheCRI wants the phases of what the CRI says from criphase: no other function of
+// those who read the CRI returns a phase by its name, but for the one excused, which differs.
+func TestOneMappingOfTheCRI(t *testing.T) {
+	const excused = "sandboxPhase" // of cri: a state of a later CRI is unknown, and not the end
+	found := 0
+	readers := []string{"cri", "embed", "exits", "internal/bench", "internal/doctor"}
+	eachGoFile(t, readers, func(path string, f parsed) {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		for _, own := range []string{"cri/criphase", "cri/fakeruntime", "embed/kubelet"} {
+			if strings.HasSuffix(dir, own) {
+				return // the mapping, another runtime, and the kubelet's own states
+			}
+		}
+		for _, d := range f.file.Decls {
+			function, ok := d.(*ast.FuncDecl)
+			if !ok || strings.HasSuffix(path, "_test.go") || !f.returnsPhase(function) {
+				continue
+			}
+			if function.Name.Name == excused {
+				found++
+				continue
+			}
+			t.Errorf("%s: %s turns something into a phase: let cri/criphase do so", path, function.Name.Name)
+		}
+	})
+	if found != 1 {
+		t.Errorf("%d functions %s: the test has lost its object", found, excused)
+	}
+}
+
+// returnsPhase reports whether a function returns a phase by its name, and not that which is no
+// phase.
+func (f parsed) returnsPhase(function *ast.FuncDecl) (yes bool) {
+	ast.Inspect(function, func(n ast.Node) bool {
+		r, ok := n.(*ast.ReturnStmt)
+		if !ok {
+			return true
+		}
+		for _, result := range r.Results {
+			name, ok := strings.CutPrefix(f.source(result), "pleg.Phase")
+			yes = yes || ok && name != "Unknown" && !strings.ContainsAny(name, "(.+ ")
+		}
+		return true
+	})
+	return yes
 }
 
 // everyState is a runtime with a container in each state, named by the state, and an event of each

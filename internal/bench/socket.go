@@ -37,3 +37,16 @@ func RemoveSocket(path string, there fs.FileInfo, name string) error {
 	}
 	return nil
 }
+
+// ListenFailed returns the error of a server's socket, of the flag --socket, that cannot be made at
+// a path, with what to do.
+func ListenFailed(path string, err error) error {
+	dir := filepath.Dir(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("--socket %s: there is no folder %s: make it, or name a path in another folder: %w", path, dir, err)
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("--socket %s: no socket can be made in %s by this user: name a path in another folder: %w", path, dir, err)
+	}
+	return fmt.Errorf("--socket %s: no socket can be made there: %w", path, err)
+}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,5 +48,28 @@ func TestRemoveSocket(t *testing.T) {
 	testkit.Check(t, RemoveSocket(path, there, "x"))
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("a socket without a listener stays")
+	}
+}
+
+// TestListenFailed: the error of a socket that cannot be made says what to do.
+func TestListenFailed(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	testkit.Check(t, os.WriteFile(file, nil, 0o600))
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none", "x"): "there is no folder " + filepath.Join(dir, "none"),
+		filepath.Join(file, "x"):        "there is no folder " + file,
+	} {
+		_, err := net.Listen("unix", path)
+		said := ListenFailed(path, err).Error()
+		if !strings.HasPrefix(said, "--socket "+path+": "+want) || !errors.Is(ListenFailed(path, err), err) {
+			t.Errorf("%s: %s", path, said)
+		}
+	}
+	for _, denied := range []error{syscall.EACCES, syscall.EROFS} {
+		said := ListenFailed("/run/x.sock", denied).Error()
+		if !strings.Contains(said, "no socket can be made in /run by this user: name a path in another folder") {
+			t.Error(said)
+		}
 	}
 }

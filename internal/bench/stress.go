@@ -198,7 +198,9 @@ func (r *StressResult) wrong() (list []string) {
 // afterSteps counts the events that no step has, and the late ones of them: those of containers
 // that were under way at the end of the last step.
 func (r *StressResult) afterSteps() (events, late, onWatch uint64) {
-	events, late, onWatch = r.Events, r.Late, r.LateOnWatch
+	events = r.Events
+	late = r.Late
+	onWatch = r.LateOnWatch
 	for _, s := range r.Steps {
 		events -= min(events, s.Events)
 		late -= min(late, s.Late)

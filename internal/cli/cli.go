@@ -146,11 +146,14 @@ func Execute(root *cobra.Command, args []string, hint func(error) string) int {
 		fmt.Fprint(root.ErrOrStderr(), hint(err))
 	}
 	if IsUsage(err) {
-		fmt.Fprintf(root.ErrOrStderr(), "See %s --help.\n", cmd.CommandPath())
+		fmt.Fprintln(root.ErrOrStderr(), SeeHelp(cmd.CommandPath()))
 		return ExitUsage
 	}
 	return ExitFailure
 }
+
+// SeeHelp is the line behind the error of a command that was used wrongly.
+func SeeHelp(command string) string { return "See " + command + " --help." }
 
 // isFinding reports whether an error stands for a printed finding.
 func isFinding(err error) bool {

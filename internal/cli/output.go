@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -68,16 +69,22 @@ func (o *Output) Check(blank any, without report.Without) (err error) {
 		return fmt.Errorf("--out: %w", err)
 	}
 	err = deadmount.Do(deadmount.FilesIn, o.Dir, func() error { return tryFolder(o.Dir) })
-	if _, hangs := errors.AsType[*deadmount.Unanswered](err); hangs {
+	_, hangs := errors.AsType[*deadmount.Unanswered](err)
+	switch {
+	case err == nil:
+		return nil
+	case hangs:
 		return fmt.Errorf("--out: %w", err)
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("--out: %w: free some space, or name a folder on another disk", err)
 	}
-	if err != nil {
-		return Usagef("--out: %w", err)
-	}
-	return nil
+	return Usagef("--out: %w: name a folder that can be written to", err)
 }
 
-// tryFolder makes the folder if needed, and a file in it.
+// tryBytes is about the size of what a run keeps.
+const tryBytes = 256 << 10
+
+// tryFolder makes the folder if needed, and a file in it of about the size of what will be kept.
 func tryFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -86,7 +93,8 @@ func tryFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	_, err = f.Write(make([]byte, tryBytes))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 // Write prints a finding and keeps the finding's files. Write returns left, if not nil, or ErrBad
@@ -125,6 +133,19 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 		return ErrUnmet
 	}
 	return nil
+}
+
+// Failed returns the error of a command that has no finding. With -o json it prints a document that
+// says why: whoever reads the pipe waits for one. A wrong command line prints none.
+func (o *Output) Failed(cmd *cobra.Command, err error, document func(why string) any) error {
+	if o.Form != "json" || IsUsage(err) {
+		return err
+	}
+	indent := "  "
+	if o.Lines {
+		indent = ""
+	}
+	return errors.Join(err, printable.WriteJSON(cmd.OutOrStdout(), document(err.Error()), indent))
 }
 
 // Setup returns the options that shape a finding, and the version of the program.

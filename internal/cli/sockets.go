@@ -3,7 +3,17 @@
 
 package cli
 
-import "github.com/spf13/pflag"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/evented-pleg/evented-pleg/internal/deadmount"
+)
 
 // RuntimeSockets are the usual sockets of kubelets' runtimes, the most usual first: containerd's,
 // CRI-O's, cri-dockerd's, those of k3s and RKE2, of k0s and of MicroK8s.
@@ -24,4 +34,42 @@ func CheckEmptyEndpoint(flags *pflag.FlagSet, endpoint, variable string) error {
 		return nil
 	}
 	return Usagef("--endpoint is empty: name the runtime's socket, or leave the flag out for $%s and the usual sockets", variable)
+}
+
+// UsualEndpoint returns the endpoint of the first of the paths that is a socket. For want of one it
+// is the first path at which this process may not look: who denies that is said when it is
+// connected to. Else it is empty. A socket on a dead mount is none that can be used.
+func UsualEndpoint(paths []string) string { return usualEndpoint(paths, os.Stat) }
+
+func usualEndpoint(paths []string, stat func(string) (fs.FileInfo, error)) string {
+	denied := ""
+	for _, path := range paths {
+		failed, answered := deadmount.Ask(path, func() error {
+			info, err := stat(path)
+			if err == nil && info.Mode().Type() != fs.ModeSocket {
+				return fs.ErrInvalid
+			}
+			return err
+		})
+		switch {
+		case !answered:
+		case failed == nil:
+			return "unix://" + path
+		case denied == "" && errors.Is(failed, fs.ErrPermission):
+			denied = "unix://" + path
+		}
+	}
+	return denied
+}
+
+// CheckMount refuses an endpoint about whose path the kernel gives no answer. None is none.
+func CheckMount(endpoint string) error {
+	if endpoint == "" {
+		return nil
+	}
+	err := deadmount.Check(strings.TrimPrefix(endpoint, "unix://"))
+	if err != nil {
+		return fmt.Errorf("--endpoint: %w", err)
+	}
+	return nil
 }

@@ -159,7 +159,9 @@ type Outcome struct {
 // forwards to the runtime at the other path, which need not exist yet.
 func Start(listen, runtime string) (*Proxy, error) {
 	target, err := grpc.NewClient(
-		"unix:"+runtime,
+		rawgrpc.SocketTarget,
+		rawgrpc.ToSocket(runtime),
+		grpc.WithAuthority("localhost"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(rawgrpc.MaxMessage),

@@ -176,13 +176,13 @@ func TestListsThatShowNothing(t *testing.T) {
 		{
 			name:     "all lists, and it has gone since",
 			server:   blindTo(blind{from: 1, pods: true, containers: true, told: true, gone: true}),
-			findings: nil,
+			findings: []string{"lists-empty"},
 		},
 		{
 			name:     "it has gone, and the stream is silent",
 			server:   blindTo(blind{from: 2, pods: true, containers: true, gone: true}),
 			findings: []string{"events-silent"},
-			says:     "told nothing of 1 of 2 items",
+			says:     "carries nothing: no event of 1 container",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -200,6 +200,47 @@ func TestListsThatShowNothing(t *testing.T) {
 				}
 				if n := int(test.server.statusCalls.Load()); n > len(test.server.ids)+mostAbsent {
 					t.Errorf("%d statuses were asked for", n)
+				}
+			})
+		})
+	}
+}
+
+// TestRuntimeWithoutPods: a runtime that lists nothing is not called well without a word.
+func TestRuntimeWithoutPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := examine(t, sickness{})
+		said := fmt.Sprint(r.Document())
+		for _, want := range []string{"WELL: the runtime answers, and lists nothing", "--container-runtime-endpoint"} {
+			if r.Worth != Well || !strings.Contains(said, want) {
+				t.Errorf("%s: %q is not in %s", r.Worth, want, said)
+			}
+		}
+		if line := r.Line(80); line != "the container runtime answers, and lists no pod and no container" {
+			t.Errorf("in a line: %s", line)
+		}
+	})
+}
+
+// TestStreamThatNothingTried: while nothing changes, an open stream proves nothing, and the verdict
+// does not cover it.
+func TestStreamThatNothingTried(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		churn   bool
+		options func(*Options)
+		unseen  bool
+	}{
+		{name: "nothing changes", unseen: true},
+		{name: "containers come and go", churn: true},
+		{name: "a watch judges it", options: func(o *Options) { o.JudgedBy = "the watch judges it" }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := examine(t, sickness{population: ten, churn: test.churn, options: test.options})
+				if got := unseenOf(r, "events"); got != "" != test.unseen {
+					t.Errorf("the event stream was not looked at: %q", got)
 				}
 			})
 		})

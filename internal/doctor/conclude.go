@@ -66,7 +66,7 @@ func Conclude(f Facts) Report {
 	}
 	var list []Finding
 	for _, rule := range []func(Facts) []Finding{
-		unreachable, silent, calls, lists, hanging, conditions, unreadable, kubelet, mounts, disks, clocks, leftovers, events, pressure, costs, others, limits,
+		unreachable, silent, calls, lists, unlisted, hanging, conditions, unreadable, kubelet, mounts, disks, clocks, leftovers, events, pressure, costs, others, limits,
 	} {
 		list = append(list, rule(f)...)
 	}
@@ -543,6 +543,56 @@ func lists(f Facts) []Finding {
 	}}
 }
 
+// unlisted finds shims of which no list shows what they keep, and a runtime that lists nothing at
+// all: one that has lost its state, or that no kubelet uses.
+func unlisted(f Facts) []Finding {
+	n := len(f.Host.Strays)
+	switch {
+	case n > 0 && (f.Empty || f.Blank):
+		return []Finding{{
+			ID:       "shims-unlisted",
+			Grade:    Ill,
+			Sentence: "the runtime lists nothing, and " + bench.Count(n, "shim of its own runs", "shims of its own run"),
+			Evidence: f.strays(),
+			Change: "systemctl stop kubelet: it starts all pods anew beside those that run; " + f.journal() +
+				": has the runtime lost its folders, as on a disk that is not mounted (findmnt)? Mend that, or restart the node",
+		}}
+	case n > 0:
+		return []Finding{{
+			ID:       "shims-unlisted",
+			Grade:    Note,
+			Sentence: bench.Count(n, "shim runs", "shims run") + " that no list shows",
+			Evidence: f.strays(),
+			Change: "made by hand (ctr, nerdctl)? Else the runtime has forgotten it, and its containers run on: " +
+				f.journal(),
+		}}
+	case f.Empty && !f.Blank:
+		seen := "no shim of this runtime runs"
+		if !f.Host.Seen {
+			seen = "shims cannot be seen from here: perhaps containers run"
+		}
+		return []Finding{{
+			ID:       "lists-empty",
+			Grade:    Note,
+			Sentence: "the runtime lists no pod and no container, as no node in service does",
+			Evidence: []string{seen},
+			Change: "is it the kubelet's runtime? ps -C kubelet -o args: --container-runtime-endpoint; has it just started? " +
+				f.log(),
+		}}
+	}
+	return nil
+}
+
+// strays names the first of the shims that no list shows, as evidence.
+func (f Facts) strays() (evidence []string) {
+	ids := slices.Sorted(maps.Keys(f.Host.Strays))
+	for _, id := range ids[:min(len(ids), mostNamed)] {
+		shim := f.Host.Strays[id]
+		evidence = append(evidence, fmt.Sprintf("process %d (%s); ID %s", shim.PID, shim.Name, id))
+	}
+	return evidence
+}
+
 func unreadable(f Facts) []Finding {
 	var evidence []string
 	n := 0
@@ -727,17 +777,7 @@ func events(f Facts) (list []Finding) {
 	case s.Ended != "":
 		list = append(list, f.streamEnd())
 	case len(s.Untold) > 0:
-		list = append(list, Finding{
-			ID:    "events-silent",
-			Grade: Ill,
-			Sentence: fmt.Sprintf(
-				"the event stream told nothing of %d of %s",
-				len(s.Untold),
-				bench.Count(s.Changed, "item that changed", "items that changed"),
-			),
-			Evidence: firstOf(s.Untold),
-			Change:   "pleg-bench watch judges the stream; another subscriber that does not read holds CRI-O's stream up (ss -xp)",
-		})
+		list = append(list, f.streamSilent())
 	}
 	if s.Replayed > 0 && f.BehindSeconds <= clockOff { // with a clock behind, what happens now looks old
 		list = append(list, Finding{
@@ -751,6 +791,43 @@ func events(f Facts) (list []Finding) {
 		})
 	}
 	return list
+}
+
+// streamSilent is the finding about an open event stream that tells nothing of what changes, or not
+// of all of it.
+func (f Facts) streamSilent() Finding {
+	s := f.Stream
+	sentence := fmt.Sprintf(
+		"the event stream told nothing of %d of %s",
+		len(s.Untold),
+		bench.Count(s.Changed, "item that changed", "items that changed"),
+	)
+	if s.Received == s.Replayed {
+		sentence = "the event stream is open and carries nothing: no event of " +
+			bench.Count(len(s.Untold), "container that changed", "containers that changed")
+	}
+	change := "pleg-bench watch judges the stream; "
+	if f.service() == "crio" {
+		change += "another subscriber that does not read holds the stream up: ss -xp names the subscribers; "
+	}
+	return Finding{
+		ID:       "events-silent",
+		Grade:    Ill,
+		Sentence: sentence,
+		Evidence: firstOf(s.Untold),
+		Change:   change + f.log() + f.anew(),
+	}
+}
+
+// anew says how a runtime's stream begins anew. Behind a proxy it is not known to be the runtime's.
+func (f Facts) anew() string {
+	if o := f.Host.Owner; o.PID > 0 && !o.known() {
+		return ""
+	}
+	return fmt.Sprintf(
+		"; agents see changes by their lists only until systemctl restart %s, in which pods run on",
+		strings.Join(f.units(), " "),
+	)
 }
 
 // streamEnd is the finding about an event stream that ended.
@@ -1014,8 +1091,13 @@ func (f Facts) unseen() []Unseen {
 	case !f.Listed:
 		why["items"] = "the runtime gave no list"
 	}
-	if f.Stream.Skipped != "" && !f.Stream.Judged {
-		why["events"] = f.Stream.Skipped
+	s := f.Stream
+	switch {
+	case s.Judged:
+	case s.Skipped != "":
+		why["events"] = s.Skipped
+	case f.Listed && s.Ended == "" && s.Changed == 0 && s.Received == s.Replayed:
+		why["events"] = "nothing changed while it was open, so nothing shows whether it tells of changes (--within 1m)"
 	}
 	list := []Unseen{}
 	for _, area := range findings.Areas {

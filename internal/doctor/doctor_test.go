@@ -211,6 +211,39 @@ var sicknesses = []sickness{
 		faults:     []string{"drop=1"},
 		worth:      Sick,
 		findings:   []string{"events-silent"},
+		says:       "the event stream is open and carries nothing",
+	},
+	{
+		name:       "a stream that loses some events",
+		population: ten,
+		churn:      true,
+		faults:     []string{"drop=0.9"},
+		worth:      Sick,
+		findings:   []string{"events-silent"},
+		says:       "the event stream told nothing of",
+	},
+	{
+		name:     "a runtime without a pod",
+		worth:    Well,
+		findings: []string{"lists-empty"},
+		says:     "the runtime lists no pod and no container",
+	},
+	{
+		name:       "lists that show nothing of what there is",
+		population: ten,
+		faults:     []string{"empty-list=1"},
+		host:       HostFacts{Seen: true, Strays: map[string]Process{"s": {PID: 7, Name: "containerd-shim"}}},
+		worth:      Sick,
+		findings:   []string{"shims-unlisted"},
+		says:       "the runtime lists nothing, and 1 shim of its own runs",
+	},
+	{
+		name:       "a shim of which the runtime knows nothing",
+		population: ten,
+		host:       HostFacts{Seen: true, Strays: map[string]Process{"s": {PID: 7, Name: "containerd-shim"}}},
+		worth:      Well,
+		findings:   []string{"shims-unlisted"},
+		says:       "1 shim runs that no list shows",
 	},
 	{
 		name:       "clock behind",
@@ -510,6 +543,12 @@ func TestWords(t *testing.T) {
 		{"a file system without a bound of inodes", Facts{Host: HostFacts{Disks: []Disk{{Path: "/x", FreeBytes: 1, Bytes: 1000}}}}, "/x is full", "0 of 0 inodes"},
 		{"a proxy that answers nothing", Facts{Calls: silentCalls, Host: HostFacts{Owner: Process{PID: 7, Name: "pleg-bench proxy", State: "S"}}},
 			"is it the runtime, or process 7 (pleg-bench proxy) before it?", "systemctl"},
+		{"a proxy that keeps events back", Facts{Listed: true, Stream: Stream{Changed: 1, Untold: []Item{{ID: "c", Kind: "container"}}}, Host: HostFacts{Owner: Process{PID: 7, Name: "pleg-bench proxy"}}},
+			"is it the runtime, or process 7 (pleg-bench proxy) before it?", "restart"},
+		{"a proxy that lists nothing", Facts{Listed: true, Empty: true, Host: HostFacts{Owner: Process{PID: 7, Name: "haproxy"}}},
+			"is it the runtime, or process 7 (haproxy) before it?", "journalctl"},
+		{"CRI-O's stream with a subscriber that does not read", Facts{Listed: true, Name: "cri-o", Stream: Stream{Changed: 1, Untold: []Item{{ID: "c", Kind: "container"}}}},
+			"another subscriber that does not read holds the stream up: ss -xp", "containerd"},
 		{"a proxy whose lists hang", Facts{Calls: []Call{{Method: "Version", Count: 1}, {Method: "ListContainers", Count: 1, Hung: 1, MaxSeconds: 2}}, Host: HostFacts{Owner: Process{PID: 7, Name: "haproxy"}}},
 			"is it the runtime, or process 7 (haproxy) before it?", "journalctl"},
 		{"a shim that is stopped makes no item unreadable", Facts{
@@ -572,7 +611,8 @@ func TestRules(t *testing.T) {
 			f.LongestSeconds = 0.1
 			f.Calls = []Call{{Method: "ListContainers", Count: 1, doneSeconds: 1.2, UsualSeconds: 0.01}}
 		},
-		"not-ready": func(f *Facts) { f.Conditions = []Condition{{Type: "RuntimeReady", Reason: "Down"}} },
+		"lists-empty": func(f *Facts) { f.Empty = true },
+		"not-ready":   func(f *Facts) { f.Conditions = []Condition{{Type: "RuntimeReady", Reason: "Down"}} },
 		"sandboxes-left": func(f *Facts) {
 			f.Pods = 1030
 			f.NotReady = 1000

@@ -25,10 +25,12 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/deadmount"
 	"github.com/evented-pleg/evented-pleg/internal/rawgrpc"
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
+	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
 // Host looks at the machine. Begin begins a measurement of CPU, End returns the facts.
@@ -123,6 +125,7 @@ func Examine(ctx context.Context, o Options) Report {
 		e.facts.Host = o.Host.End(context.WithoutCancel(ctx), Whereabouts{IDs: e.ids(), Paths: e.paths})
 		e.facts.Looked = true
 	}
+	e.strays()
 	e.facts.Kept = make(map[string]Item)
 	for id := range e.facts.Host.Shims {
 		if kept, ok := e.first[id]; ok {
@@ -177,10 +180,12 @@ type examiner struct {
 // item is an item as listed.
 type item struct {
 	Item
-	state     string
-	running   bool
+	phase     pleg.Phase // of a sandbox that is ready: Running
 	createdAt int64
 }
+
+// running reports whether the item runs, or is a sandbox that is ready.
+func (i *item) running() bool { return i.phase == pleg.PhaseRunning }
 
 // answerIn is how long the runtime may take for an answer, a share of the whole examination.
 func (e *examiner) answerIn() time.Duration { return min(2*time.Second, e.options.Within/4) }
@@ -494,8 +499,7 @@ func (e *examiner) list(ctx context.Context) (map[string]item, bool) {
 				Pod:       m.GetName(),
 				Namespace: m.GetNamespace(),
 			},
-			state:     p.GetState().String(),
-			running:   p.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+			phase:     criphase.OfSandbox(p.GetState()),
 			createdAt: p.GetCreatedAt(),
 		}
 	}
@@ -510,8 +514,7 @@ func (e *examiner) list(ctx context.Context) (map[string]item, bool) {
 				Pod:       pod.Pod,
 				Namespace: pod.Namespace,
 			},
-			state:     c.GetState().String(),
-			running:   c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING,
+			phase:     criphase.OfContainer(c.GetState()),
 			createdAt: c.GetCreatedAt(),
 		}
 	}
@@ -542,13 +545,13 @@ func (e *examiner) count() {
 		switch {
 		case i.Kind == "sandbox":
 			f.Pods++
-			if !i.running {
+			if !i.running() {
 				f.NotReady++
 			}
 			continue
-		case i.running:
+		case i.running():
 			f.Running++
-		case i.state == runtimeapi.ContainerState_CONTAINER_EXITED.String():
+		case i.phase == pleg.PhaseExited:
 			f.Exited++
 			exited[i.Sandbox]++
 			if n := exited[i.Sandbox]; n > f.MostExitedCount {
@@ -609,10 +612,10 @@ func (e *examiner) inOrder() []item {
 		rand.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
 	}
 	slices.SortStableFunc(items, func(a, b item) int {
-		if a.running == b.running {
+		if a.running() == b.running() {
 			return 0
 		}
-		return map[bool]int{true: -1, false: 1}[a.running]
+		return map[bool]int{true: -1, false: 1}[a.running()]
 	})
 	return items
 }
@@ -673,7 +676,7 @@ func (e *examiner) readItem(ctx context.Context, i item) {
 		&runtimeapi.ContainerStatusRequest{ContainerId: i.ID},
 	)
 	e.enter(ctx, i, "ContainerStatus", err, took)
-	if i.running && err == nil {
+	if i.running() && err == nil {
 		_, took, err = try(
 			ctx,
 			e,
@@ -825,7 +828,9 @@ func (e *examiner) compare(opened time.Time) {
 	if len(missing) > 0 {
 		f.Unsure = len(e.unsure)
 	}
-	f.Blank = len(missing) > 0 && len(e.second) == 0 && len(e.third) == 0
+	shown := len(e.second) + len(e.third)
+	f.Blank = len(missing) > 0 && shown == 0
+	f.Empty = len(e.first)+shown == 0
 	changed := func(i item) {
 		if missing[i.ID] || len(missing) > 0 && e.unsure[i.ID] { // such lists prove no change
 			return
@@ -839,7 +844,7 @@ func (e *examiner) compare(opened time.Time) {
 		before, known := e.first[id]
 		late := opened.Sub(time.Unix(0, now.createdAt)).Seconds()
 		switch {
-		case known && before.state == now.state:
+		case known && before.phase == now.phase:
 			continue
 		case known || now.createdAt <= 0 || late <= clockOff:
 		case !told[id] && (now.createdAt < newest[now.Kind] || newest[now.Kind] == 0):
@@ -872,7 +877,17 @@ func (e *examiner) compare(opened time.Time) {
 func (e *examiner) forget() {
 	e.facts.Items = slices.DeleteFunc(e.facts.Items, func(i Item) bool {
 		now, still := e.second[i.ID]
-		return !i.Hung && (!still || i.Call == "ContainerStats" && !now.running)
+		return !i.Hung && (!still || i.Call == "ContainerStats" && !now.running())
+	})
+}
+
+// strays drops the shims whose items a later list or an event has shown. Without a second list
+// nothing is known of them.
+func (e *examiner) strays() {
+	maps.DeleteFunc(e.facts.Host.Strays, func(id string, _ Process) bool {
+		_, listed := e.second[id]
+		_, back := e.third[id]
+		return e.second == nil || listed || back || e.heard[id]
 	})
 }
 

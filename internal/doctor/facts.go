@@ -41,6 +41,7 @@ type Facts struct {
 	Items                     []Item // hanging or unreadable items
 	Missed                    []Item // items that were there, and missing from a list
 	Blank                     bool   // the last lists showed nothing, and lacked some of Missed
+	Empty                     bool   // no list showed anything
 	Unsure                    int    // items beside Missed that were not asked for
 	Unexamined                int    // items for which there was no time, or Spared
 	// Spared is why the runtime was asked no more, empty if nothing was left out for its sake.
@@ -118,6 +119,9 @@ type HostFacts struct {
 	Owner Process
 	// Shims are the keepers of sandboxes or containers, by ID of a sandbox or container.
 	Shims map[string]Process
+	// Strays are the runtime's own shims that name nothing listed and ran from the begin of the
+	// examination to its end, by the ID of what they keep.
+	Strays map[string]Process
 	// ShimCPU is the CPU of all shims together, and Shim their number.
 	ShimCPU  float64
 	ShimsRun int

@@ -46,13 +46,14 @@ type Machine struct {
 	dead    []string        // the paths about which the kernel gave no answer
 }
 
-// kernel are the calls that may hang on a dead mount, or for a process whose memory is locked. Nil
-// functions are the kernel's own.
+// kernel are the calls that may hang on a dead mount, or for a process whose memory is locked, and
+// those about the surroundings of this process. Nil functions are the kernel's own.
 type kernel struct {
 	resolve   func(path string) (string, error)
 	disk      func(path string) (Disk, unix.Fsid, error)
 	listener  func(socket string) int
 	arguments func(p procfs.Proc) ([]string, error)
+	contained func() bool
 }
 
 // mostDead bounds the looks at processes without an answer: each takes a second.
@@ -111,6 +112,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 	f := HostFacts{
 		Node:   bench.Node(),
 		Shims:  map[string]Process{},
+		Strays: map[string]Process{},
 		Stuck:  map[string][]Process{},
 		Unseen: map[string]string{},
 	}
@@ -135,13 +137,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 				f.Owner.Name += " " + ourProxy // and no fake runtime
 			}
 		case isShim(process.Name):
-			f.Seen = true
-			f.ShimsRun++
-			f.ShimCPU += process.CPU
-			arguments := m.argumentsOf(p)
-			for _, id := range idsIn(strings.Join(arguments, " "), known) {
-				f.Shims[id] = process
-			}
+			m.enterShim(&f, p, process, known)
 		case process.State == "D":
 			if id := containerOf(p.PID, known); id != "" {
 				f.Stuck[id] = append(f.Stuck[id], process)
@@ -156,7 +152,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 	clients, _ := m.connections()
 	f.Clients = min(m.clients, clients) // a stalled server may still hold ours
 	if !m.listens {
-		f.Unseen["clients"] = "nobody listens on the socket in this network namespace"
+		f.Unseen["clients"] = "nobody listens at this path in this network namespace"
 	}
 	m.disks(&f, what.Paths)
 	var err error
@@ -164,9 +160,10 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 	if err != nil {
 		f.Unseen["clock"] = "adjtimex: " + err.Error()
 	}
-	f.Pressure = pressures()
-	if len(f.Pressure) == 0 {
-		f.Unseen["pressure"] = "no /proc/pressure"
+	var unread string
+	f.Pressure, unread = pressures("/proc/pressure")
+	if unread != "" {
+		f.Unseen["pressure"] = unread
 	}
 	var asked bool
 	f.KubeletHealth, asked = m.kubelet(ctx)
@@ -177,14 +174,32 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 	return f
 }
 
+// enterShim enters a shim: by the known IDs of what it keeps, or as a stray.
+func (m *Machine) enterShim(f *HostFacts, p procfs.Proc, shim Process, known map[string]bool) {
+	f.Seen = true
+	f.ShimsRun++
+	f.ShimCPU += shim.CPU
+	arguments := m.argumentsOf(p)
+	kept := idsIn(strings.Join(arguments, " "), known)
+	for _, id := range kept {
+		f.Shims[id] = shim
+	}
+	_, before := m.before[p.PID]
+	if before && len(kept) == 0 && m.owns(arguments) {
+		f.Strays[keptBy(arguments)] = shim
+	}
+}
+
 // disks adds the file systems written by the runtime and the kubelet. In a container their paths
 // are not the node's: there, the socket's folder is, and below the overlay at the root lie the
 // runtime's images.
 func (m *Machine) disks(f *HostFacts, paths []string) {
-	var root unix.Statfs_t
-	contained := unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC
+	ask := m.kernel.contained
+	if ask == nil {
+		ask = contained
+	}
 	socket := filepath.Dir(m.Socket)
-	if f.Seen || !contained { // the first also if the node itself is a container
+	if f.Seen || !ask() { // the first also if the node itself is a container
 		usual := []string{
 			"/run",
 			"/var/lib/containerd",
@@ -205,10 +220,55 @@ func (m *Machine) disks(f *HostFacts, paths []string) {
 	}
 }
 
+// contained reports whether this process is in a container: its root is an overlay, as of most, or
+// its namespace of processes is not the machine's, as also with snapshots of btrfs or ZFS.
+func contained() bool {
+	var root unix.Statfs_t
+	if unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return true
+	}
+	const first = "pid:[4026531836]" // PROC_PID_INIT_INO of the kernel
+	own, err := os.Readlink("/proc/self/ns/pid")
+	return err == nil && own != first
+}
+
 // isShim reports whether a process keeps sandboxes or containers, by its name, which the kernel
 // cuts at 15 bytes.
 func isShim(name string) bool {
 	return strings.HasPrefix(name, "containerd-shim") || name == "conmon" || name == "conmonrs"
+}
+
+// owns reports whether a shim with these arguments is one of the examined runtime: containerd's for
+// the CRI at this socket, or CRI-O's. Other shims belong to Docker, Podman or another containerd.
+func (m *Machine) owns(arguments []string) bool {
+	if keptBy(arguments) == "" {
+		return false
+	}
+	if strings.Contains(filepath.Base(m.Socket), "crio") {
+		return slices.ContainsFunc(arguments, func(a string) bool { return strings.Contains(a, "/crio/") })
+	}
+	const space = "k8s.io" // where containerd keeps what the CRI makes
+	address := after(arguments, "-address")
+	return after(arguments, "-namespace") == space && address != "" && m.resolve(address) == m.resolve(m.Socket)
+}
+
+// keptBy is the ID of what a shim keeps by its arguments, empty if they do not tell.
+func keptBy(arguments []string) string {
+	for _, name := range []string{"-id", "-c"} {
+		if id := after(arguments, name); idForm.MatchString(id) {
+			return id
+		}
+	}
+	return ""
+}
+
+// after is the argument after the one with a name, empty without.
+func after(arguments []string, name string) string {
+	n := slices.Index(arguments, name)
+	if n < 0 || n+1 >= len(arguments) {
+		return ""
+	}
+	return arguments[n+1]
 }
 
 var idForm = regexp.MustCompile(`[0-9a-f]{64}`)
@@ -357,7 +417,8 @@ func (m *Machine) disksOf(paths ...string) (list []Disk) {
 		all.Go(func() {
 			at := &places[i]
 			if path == "" {
-				at.answered, at.err = true, fs.ErrNotExist
+				at.answered = true
+				at.err = fs.ErrNotExist
 				return
 			}
 			found, answered := deadmount.Ask(path, func() (p place) {
@@ -418,12 +479,16 @@ func unsynchronised() (bool, error) {
 	return err == nil && t.Status&unix.STA_UNSYNC != 0, err
 }
 
-// pressures are the shares of the last ten seconds in which all work waited.
-func pressures() map[string]float64 {
-	shares := make(map[string]float64)
+// pressures are the shares of the last ten seconds in which all work waited, by resource. The
+// folder is the kernel's /proc/pressure, which is the machine's in a container, too. Unread is why
+// a resource lacks: the kernel has no such file, has it off, or denies it.
+func pressures(folder string) (shares map[string]float64, unread string) {
+	shares = make(map[string]float64)
 	for _, resource := range []string{"io", "memory"} {
-		text, err := os.ReadFile("/proc/pressure/" + resource)
+		path := filepath.Join(folder, resource)
+		text, err := os.ReadFile(path)
 		if err != nil {
+			unread = err.Error()
 			continue
 		}
 		for line := range bytes.Lines(text) {
@@ -432,8 +497,11 @@ func pressures() map[string]float64 {
 				shares[resource] = share / 100
 			}
 		}
+		if _, found := shares[resource]; !found {
+			unread = path + `: it has no line "full"`
+		}
 	}
-	return shares
+	return shares, unread
 }
 
 // kubelet asks the kubelet on this machine for its health, which is empty if the kubelet is well.

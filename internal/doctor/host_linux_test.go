@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -33,16 +34,63 @@ import (
 // containerd's does.
 func standIn(t *testing.T, sandbox string) *os.Process {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "containerd-shim-runc-v2")
-	sleep := testkit.Must(exec.LookPath("sleep"))(t)
-	testkit.Check(t, os.WriteFile(path, testkit.Must(os.ReadFile(sleep))(t), 0o755))
-	cmd := &exec.Cmd{Path: path, Args: []string{"containerd-shim-runc-v2 -id " + sandbox, "600"}}
+	return keeper(t, "containerd-shim-runc-v2", "-id", sandbox)
+}
+
+// keeper starts a process with the name and the arguments of a shim.
+func keeper(t *testing.T, name string, args ...string) *os.Process {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	// A shell that waits for commands, in a process with these arguments.
+	shell := testkit.Must(exec.LookPath("sh"))(t)
+	testkit.Check(t, os.WriteFile(path, testkit.Must(os.ReadFile(shell))(t), 0o755))
+	cmd := exec.Command(path, append([]string{"-s", "--"}, args...)...)
+	input := testkit.Must(cmd.StdinPipe())(t)
 	testkit.Check(t, cmd.Start())
 	t.Cleanup(func() {
+		_ = input.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
 	return cmd.Process
+}
+
+// TestStrays: shims of the examined runtime that ran all the time and name nothing listed are told.
+// Those of other runtimes, other namespaces and listed sandboxes are not.
+func TestStrays(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	socket, crio := filepath.Join(folder, "containerd.sock"), filepath.Join(folder, "crio.sock")
+	id := func(n int) string { return fmt.Sprintf("%064x", 0xabc000+n) }
+	const runc = "containerd-shim-runc-v2"
+	stray := keeper(t, runc, "-namespace", "k8s.io", "-id", id(1), "-address", socket)
+	keeper(t, runc, "-namespace", "k8s.io", "-id", id(2), "-address", socket)
+	keeper(t, runc, "-namespace", "moby", "-id", id(3), "-address", socket)
+	keeper(t, runc, "-namespace", "k8s.io", "-id", id(4), "-address", socket+".other")
+	monitor := keeper(t, "conmon", "-b", "/x/"+id(5)+"/userdata", "-c", id(5), "--exit-dir", "/var/run/crio/exits")
+	keeper(t, "conmon", "-c", id(6), "--exit-dir", "/run/libpod/exits")
+	for _, test := range []struct {
+		socket string
+		listed []string
+		found  map[string]int
+	}{
+		{socket, []string{id(2)}, map[string]int{id(1): stray.Pid}},
+		{socket, []string{id(1), id(2)}, map[string]int{}},
+		{crio, nil, map[string]int{id(5): monitor.Pid}},
+	} {
+		m := &Machine{Socket: test.socket}
+		m.Begin(t.Context())
+		late := keeper(t, runc, "-namespace", "k8s.io", "-id", id(7), "-address", test.socket)
+		found := make(map[string]int)
+		for id, p := range m.End(t.Context(), Whereabouts{IDs: test.listed}).Strays {
+			found[id] = p.PID
+		}
+		if !maps.Equal(found, test.found) {
+			t.Errorf("%s with %v listed: found %v, want %v; process %d came later",
+				test.socket, test.listed, found, test.found, late.Pid)
+		}
+		testkit.Check(t, late.Kill())
+	}
 }
 
 // TestHungShim examines a runtime one of whose containers does not answer because its shim is
@@ -181,6 +229,73 @@ func TestNotLookedAt(t *testing.T) {
 	if unseenOf(r, "kubelet") == "" ||
 		!strings.Contains(said, "Not looked at: the kubelet's health: no kubelet is reached at "+server.URL) {
 		t.Errorf("the report says %s", said)
+	}
+}
+
+// TestPressures: what cannot be read of the pressure is said with the reason, and the rest is told.
+func TestPressures(t *testing.T) {
+	const full = "some avg10=90.00 avg60=1.00 avg300=0.00 total=9\nfull avg10=12.50 avg60=0.00 avg300=0.00 total=3\n"
+	folder := t.TempDir()
+	shares, unseen := pressures(folder)
+	if len(shares) != 0 || !strings.Contains(unseen, "no such file") {
+		t.Errorf("without files: %v, %q", shares, unseen)
+	}
+	testkit.Check(t, os.WriteFile(filepath.Join(folder, "io"), []byte(full), 0o600))
+	testkit.Check(t, os.Mkdir(filepath.Join(folder, "memory"), 0o700)) // opens, and cannot be read
+	shares, unseen = pressures(folder)
+	if !maps.Equal(shares, map[string]float64{"io": 0.125}) || !strings.Contains(unseen, "memory: is a directory") {
+		t.Errorf("without memory: %v, %q", shares, unseen)
+	}
+	testkit.Check(t, os.Remove(filepath.Join(folder, "memory")))
+	testkit.Check(t, os.WriteFile(filepath.Join(folder, "memory"), []byte("some avg10=90.00\n"), 0o600))
+	shares, unseen = pressures(folder)
+	if len(shares) != 1 || !strings.Contains(unseen, "memory: it has no line \"full\"") {
+		t.Errorf("of another form: %v, %q", shares, unseen)
+	}
+	testkit.Check(t, os.WriteFile(filepath.Join(folder, "memory"), []byte(full), 0o600))
+	shares, unseen = pressures(folder)
+	if len(shares) != 2 || unseen != "" {
+		t.Errorf("%v, %q", shares, unseen)
+	}
+}
+
+// TestDisksOfAContainer: without a process of the runtime in sight, the paths of a container are
+// not taken for the node's.
+func TestDisksOfAContainer(t *testing.T) {
+	t.Parallel()
+	node := t.TempDir()
+	for _, contained := range []bool{true, false} {
+		m := &Machine{
+			Socket: filepath.Join(t.TempDir(), "cri.sock"),
+			kernel: kernel{contained: func() bool { return contained }},
+		}
+		f := HostFacts{Unseen: make(map[string]string)}
+		m.disks(&f, []string{node})
+		looked := slices.ContainsFunc(f.Disks, func(d Disk) bool { return d.Path == node })
+		if looked == contained || (f.Unseen["disks"] != "") != contained {
+			t.Errorf("contained: %v, disks %+v, not looked at: %v", contained, f.Disks, f.Unseen)
+		}
+	}
+}
+
+// TestContained: a namespace of processes of its own is a container, also without an overlay.
+func TestContained(t *testing.T) {
+	const within = "DOCTOR_TEST_CONTAINED"
+	if os.Getenv(within) != "" {
+		if !contained() {
+			t.Error("this process is taken for one of the machine")
+		}
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestContained$")
+	cmd.Env = append(os.Environ(), within+"=yes")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWUSER}
+	said, err := cmd.CombinedOutput()
+	if err != nil && cmd.Process == nil {
+		t.Skip("this machine lets nobody make namespaces: ", err)
+	}
+	if err != nil {
+		t.Errorf("%v: %s", err, said)
 	}
 }
 

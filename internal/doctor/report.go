@@ -158,6 +158,8 @@ type Call struct {
 func (r Report) Line(columns int) string {
 	text := "the container runtime is well"
 	switch {
+	case r.Worth == Well && r.empty():
+		text = "the container runtime answers, and lists no pod and no container"
 	case r.Worth == Sick && len(r.Findings) > 0:
 		text = r.Findings[0].Sentence
 		if more := r.count(Ill) - 1; more > 0 {
@@ -186,6 +188,11 @@ func (r Report) count(g Grade) (n int) {
 		}
 	}
 	return n
+}
+
+// empty reports whether the runtime lists nothing.
+func (r Report) empty() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.ID == "lists-empty" })
 }
 
 // Document implements [bench.Finding].
@@ -229,6 +236,9 @@ func (r Report) Document() bench.Document {
 		d.Verdict = fmt.Sprintf("SICK: %s.", bench.Count(r.count(Ill), "finding"))
 	case Well:
 		d.Verdict = "WELL: the runtime does what a kubelet asks of it."
+		if r.empty() {
+			d.Verdict = "WELL: the runtime answers, and lists nothing that could be looked at."
+		}
 	default:
 		d.Verdict = "UNKNOWN: the runtime could not be examined from here."
 	}

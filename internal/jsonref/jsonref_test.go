@@ -31,7 +31,11 @@ const (
 
 ` + "`-o json`" + ` of each command, and ` + "`result.json`" + ` of ` + "`--out`" + `. Fields are only ever added while ` + "`schema`" + ` stays the
 same. Durations are seconds; ` + "`null`" + ` is what cannot be known; an optional field is left out when empty.
-*Judged* counts fail [a run](pleg-bench.md#what-is-judged). This page is written from the Go types by
+*Judged* counts fail [a run](pleg-bench.md#what-is-judged).
+
+A command that ends with status 1, 3 or 130 has printed its document, however early it failed: ` + "`unfinished`" + `, or
+` + "`no_verdict`" + ` of a run, or ` + "`not_looked_at`" + ` of doctor, says why nothing was found. A wrong command line, status 2,
+prints none. This page is written from the Go types by
 ` + "`go test ./internal/jsonref -update`" + `.
 `
 )

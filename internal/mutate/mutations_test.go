@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestEveryMutationApplies fails when a change of the code has left a mutation behind, or when a
-// mutation changes more than the body of a single function.
+// TestEveryMutationApplies fails when a change of the code has left a mutation behind, when a
+// mutation changes more than the body of a single function, or when the code with all mutations
+// does not compile: then none of them can be tried.
 func TestEveryMutationApplies(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
@@ -32,6 +33,9 @@ func TestEveryMutationApplies(t *testing.T) {
 		if _, err := parser.ParseFile(token.NewFileSet(), file, text, 0); err != nil {
 			t.Error(err)
 		}
+	}
+	if err := w.compiles(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -56,7 +56,8 @@ func switched(file, src string, muts map[int]mutation) (text, pkg string, err er
 				file,
 			)
 		}
-		begin, end := int(d.Body.Lbrace-f.FileStart)+1, int(d.Body.Rbrace-f.FileStart)
+		begin := int(d.Body.Lbrace-f.FileStart) + 1
+		end := int(d.Body.Rbrace - f.FileStart)
 		leave := ""
 		if d.Type.Results == nil {
 			leave = "return\n" // with results, the body ends with a return of its own
@@ -83,13 +84,16 @@ func switched(file, src string, muts map[int]mutation) (text, pkg string, err er
 // edit returns the part of a file changed by the mutation, and the new text, without the text
 // repeated only to be found.
 func (m mutation) edit(src string) (from, to int, instead string) {
-	from, instead = strings.Index(src, m.old), m.new
+	instead = m.new
+	from = strings.Index(src, m.old)
 	to = from + len(m.old)
 	for from < to && instead != "" && src[from] == instead[0] {
-		from, instead = from+1, instead[1:]
+		from++
+		instead = instead[1:]
 	}
 	for from < to && instead != "" && src[to-1] == instead[len(instead)-1] {
-		to, instead = to-1, instead[:len(instead)-1]
+		to--
+		instead = instead[:len(instead)-1]
 	}
 	return from, to, instead
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -113,19 +114,41 @@ func (w *workshop) tests(ctx context.Context, pkg string) (binary string, err er
 	if w.built[binary] {
 		return binary, nil
 	}
-	spec, err := json.Marshal(map[string]map[string]string{"Replace": w.overlay})
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(w.dir, "overlay.json")
-	if err := os.WriteFile(file, spec, 0o644); err != nil {
-		return "", err
-	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay="+file, "-o="+binary, "./"+pkg)
-	cmd.Dir = w.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("the tests of %s do not build with mutations: %w\n%s", pkg, err, out)
+	if err := w.build(ctx, "test", "-c", "-vet=off", "-o="+binary, "./"+pkg); err != nil {
+		return "", fmt.Errorf("the tests of %s do not build with mutations: %w", pkg, err)
 	}
 	w.built[binary] = true
 	return binary, nil
+}
+
+// compiles returns an error unless all packages with mutations compile.
+func (w *workshop) compiles(ctx context.Context) error {
+	var pkgs []string
+	for file := range w.overlay {
+		pkg, err := filepath.Rel(w.root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		pkgs = append(pkgs, "./"+filepath.ToSlash(pkg))
+	}
+	slices.Sort(pkgs)
+	return w.build(ctx, "build", slices.Compact(pkgs)...)
+}
+
+// build runs a go command of packages, which are built with the mutations.
+func (w *workshop) build(ctx context.Context, command string, args ...string) error {
+	spec, err := json.Marshal(map[string]map[string]string{"Replace": w.overlay})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(w.dir, "overlay.json")
+	if err := os.WriteFile(file, spec, 0o644); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", append([]string{command, "-overlay=" + file}, args...)...)
+	cmd.Dir = w.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
 }

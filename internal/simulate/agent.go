@@ -32,7 +32,7 @@ type ownCall struct {
 	fails    bool                // does nothing, and reports so
 	timesOut bool                // reports a failure, and works all the same
 	returned func(error, ...pleg.Item)
-	ledger   *ledger
+	boundary *boundary
 }
 
 // agentPhases are the effects of the agent's calls.
@@ -203,11 +203,11 @@ func (c *ownCall) begin(w *world) {
 	}
 	w.toldMu.Lock()
 	sys := w.system
-	l := w.ledger
+	l := w.boundary
 	w.toldMu.Unlock()
 	if g, ok := sys.(caller); ok {
 		c.returned = g.Calling(c.about)
-		c.ledger = l
+		c.boundary = l
 		l.calling(c, 1)
 	}
 }
@@ -229,11 +229,11 @@ func (c *ownCall) end(w *world, err error) {
 	if c.returned == nil {
 		return
 	}
-	c.ledger.calling(c, -1)
+	c.boundary.calling(c, -1)
 	if c.pod == "" { // the ID may have been made since the call began
 		c.pod, _ = w.truth.phaseOf(c.now.ID)
 	}
-	c.ledger.returned(c, err)
+	c.boundary.returned(c, err)
 	w.upset(time.Now())
 	if err != nil {
 		c.returned(err)
@@ -259,7 +259,7 @@ type agentAt struct {
 }
 
 // calling notes the begin or the end of a call.
-func (b *ledger) calling(c *ownCall, by int) {
+func (b *boundary) calling(c *ownCall, by int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.own == nil {
@@ -280,7 +280,7 @@ func (b *ledger) calling(c *ownCall, by int) {
 }
 
 // settling notes that news of a pod may wait for a moment, because the agent is active in the pod.
-func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
+func (b *boundary) settling(uid cache.UID, now time.Time, acked bool) {
 	if o := b.own[uid]; o != nil && (acked || o.calls > 0 || now.Before(latest(o.until, o.ends))) {
 		b.hold(o, now)
 	}
@@ -289,7 +289,7 @@ func (b *ledger) settling(uid cache.UID, now time.Time, acked bool) {
 // hold prolongs the agent's burst of calls: until a moment after the last call, and for a while at
 // most, as long as a call is under way or a new sandbox has no container. A generator counts from
 // the first news of the burst, and claims without news begin no burst; here every claim counts.
-func (b *ledger) hold(o *agentAt, now time.Time) {
+func (b *boundary) hold(o *agentAt, now time.Time) {
 	s := b.pace.settings
 	o.bare = o.bare && now.Before(o.until)
 	o.until = now.Add(s.callSettle)
@@ -301,7 +301,7 @@ func (b *ledger) hold(o *agentAt, now time.Time) {
 }
 
 // makes notes that the agent has made a sandbox.
-func (b *ledger) makes(c *ownCall, err error, now time.Time) {
+func (b *boundary) makes(c *ownCall, err error, now time.Time) {
 	if o := b.own[c.pod]; o != nil && err == nil && c.now.Kind == pleg.Sandbox && c.now.Phase == pleg.PhaseRunning {
 		o.until = now.Add(b.pace.settings.callBurst())
 		o.bare = true
@@ -310,7 +310,7 @@ func (b *ledger) makes(c *ownCall, err error, now time.Time) {
 
 // settled returns until when a promise may wait for the agent's calls in the pod: not for long if
 // none of the burst has begun or ended about the ID.
-func (b *ledger) settled(x promise) (until time.Time) {
+func (b *boundary) settled(x promise) (until time.Time) {
 	if o := b.own[x.pod]; o != nil {
 		until = o.until
 		if x.phase >= pleg.PhaseExited && b.ended[x.id] {
@@ -326,7 +326,7 @@ func (b *ledger) settled(x promise) (until time.Time) {
 }
 
 // returned notes how a call has ended, before the generator is told.
-func (b *ledger) returned(c *ownCall, err error) {
+func (b *boundary) returned(c *ownCall, err error) {
 	b.truth.refresh()
 	b.mu.Lock()
 	defer b.mu.Unlock()

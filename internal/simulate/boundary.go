@@ -5,261 +5,411 @@ package simulate
 
 import (
 	"context"
-	"errors"
-	"iter"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/cache"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// boundary is a source and a stream that pass everything through and note the calls in the ledger.
-type boundary[S any] struct {
-	*ledger
-	source pleg.Source[S]
-	stream pleg.Stream[S]
+// boundary is the record of what passes between a generator and its runtime: the begin and end of
+// reads, and the claims. Safe for concurrent use.
+type boundary struct {
+	truth   *Truth
+	fail    func(kind, format string, args ...any)
+	workers int
+	ofList  func(begun time.Time, ends bool)      // told of lists of everything
+	lying   func() bool                           // reads may lie, differently each time; nil: never
+	doubt   func() time.Duration                  // how long a claim and a read may contradict each other
+	mood    func(at time.Time, uids ...cache.UID) // phases of pods may go back
+
+	opened time.Time // when the generator was made
+	heir   bool      // there was one before it
+
+	mu         sync.Mutex
+	listing    int
+	streams    int
+	listened   [][2]time.Time // when the streams were open; the end of an open stream is zero
+	inflight   map[cache.UID]int
+	begun      map[cache.UID]time.Time // of the reads in flight
+	listBegun  time.Time
+	lists      int
+	statuses   int
+	podReads   int
+	most       int                       // reads of pods at once
+	fewer      [2]int                    // workers unused at most after timeouts: for all reads, and for pods whose last read failed
+	lately     time.Duration             // duration of successful reads of pods; fades by an eighth with each
+	warnings   int                       // recorded by the generator about the runtime's answers
+	accused    map[pleg.Reason]bool      // the reasons among them
+	listEnd    time.Time                 // end of the latest list, well or not
+	listTook   time.Duration             // how long that list lasted
+	unnoticed  time.Duration             // pauses of the loop since the turn that began the last list, each too short to be noticed
+	lapse      time.Duration             // the longest of them
+	stood      time.Duration             // all pauses of the loop
+	paused     time.Time                 // begin of the last standstill; pauses that run on are one
+	resumed    time.Time                 // when the loop went on after its last pause: it may have heard of a list only then
+	listFailed bool                      // the last list failed
+	phantoms   int                       // reads of pods known only from a lie
+	listOK     time.Time                 // start of the latest successful list
+	listOKEnd  time.Time                 // and its end
+	listFirst  time.Time                 // end of the first list begun after the last disturbance; zero if none
+	disturbed  time.Time                 // the last disturbance
+	afterHang  map[cache.UID]time.Time   // end of the first list begun after a call about the pod alone has hung
+	podEnd     map[cache.UID]time.Time   // start of the latest finished read of the pod, failed or not
+	podFail    map[cache.UID]time.Time   // start of the latest failed list
+	wholes     map[cache.UID][]time.Time // starts of the reads of all statuses of a pod that ended well, from their list on
+	podWhole   map[cache.UID]time.Time   // start of the latest successful read of the pod, from its list on
+	asked      map[cache.UID]time.Time   // the latest reinspection requested of a pod and not answered
+	stopping   bool                      // the generator's context has ended
+	closed     bool
+	pace       pace
+	peekPace   peekPace
+	prompt     prompt
+	own        map[cache.UID]*agentAt
+	touched    map[string]time.Time             // the last begin or end of an own call about each ID
+	ended      map[string]bool                  // IDs that an own call has ended, or removed
+	debts      []debt                           // silent changes that cost trust
+	firstTold  [pleg.PhaseRemoved + 1]time.Time // when a claim first told of each phase
+	removed    map[cache.UID]time.Time          // when an own call or a read by IDs last showed that an ID of the pod is gone
+	goneAsOf   map[cache.UID]time.Time          // as of when a pod was last gone by such calls alone
+	unnamed    map[string]bool                  // IDs with news of unknown place, until a read or a list shows them
+	shows      func(cache.UID) []pleg.Item      // by the cache
+	fails      func(cache.UID) bool             // whether an error stands in the cache
+	held       func() []cache.UID               // the pods in the cache
+	halved     bool                             // the last list may have lost more pods than it has kept
+	believed   bool                             // halved of the list before, on which the last list builds
+	revision   pleg.Revision                    // of the last list
+	confirmed  func(cache.UID) time.Time        // since when the cache knows of a pod; zero beside an error
+	outcome    *Outcome                         // nil without a recording
+	instant    time.Time
+	perInstant int
 }
 
-func (b *boundary[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listing, error) {
-	b.truth.refresh()
+func newBoundary(truth *Truth, workers int, fail func(kind, format string, args ...any)) *boundary {
+	truth.Restart()
+	return &boundary{
+		truth:     truth,
+		fail:      fail,
+		workers:   workers,
+		opened:    time.Now(),
+		accused:   make(map[pleg.Reason]bool),
+		inflight:  make(map[cache.UID]int),
+		begun:     make(map[cache.UID]time.Time),
+		podEnd:    make(map[cache.UID]time.Time),
+		afterHang: make(map[cache.UID]time.Time),
+		podFail:   make(map[cache.UID]time.Time),
+		wholes:    make(map[cache.UID][]time.Time),
+		podWhole:  make(map[cache.UID]time.Time),
+		removed:   make(map[cache.UID]time.Time),
+		goneAsOf:  make(map[cache.UID]time.Time),
+		unnamed:   make(map[string]bool),
+		asked:     make(map[cache.UID]time.Time),
+		touched:   make(map[string]time.Time),
+		ended:     make(map[string]bool),
+		peekPace: peekPace{
+			under: make(map[cache.UID]int),
+			maybe: make(map[cache.UID]calls),
+			made:  make(map[cache.UID][]time.Time),
+			ended: make(map[cache.UID]time.Time),
+		},
+	}
+}
+
+// maxCallsPerInstant is more calls than any history here can need without time passing.
+const maxCallsPerInstant = 400
+
+func (b *boundary) enter() time.Time {
+	now := time.Now()
+	if b.closed {
+		b.fail("leak", "a read began after Run had returned")
+	}
+	if !now.Equal(b.instant) {
+		b.instant = now
+		b.perInstant = 0
+	}
+	b.perInstant++
+	if b.perInstant == maxCallsPerInstant {
+		b.fail("storm", "%d calls of the runtime without time passing", b.perInstant)
+	}
+	return now
+}
+
+// brake lets time pass in a storm, so that the history can end.
+func (b *boundary) brake(ctx context.Context) {
 	b.mu.Lock()
-	begun := b.enter()
-	b.listBegun = begun
-	b.unnoticed = 0
-	stood := begun.Sub(b.paused)
-	if begun.Sub(b.resumed) <= withinTurn && stood <= unnoticed {
-		b.unnoticed = stood // the turn that has begun the list stood before the call
-	}
-	b.lists++
-	b.outcome.read("list", "")
-	b.listBegins(begun)
-	b.ofList(begun, false)
-	b.listing++
-	if b.listing > 1 {
-		b.fail("greedy", "two lists of everything at once")
-	}
+	storm := b.perInstant >= maxCallsPerInstant
 	b.mu.Unlock()
-	b.brake(ctx)
-	l, err := b.source.List(ctx, since)
-	b.truth.refresh()
+	if storm {
+		_ = sleep(ctx, time.Second)
+	}
+}
+
+// rest returns the time of the last disturbance.
+func (b *boundary) rest() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.listing--
-	b.listEnd = time.Now()
-	b.listTook = b.listEnd.Sub(begun)
-	b.compareList(begun, &l, err)
 	b.changes()
-	b.outlived(begun)
-	b.trouble("", begun, time.Now(), 0, err)
-	defer func() {
-		b.listEnds(begun, time.Now(), &l, err)
-		b.ofList(begun, true)
-	}()
-	if err == nil {
-		b.listOK = begun
-		b.listOKEnd = time.Now()
-		b.believed = b.halved && since == b.revision && since != 0
-		b.halved = b.halves(&l)
-		b.revision = l.Revision
-		if begun.After(b.disturbed) && b.listFirst.IsZero() {
-			b.listFirst = b.listOKEnd
-		}
-		b.listedAfterHang(begun, b.listOKEnd)
+	return b.disturbed
+}
+
+// changes ends the rest at the runtime's last change, as of the last refresh, whoever has made the
+// change, and whenever it was asked for: an unanswered call may be carried out minutes later, when
+// no command runs. The caller holds the mutex.
+func (b *boundary) changes() { b.disturbs(b.truth.changed()) }
+
+// inherit takes over the reads of an earlier generator, because the cache holds their results.
+func (b *boundary) inherit(before *boundary) {
+	if before == nil {
+		return
 	}
-	return l, err
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	maps.Copy(b.podEnd, before.podEnd)
+	maps.Copy(b.podFail, before.podFail)
+	maps.Copy(b.podWhole, before.podWhole)
+	b.heir = true
+	maps.Copy(b.removed, before.removed)
+	b.listened = slices.Clone(before.listened)
+	b.listOK = before.listOK
+	b.disturbed = before.disturbed
 }
 
-func (b *boundary[S]) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
-	begun := b.begin(ctx, uid, false)
-	b.brake(ctx)
-	p, err := b.source.ListPod(ctx, uid)
-	b.compare(uid, p.Items, nil, begun, err)
-	b.end(ctx, uid, false, p.Items, begun, err)
-	return p, err
-}
-
-func (b *boundary[S]) Inspect(ctx context.Context, pod pleg.Pod) (pleg.Inspection[S], error) {
-	begun := time.Now()
-	i, at, err := b.inspect(
-		ctx,
-		pod,
-		func() (pleg.Inspection[S], error) { return b.source.Inspect(ctx, pod) },
-	)
-	if err == nil || i.Status != nil && b.truth.spoilt(pod.UID) { // nobody can read the rest
-		b.inspected(pod.UID, begun, at)
-	}
-	return i, err
-}
-
-func (b *boundary[S]) Update(ctx context.Context, pod pleg.Pod, prev *S) (pleg.Inspection[S], error) {
-	u, ok := b.source.(pleg.Updater[S])
-	if !ok {
-		return b.Inspect(ctx, pod)
-	}
-	i, _, err := b.inspect(ctx, pod, func() (pleg.Inspection[S], error) { return u.Update(ctx, pod, prev) })
-	return i, err
-}
-
-// inspect passes a read of statuses through, and tells of which read it is a part.
-func (b *boundary[S]) inspect(
-	ctx context.Context,
-	pod pleg.Pod,
-	read func() (pleg.Inspection[S], error),
-) (i pleg.Inspection[S], at looked, err error) {
-	if b.peeks(ctx, pod.UID) {
-		i, err = b.peek(pod, read)
-		return i, looked{peek: true}, err
-	}
-	begun := b.begin(ctx, pod.UID, true)
-	i, err = read()
-	b.compareStatuses(&pod, &i, begun, err)
-	at = b.end(ctx, pod.UID, true, i.Pod.Items, begun, err)
-	return i, at, err
-}
-
-// compareStatuses compares the readable part of a read of statuses with the truth.
-func (b *boundary[S]) compareStatuses(asked *pleg.Pod, i *pleg.Inspection[S], begun time.Time, err error) {
-	if i.Status != nil {
-		err = nil
-	}
-	b.compare(asked.UID, i.Pod.Items, asked.Items, begun, err)
-}
-
-func (b *boundary[S]) begin(ctx context.Context, uid cache.UID, statuses bool) time.Time {
-	b.truth.refresh()
+// disturb notes that the runtime, or the path to the generator, is not at rest before t.
+func (b *boundary) disturb(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.podReads++
-	if statuses {
-		b.statuses++
-		b.outcome.read("statuses", uid)
-	} else {
-		b.outcome.read("pod", uid)
-	}
-	b.readBegins(uid, statuses, ctx.Done(), time.Now())
-	b.inflight[uid]++
-	if b.inflight[uid] > 1+len(b.peekPace.maybe[uid]) {
-		b.fail("greedy", "two reads of pod %s at once", uid)
-	}
-	b.most = max(b.most, len(b.inflight))
-	b.lookCrowd(time.Now())
-	begun := b.enter()
-	if _, two := b.begun[uid]; !two {
-		b.begun[uid] = begun
-	}
-	if len(b.inflight) == b.workers {
-		b.prompt.troubled = begun
-	}
-	b.podPace(uid).begins(ctx.Done(), begun)
-	return begun
+	b.disturbs(t)
 }
 
-// looked is a read of a pod.
-type looked struct {
-	began time.Time // from its list on
-	peek  bool      // it was, or may have been, a peek
+// disturbs is disturb for a caller that holds the mutex.
+func (b *boundary) disturbs(t time.Time) {
+	if t.After(b.disturbed) {
+		b.disturbed = t
+		b.listFirst = time.Time{}
+	}
 }
 
-// end notes the end of a read of a pod, or of its first half.
-func (b *boundary[S]) end(
-	ctx context.Context,
-	uid cache.UID,
-	statuses bool,
-	items []pleg.Item,
-	begun time.Time,
-	err error,
-) looked {
+// compare notes of which IDs a read of a pod has lied.
+func (b *boundary) compare(uid cache.UID, shown, asked []pleg.Item, begun time.Time, err error) {
+	if b.lied() && err == nil {
+		b.truth.refresh()
+		b.truth.Compare(uid, shown, asked, begun)
+	}
+}
+
+// compareList does so for a list of everything.
+func (b *boundary) compareList(begun time.Time, l *pleg.Listing, err error) {
+	if !b.lied() || err != nil {
+		return
+	}
+	named := make(map[cache.UID]bool, len(l.Pods))
+	for _, p := range l.Pods {
+		named[p.UID] = true
+		b.truth.Compare(p.UID, p.Items, nil, begun)
+	}
+	if l.Delta {
+		return
+	}
+	for _, uid := range b.truth.known() {
+		if !named[uid] {
+			b.truth.Compare(uid, nil, nil, begun)
+		}
+	}
+}
+
+// told notes a claim for the pace.
+func (b *boundary) told(pod cache.UID, it pleg.Item, payload []pleg.Item, now time.Time) {
 	b.truth.refresh()
+	for _, x := range append([]pleg.Item{it}, payload...) {
+		if owner, revived := b.truth.revived(x.ID, x.Phase); revived {
+			b.mood(now, owner, pod) // the claim is from before
+			b.truth.echo(x.ID)
+		} else if b.truth.endsAgain(x.ID, x.Phase) {
+			b.truth.echo(x.ID) // it may be the event of the first end
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	cut := err != nil && errors.Is(ctx.Err(), context.Canceled)
-	peek := b.peekPace.maybe[uid][ctx.Done()]
-	began := b.podPace(uid).ends(ctx.Done(), begun, statuses || err != nil || len(items) == 0)
-	if time.Since(b.podPace(uid).started) >= mayHang {
-		b.peekPace.answers = time.Now() // a peek may begin before the generator hears of the end
+	if it.Phase <= pleg.PhaseRemoved && b.firstTold[it.Phase].IsZero() {
+		b.firstTold[it.Phase] = now
 	}
-	if !cut {
-		b.readEnds(uid, statuses, peek, items, time.Now(), err)
-	} else if b.pace.on && !b.stopping {
-		b.fail("greedy", "the read of pod %s is given up", uid)
+	owner, _ := b.truth.phaseOf(it.ID)
+	b.settling(pod, now, false)
+	b.settling(owner, now, false)
+	if pod == "" || it.Phase == pleg.PhaseRemoved {
+		b.unnamed[it.ID] = true
 	}
-	b.podTrouble(uid, begun, time.Now(), len(items), err)
-	if statuses {
-		b.emptied(uid, begun, len(items), err)
+	b.promised(pod, it, payload, now)
+	b.pace.heard(now)
+	b.claimed(pod, now)
+	b.claimed(owner, now)
+	for _, x := range payload {
+		owner, _ := b.truth.phaseOf(x.ID)
+		b.claimed(owner, now)
 	}
-	if statuses && err == nil && !peek {
-		b.answered(uid, items, began)
-	}
-	if err == nil && !peek {
-		b.podWhole[uid] = latest(b.podWhole[uid], began)
-	}
-	if err == nil && !peek { // the list of the pod and the statuses after it are one read
-		b.peekPace.slowest = max(b.peekPace.slowest, time.Since(began))
-	}
-	if peek || statuses && err != nil && len(items) == 0 && !cut { // single statuses do not answer either
-		b.peekHurts(begun, time.Now(), len(items), err)
-	}
-	if !cut && (!peek || err != nil) &&
-		(statuses || err != nil || len(items) == 0) { // a possible peek may be none
-		b.timedOut(b.podPace(uid), time.Now(), err)
-	}
-	if len(b.inflight) == b.workers {
-		b.prompt.troubled = time.Now()
-	}
-	b.inflight[uid]--
-	if peek {
-		delete(b.peekPace.maybe[uid], ctx.Done())
-		b.peekPace.ended[uid] = time.Now()
-	}
-	if b.inflight[uid] == 0 {
-		delete(b.inflight, uid)
-		delete(b.begun, uid)
-	}
-	b.podOutlived(uid, began) // its first half may have been slow
-	if !cut && begun.After(b.podEnd[uid]) {
-		b.podEnd[uid] = begun
-	}
-	if err != nil && !cut && begun.After(b.podFail[uid]) {
-		b.podFail[uid] = begun
-	}
-	return looked{began: began, peek: peek}
 }
 
-func (b *boundary[S]) Events(ctx context.Context) iter.Seq2[pleg.Claim[S], error] {
-	return func(yield func(pleg.Claim[S], error) bool) {
-		b.mu.Lock()
-		b.enter()
-		b.streams++
-		if b.streams > 1 {
-			b.fail("greedy", "two streams at once")
+// listedAfterHang notes a list that has ended well, for the pods of which calls have hung.
+func (b *boundary) listedAfterHang(begun, now time.Time) {
+	for _, uid := range b.truth.known() {
+		until := b.truth.hangsUntil(uid)
+		if !until.IsZero() && begun.After(until) && !b.afterHang[uid].After(until) {
+			b.afterHang[uid] = now
 		}
-		b.listened = append(b.listened, [2]time.Time{time.Now()})
-		b.pace.opening(time.Now())
-		b.mu.Unlock()
-		defer func() {
-			b.mu.Lock()
-			b.listened[len(b.listened)-1][1] = time.Now()
-			b.pace.ending(time.Now())
-			b.streams--
-			b.mu.Unlock()
-		}()
-		for c, err := range b.stream.Events(ctx) {
-			now := time.Now()
-			if err == nil {
-				b.truth.Told(c.Item.ID, c.Item.Phase, true)
-				for _, it := range c.Payload {
-					b.truth.Told(it.ID, it.Phase, false)
-				}
-				b.told(c.Pod, c.Item, c.Payload, now)
-				b.disturb(now.Add(b.doubt()))
-			}
-			more := yield(c, err)
-			if d := time.Since(now); d > 0 {
-				b.fail("blocking", "the stream was not read for %v", d)
-			}
-			if !more {
-				return
-			}
+	}
+}
+
+// podFirst returns the end of the first list begun when a pod had come to rest; zero if none has
+// ended. It is later than that of a node at rest, if calls about the pod alone have hung, or a read
+// of it from then is under way.
+func (b *boundary) podFirst(uid cache.UID) time.Time {
+	until := b.truth.hangsUntil(uid)
+	if until.IsZero() {
+		return b.listFirst
+	}
+	begun, under := b.begun[uid]
+	after := b.afterHang[uid]
+	if !after.After(until) || under && !begun.After(until) && time.Since(begun) > 100*time.Millisecond {
+		return time.Time{}
+	}
+	return latest(b.listFirst, after)
+}
+
+// podOutlived is outlived for a read of a pod: if calls about the pod alone hang, it puts off the
+// rest of that pod.
+func (b *boundary) podOutlived(uid cache.UID, begun time.Time) {
+	now := time.Now()
+	until := b.truth.hangsUntil(uid)
+	if until.IsZero() || begun.After(until) {
+		b.outlived(begun)
+	} else if now.Sub(begun) > 100*time.Millisecond {
+		b.truth.Hangs(uid, now)
+		delete(b.afterHang, uid)
+	}
+}
+
+// outlived notes the end of a read begun before the rest: a newly ended fault had made the read
+// slow.
+func (b *boundary) outlived(begun time.Time) {
+	if now := time.Now(); !begun.After(b.disturbed) && now.Sub(begun) > 100*time.Millisecond {
+		b.listFirst = time.Time{}
+		if now.After(b.disturbed) {
+			b.disturbed = now
 		}
+	}
+}
+
+// heard reports whether a stream was open at a time. The caller holds the mutex.
+func (b *boundary) heard(at time.Time) bool {
+	for _, s := range b.listened {
+		if !at.Before(s[0]) && (s[1].IsZero() || !at.After(s[1])) {
+			return true
+		}
+	}
+	return false
+}
+
+// lookMissed checks that the count of missed events is no more than the unannounced changes while a
+// stream was open.
+func (b *boundary) lookMissed(missed int, grace time.Duration) {
+	if missed == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	discards := b.pace.on && !b.pace.settings.roomy()
+	if n := b.truth.untold(grace, b.heard, discards); missed > n {
+		b.fail(
+			"false-missed",
+			"%d events are said to be missed, and while a stream was open there were %d changes of which nothing was told",
+			missed,
+			n,
+		)
+	}
+}
+
+// halves reports whether a list may lack more living pods than it shows. A pod missing in the
+// list counts even if the cache does not show the pod running: a newly started generator, or a
+// generator with a failed read of the status, does not know the pod. A pod of which no read can
+// ever have shown anything is none that lived. A pod whose reads fail need not be kept: its
+// status is older than what its reads have listed.
+func (b *boundary) halves(l *pleg.Listing) bool {
+	if b.held == nil {
+		return false
+	}
+	shown := make(map[cache.UID]bool, len(l.Pods))
+	for i := range l.Pods {
+		shown[l.Pods[i].UID] = len(l.Pods[i].Items) > 0
+	}
+	lost := 0
+	kept := 0
+	for _, uid := range b.held() {
+		switch {
+		case slices.Contains(l.Gone, uid) || !l.Delta && !shown[uid]:
+			if b.heir || b.lied() || b.truth.ever(uid) {
+				lost++
+			}
+		case !b.fails(uid) && slices.ContainsFunc(b.shows(uid), b.surelyRunsHere):
+			kept++
+		}
+	}
+	return lost > kept
+}
+
+// surelyRunsHere is surelyRuns for the pod with the ID in its entry. If reads have shown an ID in
+// two pods, the generator may take either for the ID's pod: two reads may end in one instant, and a
+// failed read leaves the ID in the entry of its former pod.
+func (b *boundary) surelyRunsHere(it pleg.Item) bool {
+	return b.surelyRuns(it) && !b.pace.wandered[it.ID]
+}
+
+// surelyRuns reports whether the generator knows an ID as running, whatever the claims.
+func (b *boundary) surelyRuns(it pleg.Item) bool {
+	_, phase := b.truth.phaseOf(it.ID)
+	ended := b.truth.told(it.ID, pleg.PhaseExited) || b.truth.told(it.ID, pleg.PhaseRemoved)
+	return it.Phase == pleg.PhaseRunning && phase == pleg.PhaseRunning && !ended
+}
+
+// waitingFor reports whether a read from before the rest is still under way. That of a pod of which
+// calls hang keeps the pod from its rest alone (podFirst).
+func (b *boundary) waitingFor() bool {
+	for uid, begun := range b.begun {
+		if begun.After(b.truth.hangsUntil(uid)) && !begun.After(b.disturbed) && time.Since(begun) > 100*time.Millisecond {
+			return true
+		}
+	}
+	return b.listing > 0 && !b.listBegun.After(b.disturbed)
+}
+
+// callsGoOn reports whether calls of the agent's own are under way for which reads of their pod may
+// wait, or have waited until a base period ago; or such a call is to follow.
+func (b *boundary) callsGoOn(now time.Time) bool {
+	for _, o := range b.own {
+		if (o.calls > 0 || o.bare) && now.Before(latest(o.until, o.heard).Add(b.pace.settings.base)) {
+			return true
+		}
+	}
+	return false
+}
+
+// atRest checks that no goroutine of a generator is left.
+func (b *boundary) atRest() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	peeks := 0
+	for _, n := range b.peekPace.under {
+		peeks += n
+	}
+	if b.listing+b.streams+len(b.inflight)+peeks > 0 {
+		b.fail(
+			"leak",
+			"after Run: %d lists, %d streams, %d pod reads under way",
+			b.listing,
+			b.streams,
+			len(b.inflight),
+		)
 	}
 }

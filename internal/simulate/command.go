@@ -62,8 +62,8 @@ func (w *world) do(verb string, args []string) error {
 	case "calm":
 		w.within.drop()
 		w.side.calm(w)
-		if w.ledger != nil {
-			w.ledger.disturb(time.Now())
+		if w.boundary != nil {
+			w.boundary.disturb(time.Now())
 		}
 	case "settle":
 		return w.settle()
@@ -162,12 +162,12 @@ func (w *world) pause(args []string) error {
 	}
 	w.oracle.pauses(d)
 	w.upset(time.Now().Add(d))
-	w.ledger.pauses(d)
+	w.boundary.pauses(d)
 	time.Sleep(d)
 	w.oracle.lookStanding(d)
 	w.oracle.resumes(d)
 	w.upset(time.Now().Add(w.settings.doubt())) // what was told meanwhile may be old, and is in doubt
-	w.ledger.resumes()
+	w.boundary.resumes()
 	return nil
 }
 
@@ -194,17 +194,17 @@ func (w *world) doRequest(verb string, args []string) error {
 	}
 	switch {
 	case verb == "relist" && len(args) == 0:
-		w.ledger.relist()
+		w.boundary.relist()
 		w.system.RequestRelist("")
 	case len(args) != 1:
 		return errUsage
 	case verb == "relist":
 		w.truth.Mention(cache.UID(args[0]))
-		w.ledger.wanted(cache.UID(args[0]), time.Now())
+		w.boundary.wanted(cache.UID(args[0]), time.Now())
 		w.system.RequestRelist(cache.UID(args[0]))
 	default:
 		w.truth.Mention(cache.UID(args[0]))
-		w.ledger.reinspected(cache.UID(args[0]))
+		w.boundary.reinspected(cache.UID(args[0]))
 		w.system.RequestReinspect(cache.UID(args[0]))
 	}
 	return nil

@@ -140,8 +140,8 @@ func (o *oracle) lookContent(uid cache.UID, p *seen) {
 // lookRewrites checks that the cache shows, soon after a call of the agent's own that changes
 // fields alone, what the call has changed. No list shows it. The bound is that of a phase, with the
 // same excuses; an item that cannot be read is not shown until it can be. The callers hold the
-// mutexes of oracle and ledger.
-func (o *oracle) lookRewrites(b *ledger, now time.Time) {
+// mutexes of oracle and boundary.
+func (o *oracle) lookRewrites(b *boundary, now time.Time) {
 	for id, x := range b.prompt.rewrites {
 		shown := slices.DeleteFunc(o.store.Fields(x.pod), func(f field) bool { return f.ID != id })
 		if len(shown) == 0 || o.truth.CheckContent(shown, x.at.Add(1)) == "" {

@@ -118,8 +118,8 @@ func (w *world) reread() error {
 	}
 	begun := time.Now()
 	within := w.settings.reread + w.settings.reread/4 + 2*w.settings.base
-	stood := w.ledger.standstills()
-	left := func() time.Duration { return time.Until(begun.Add(within + w.ledger.standstills() - stood)) }
+	stood := w.boundary.standstills()
+	left := func() time.Duration { return time.Until(begun.Add(within + w.boundary.standstills() - stood)) }
 	for left() > 0 {
 		w.sleep(left()/4 + time.Millisecond)
 		w.rest()
@@ -139,10 +139,10 @@ func (w *world) unfailed() {
 		return
 	}
 	s := w.system.Stats()
-	w.ledger.mu.Lock()
-	warnings := w.ledger.warnings
-	most := w.ledger.most
-	w.ledger.mu.Unlock()
+	w.boundary.mu.Lock()
+	warnings := w.boundary.warnings
+	most := w.boundary.most
+	w.boundary.mu.Unlock()
 	if s.InspectionErrors+s.RelistErrors+warnings > 0 {
 		w.oracle.fail(
 			"accused",

@@ -20,13 +20,13 @@ type debt struct {
 	phase pleg.Phase
 	was   pleg.Phase // in the cache at that time
 	at    time.Time  // of the change
-	open  time.Time  // the last time before the cache, or a list, has shown the change
-	found bool       // the cache, or a list, has shown the change
+	open  time.Time  // the last time before the cache, a list or a read has shown the change
+	found bool       // the cache, a list or a read has shown the change
 	shown time.Time  // the first time with the change in the cache; zero before
 }
 
 // silent notes a change by others than the agent without an event of its own.
-func (b *ledger) silent(pod cache.UID, id string, phase pleg.Phase) {
+func (b *boundary) silent(pod cache.UID, id string, phase pleg.Phase) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := phaseIn(b.shows(pod), id)
@@ -67,7 +67,7 @@ const silentMost = 3
 
 // unspoken reports whether the runtime may be taken for one that announces no changes such as a
 // debt, at the time of the debt.
-func (b *ledger) unspoken(d *debt) bool {
+func (b *boundary) unspoken(d *debt) bool {
 	if d.phase != pleg.PhaseCreated && d.phase != pleg.PhaseRemoved {
 		return false
 	}
@@ -76,7 +76,7 @@ func (b *ledger) unspoken(d *debt) bool {
 }
 
 // hearing reports whether the stream has been connected since a time.
-func (b *ledger) hearing(since time.Time) bool {
+func (b *boundary) hearing(since time.Time) bool {
 	p := &b.pace
 	return !p.connected.IsZero() && !p.connected.After(since)
 }
@@ -85,7 +85,7 @@ func (b *ledger) hearing(since time.Time) bool {
 // runtime connects a stream a moment before the generator's loop hears of it: a list that begins in
 // between is from before for the generator, and what changes next may be unheard. The excuse ends
 // with the next look that confirms the pod.
-func (b *ledger) listening(began time.Time) bool {
+func (b *boundary) listening(began time.Time) bool {
 	heard := b.pace.connected
 	if !heard.Before(b.paused) {
 		heard = latest(heard, b.resumed) // a loop that stood still hears of it when it goes on
@@ -93,9 +93,18 @@ func (b *ledger) listening(began time.Time) bool {
 	return b.hearing(began) && began.After(heard.Add(heardAfter))
 }
 
+// foundBy notes that a read has shown items of a pod, or the list within a read whose statuses fail
+// or hang: the generator may judge a change then, although the cache does not show the change yet.
+func (b *boundary) foundBy(pod cache.UID, items []pleg.Item) {
+	for i := range b.debts {
+		d := &b.debts[i]
+		d.found = d.found || d.pod == pod && phaseIn(items, d.id) == d.phase
+	}
+}
+
 // lookDebts checks that the silent changes in the cache have cost trust. It runs when the
 // generator's loop waits for an input.
-func (b *ledger) lookDebts(now time.Time) {
+func (b *boundary) lookDebts(now time.Time) {
 	grace := b.pace.settings.grace
 	kept := b.debts[:0]
 	for _, d := range b.debts {

@@ -27,7 +27,10 @@
 // # Concurrency
 //
 // Everything of a run lives in a bubble. A history fixes every delay and every fault; the order of
-// two goroutines within an instant of virtual time is not fixed.
+// two goroutines within an instant of virtual time is not fixed. Which claims of an instant the
+// generator takes together is the scheduler's choice as well, and decides the order of some events.
+// So scripts of the first tier have them come one by one, unless "config together true" is what
+// they are about.
 //
 // # Errors
 //
@@ -53,7 +56,7 @@ package simulate
 //     a claim of a true change is shown and told within the bound of settings.soon:
 //     oracle.lookPrompt and lookTold (late). So is what a call of the agent's own has changed
 //     beside the phases: oracle.lookRewrites (late-content). Beside slow reads the bound is a
-//     number of reads that have shown it: ledger.answered (overtaken). Reads of a pod
+//     number of reads that have shown it: boundary.answered (overtaken). Reads of a pod
 //     that fail in a row are told of: oracle.lookFailures (untold).
 //  6. A base period after the first list begun at rest the cache equals the runtime: oracle.settled
 //     (diverged, idle); waiters are served (slow-waiter, stuck-waiter); the stream comes back
@@ -61,17 +64,19 @@ package simulate
 //  7. Relists and the stream end in the same cache: TestDefect17InstancesDoNotKnowOfEachOther of
 //     package pleg, and 6 for every history, with a stream or without.
 //  8. Memory is proportional to the living IDs, and after Run no goroutine is left: world.empty
-//     (memory), ledger.atRest (leak), and the bubble, which does not end while a goroutine is left.
-//  9. The runtime is not blocked and gets no needless calls: boundary (blocking, storm), a watchdog
-//     outside of the bubble, and a model of the reasons for reads: every list of everything needs a
-//     reason from pace, and every read of a pod a reason from podPace (greedy, trust). Nor does a
-//     waiter wait for a read that could begin: ledger.lookNeglected (late).
+//     (memory), boundary.atRest (leak), and the bubble, which does not end while a goroutine is
+//     left.
+//  9. The runtime is not blocked and gets no needless calls: boundary.enter (storm),
+//     crossing.Events (blocking), a watchdog outside of the bubble, and a model of the reasons for
+//     reads: every list of everything needs a reason from pace, and every read of a pod a reason
+//     from podPace (greedy, trust). Nor does a waiter wait for a read that could begin:
+//     boundary.lookNeglected (late).
 //  10. Steps of the wall clock change nothing: clock commands in every search, under all the other
 //      checks, and TestClockStepsChangeNothing, which runs histories with and without them and
 //      compares every event, every read and its time, the cache and the statistics.
 //  11. Every pod in need of a read gets a read in turn, and hanging reads hold half of the workers:
-//      ledger.mustWait, which lookNeglected asks while every worker is busy (unfair). No runtime is
-//      accused that answers, also if the generator has stood still: ledger.Record (accused). A
+//      boundary.mustWait, which lookNeglected asks while every worker is busy (unfair). No runtime
+//      is accused that answers, also if the generator has stood still: boundary.Record (accused). A
 //      generator that stands is not healthy: oracle.lookStanding (standing).
 //  12. A running ID that vanishes without a report is looked for twice before Removed is told:
 //      looks miss living IDs (Truth.Hide), and the cache may not take one for gone

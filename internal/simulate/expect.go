@@ -173,13 +173,13 @@ func (w *world) expectNumber(args []string) error {
 
 // number returns a count of calls, a field of Stats or an age in seconds by its name.
 func (w *world) number(name string) (int, bool) {
-	w.ledger.mu.Lock()
-	lists := w.ledger.lists
-	reads := w.ledger.podReads
-	statuses := w.ledger.statuses
-	most := w.ledger.most
-	warnings := w.ledger.warnings
-	w.ledger.mu.Unlock()
+	w.boundary.mu.Lock()
+	lists := w.boundary.lists
+	reads := w.boundary.podReads
+	statuses := w.boundary.statuses
+	most := w.boundary.most
+	warnings := w.boundary.warnings
+	w.boundary.mu.Unlock()
 	s := w.system.Stats()
 	n, ok := map[string]int{
 		"lists":         lists,

@@ -30,7 +30,7 @@ const probed = 10
 // timedOut notes the end of a read. After reads have timed out, fewer begin at once, down to a
 // single read, until as many have ended well. Pods whose last read failed have workers of their
 // own. If a list has answered such a pod since, the read may have had either's.
-func (b *ledger) timedOut(x *podPace, now time.Time, err error) {
+func (b *boundary) timedOut(x *podPace, now time.Time, err error) {
 	for i := range b.fewer {
 		own := x.again == (i == 1)
 		switch {
@@ -45,16 +45,16 @@ func (b *ledger) timedOut(x *podPace, now time.Time, err error) {
 // place is how long a pod has needed a read while the workers were busy.
 type place struct {
 	since time.Time // zero if the pod does not wait
-	reads int       // of the ledger at the time since
+	reads int       // at the boundary by the time since
 }
 
 // fair is the number of reads of others that may begin before the read of a waiting pod: a few of
 // each known pod, and of the pods whose need begins together.
-func (b *ledger) fair() int { return 8 * (len(b.pace.pods) + b.workers) }
+func (b *boundary) fair() int { return 8 * (len(b.pace.pods) + b.workers) }
 
 // mustWait reports whether a pod may still lack its read: a young list may serve the pod, or every
 // worker is busy.
-func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
+func (b *boundary) mustWait(at *place, uid cache.UID, now time.Time) bool {
 	base := b.pace.settings.base
 	if b.listing > 0 && now.Sub(b.listBegun) <= base/10 {
 		return true
@@ -90,7 +90,7 @@ func (b *ledger) mustWait(at *place, uid cache.UID, now time.Time) bool {
 }
 
 // lookCrowd checks the number of reads at once.
-func (b *ledger) lookCrowd(now time.Time) {
+func (b *boundary) lookCrowd(now time.Time) {
 	if !b.pace.on {
 		return
 	}
@@ -108,7 +108,7 @@ func (b *ledger) lookCrowd(now time.Time) {
 
 // lookNeglected checks that a read has begun for a waiter for a read begun after t: at once, or in
 // the pod's turn.
-func (b *ledger) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
+func (b *boundary) lookNeglected(at *place, uid cache.UID, t, waits time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)

@@ -179,13 +179,13 @@ func phaseOf(s fakeruntime.State) pleg.Phase {
 	return pleg.PhaseUnknown
 }
 
-func (f *fakeSide) system(w *world) (System, *ledger, error) {
-	l := newLedger(w.truth, w.settings.workers, w.oracle.fail)
+func (f *fakeSide) system(w *world) (System, *boundary, error) {
+	l := newBoundary(w.truth, w.settings.workers, w.oracle.fail)
 	l.doubt = w.oracle.doubtful
 	l.mood = w.oracle.mood
 	l.ofList = w.oracle.lists
 	l.lying = w.oracle.liars
-	b := &boundary[cri.PodStatus]{ledger: l, source: fakeLooks{f.client, f}, stream: f.client}
+	b := &crossing[cri.PodStatus]{boundary: l, source: fakeLooks{f.client, f}, stream: f.client}
 	cfg := configOf(&w.settings, f.cache, b, hook{w.oracle, &w.within}, time.Now)
 	cfg.Same = cri.SameStatus
 	cfg.Merge = cri.KeepIPs
@@ -225,9 +225,14 @@ func (f *fakeSide) outlast(w *world) {
 	w.upset(time.Now().Add(f.unanswered(w)))
 	now := f.rt.Faults()
 	listHangs := now.HangList + now.HangSandboxList + now.HangContainerList
+	slowLists := min(now.SlowList+now.SlowSandboxList+now.SlowContainerList, w.settings.inspectTimeout)
 	for _, uid := range w.truth.UIDs() {
-		if now.HangItem > 0 && w.truth.spoilt(uid) || listHangs > 0 && w.truth.severalSandboxes(uid) {
+		several := w.truth.severalSandboxes(uid)
+		switch {
+		case now.HangItem > 0 && w.truth.spoilt(uid), listHangs > 0 && several:
 			w.truth.Hangs(uid, time.Now().Add(w.settings.inspectTimeout))
+		case slowLists > 0 && several:
+			w.truth.Hangs(uid, time.Now().Add(slowLists))
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 //     (settings.restful), when the delays of the turn have ended. A list begun by then prolongs it
 //     until such a rest after the end of the list (stoodOfLate).
 //     Warnings about slow and hung lists are excused for pauses that a generator cannot notice
-//     (ledger.pauses), until the next list begins.
+//     (boundary.pauses), until the next list begins.
 //   - owing: emissions and events do not match, because Watch was full. The excuse ends when no
 //     event is owed and the reader has read everything.
 //   - lies: reads may lie. They end at a rest at which the cache agrees with the runtime (believe,
@@ -180,14 +180,14 @@ func (o *oracle) believe(uids []cache.UID) {
 			return // an invented pod
 		}
 	}
-	o.ledger.mu.Lock()
-	for _, begun := range o.ledger.begun {
-		if !begun.After(o.ledger.disturbed) {
-			o.ledger.mu.Unlock()
+	o.boundary.mu.Lock()
+	for _, begun := range o.boundary.begun {
+		if !begun.After(o.boundary.disturbed) {
+			o.boundary.mu.Unlock()
 			return // a lie may have been delivered
 		}
 	}
-	o.ledger.mu.Unlock()
+	o.boundary.mu.Unlock()
 	o.lying = false
 	o.lied.Store(false)
 	o.back = o.counted + taken(o.system.Stats())

@@ -25,11 +25,11 @@ type Violation struct {
 func (v *Violation) Error() string { return fmt.Sprintf("at %v: %s: %s", v.At, v.Kind, v.What) }
 
 // oracle looks at a generator and its cache and compares them with the truth. Its mutex owns
-// everything; the mutexes of truth, ledger and cache may be taken under it, never the other way
+// everything; the mutexes of truth, boundary and cache may be taken under it, never the other way
 // round.
 type oracle struct {
 	truth    *Truth
-	ledger   *ledger
+	boundary *boundary
 	store    Store
 	begun    time.Time
 	settings *settings
@@ -154,15 +154,15 @@ func (o *oracle) pod(uid cache.UID) *seen {
 }
 
 // started notes a generator about to run over the cache.
-func (o *oracle) started(s System, l *ledger) {
+func (o *oracle) started(s System, l *boundary) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.system != nil {
 		o.counted += taken(o.system.Stats())
 	}
-	l.inherit(o.ledger)
+	l.inherit(o.boundary)
 	o.system = s
-	o.ledger = l
+	o.boundary = l
 	o.owing = false
 	o.emitted = nil
 	for uid, p := range o.pods {
@@ -200,14 +200,14 @@ func (o *oracle) look(resting bool) {
 		o.fail("global", "the global time went back by %v", o.global.Sub(g))
 	}
 	o.global = g
-	if o.ledger == nil {
+	if o.boundary == nil {
 		return
 	}
-	o.ledger.mu.Lock()
-	listOK := o.ledger.listOK
-	end := o.ledger.listOKEnd
-	heard := latest(end, o.ledger.resumed)
-	o.ledger.mu.Unlock()
+	o.boundary.mu.Lock()
+	listOK := o.boundary.listOK
+	end := o.boundary.listOKEnd
+	heard := latest(end, o.boundary.resumed)
+	o.boundary.mu.Unlock()
 	if !listOK.IsZero() && g.After(listOK) {
 		o.fail(
 			"global",
@@ -220,14 +220,14 @@ func (o *oracle) look(resting bool) {
 	}
 	s := o.system.Stats()
 	if resting {
-		o.ledger.sample(s)
+		o.boundary.sample(s)
 		o.delivered(s, o.reading)
 	}
 	if !resting || o.lying {
 		return
 	}
 	o.lookBacks(o.counted + taken(s))
-	o.ledger.lookMissed(s.Missed-o.madeUp, o.settings.grace)
+	o.boundary.lookMissed(s.Missed-o.madeUp, o.settings.grace)
 }
 
 // lookBacks checks that phases that went back are counted. The caller holds the mutex.
@@ -284,7 +284,7 @@ func (o *oracle) lookAt(uid cache.UID) {
 	if kind, what := o.truth.Check(uid, items, since); kind != "" {
 		o.fail(kind, "pod %s as of %v %s", uid, o.when(at), what)
 	}
-	if o.ledger != nil && err == nil && at.After(o.ledger.opened) {
+	if o.boundary != nil && err == nil && at.After(o.boundary.opened) {
 		o.truth.Fresh(uid)
 	}
 	o.lookFresh(uid, at, held, err)
@@ -320,22 +320,22 @@ func (o *oracle) when(t time.Time) string {
 // any later time without a read: nothing comes back. A peek that shows what is made next keeps that
 // time.
 func (o *oracle) lookFresh(uid cache.UID, at time.Time, held bool, err error) {
-	if o.ledger == nil || at.IsZero() {
+	if o.boundary == nil || at.IsZero() {
 		return
 	}
-	o.ledger.mu.Lock()
-	latest := o.ledger.podEnd[uid]
-	failed := o.ledger.podFail[uid]
-	if o.ledger.listOK.After(latest) {
-		latest = o.ledger.listOK
+	o.boundary.mu.Lock()
+	latest := o.boundary.podEnd[uid]
+	failed := o.boundary.podFail[uid]
+	if o.boundary.listOK.After(latest) {
+		latest = o.boundary.listOK
 	}
-	removed := o.ledger.removed[uid]
+	removed := o.boundary.removed[uid]
 	gone := !held && !removed.IsZero() && !at.Before(removed) // whether nothing was left then, Truth.Check knows
 	if gone {
-		o.ledger.goneAsOf[uid] = at
+		o.boundary.goneAsOf[uid] = at
 	}
-	gone = gone || at.Equal(o.ledger.goneAsOf[uid])
-	o.ledger.mu.Unlock()
+	gone = gone || at.Equal(o.boundary.goneAsOf[uid])
+	o.boundary.mu.Unlock()
 	if !gone && at.After(latest) && held && !removed.IsZero() && !at.Before(removed) {
 		kind, _ := o.truth.Check(uid, nil, at) // nobody may have looked while it was gone
 		gone = kind == ""

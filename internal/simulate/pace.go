@@ -11,7 +11,7 @@ import (
 )
 
 // pace bounds the rate of lists of everything, from outside (podpace.go bounds the reads of pods).
-// The ledger's mutex owns it. A list may begin
+// The boundary's mutex owns it. A list may begin
 //
 //   - at the start, and as soon as the last list has ended: if the embedder requested a list, if
 //     the stream was connected or lost since the begin of the last list, if as many pods as SweepAt
@@ -67,8 +67,8 @@ const (
 	streamSettle = time.Second
 )
 
-// watch makes the ledger judge rates.
-func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
+// watch makes the boundary judge rates.
+func (b *boundary) watch(s *settings, stats func() pleg.Stats, store Store) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -103,10 +103,10 @@ func (b *ledger) watch(s *settings, stats func() pleg.Stats, store Store) {
 }
 
 // lied reports whether reads may show IDs and states that never were.
-func (b *ledger) lied() bool { return b.lying != nil && b.lying() }
+func (b *boundary) lied() bool { return b.lying != nil && b.lying() }
 
 // relist records a request for a list of everything.
-func (b *ledger) relist() {
+func (b *boundary) relist() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pace.now = time.Now()
@@ -170,7 +170,7 @@ func (s *settings) callBurst() time.Duration { return 5 * s.base }
 func (s *settings) callWait() time.Duration { return max(s.base/4, s.callSettle) }
 
 // listBegins checks the reason for a list.
-func (b *ledger) listBegins(now time.Time) {
+func (b *boundary) listBegins(now time.Time) {
 	p := &b.pace
 	if !p.on {
 		return
@@ -218,7 +218,7 @@ func (b *ledger) listBegins(now time.Time) {
 }
 
 // listEnds records the end of a list.
-func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
+func (b *boundary) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 	p := &b.pace
 	if !p.on {
 		return
@@ -240,7 +240,7 @@ func (b *ledger) listEnds(begun, now time.Time, l *pleg.Listing, err error) {
 
 // sample compares Stats with the expected values. It runs when the generator's loop waits for an
 // input.
-func (b *ledger) sample(s pleg.Stats) {
+func (b *boundary) sample(s pleg.Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.pace
@@ -259,7 +259,7 @@ func (b *ledger) sample(s pleg.Stats) {
 
 // lookDistrust checks that an overruled claim takes the period back to the base: a list begins at
 // most a base period after the last list.
-func (b *ledger) lookDistrust(now time.Time) {
+func (b *boundary) lookDistrust(now time.Time) {
 	p := &b.pace
 	if p.overruled.IsZero() || b.listing > 0 {
 		return
@@ -276,7 +276,7 @@ func (b *ledger) lookDistrust(now time.Time) {
 
 // overruling notes, from within the generator's loop, that a read has overruled a claim.
 func (o *oracle) overruling() {
-	if b := o.ledger; b != nil {
+	if b := o.boundary; b != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.pace.overruled = time.Now()
@@ -284,7 +284,7 @@ func (o *oracle) overruling() {
 	}
 }
 
-func (b *ledger) sampled(s pleg.Stats, now time.Time) {
+func (b *boundary) sampled(s pleg.Stats, now time.Time) {
 	p := &b.pace
 	p.settle(now)
 	if s.RelistPeriod == p.settings.base {

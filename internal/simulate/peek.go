@@ -16,7 +16,7 @@ import (
 // reads of a pod, which may hang, and have bounds of their own: a single peek of a pod at once, and
 // in all no more than the delays of a peek allow.
 
-// peekPace is the record of the peeks. The ledger's mutex owns the record.
+// peekPace is the record of the peeks. The boundary's mutex owns the record.
 type peekPace struct {
 	under   map[cache.UID]int         // under way, beside an ordinary read
 	maybe   map[cache.UID]calls       // ordinary reads under way that may be peeks
@@ -42,7 +42,7 @@ const mayHang = listsHang - unnoticed
 // listless reports whether lists do not answer, or did not a moment ago: of everything, or of the
 // pod, beside which an error stands. The error comes and goes within the instant in which a read
 // and a list end.
-func (b *ledger) listless(uid cache.UID, now time.Time) bool {
+func (b *boundary) listless(uid cache.UID, now time.Time) bool {
 	for other := range b.inflight {
 		if now.Sub(b.podPace(other).started) >= mayHang {
 			return true // the list of a pod hangs like a list of everything
@@ -63,7 +63,7 @@ const heardAfter = 10 * time.Millisecond
 
 // peeks reports whether a read of statuses is certainly a peek, and no part of the ordinary read
 // under way.
-func (b *ledger) peeks(ctx context.Context, uid cache.UID) bool {
+func (b *boundary) peeks(ctx context.Context, uid cache.UID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.pace.on || b.inflight[uid] == 0 || !b.listless(uid, time.Now()) {
@@ -74,7 +74,7 @@ func (b *ledger) peeks(ctx context.Context, uid cache.UID) bool {
 }
 
 // peek passes a peek through.
-func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
+func (b *crossing[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)) (pleg.Inspection[S], error) {
 	uid := pod.UID
 	b.truth.refresh()
 	b.mu.Lock()
@@ -111,7 +111,7 @@ func (b *boundary[S]) peek(pod pleg.Pod, read func() (pleg.Inspection[S], error)
 }
 
 // peekHurts notes a failed or slow peek.
-func (b *ledger) peekHurts(begun, now time.Time, n int, err error) {
+func (b *boundary) peekHurts(begun, now time.Time, n int, err error) {
 	if err != nil || now.Sub(begun) > b.pace.settings.quick(n) {
 		b.peekPace.hurt = now
 	}
@@ -119,7 +119,7 @@ func (b *ledger) peekHurts(begun, now time.Time, n int, err error) {
 
 // emptied notes that a read by IDs, which may be a peek, has shown none of them. Where the agent
 // tells of its calls, nobody else makes anything.
-func (b *ledger) emptied(uid cache.UID, begun time.Time, n int, err error) {
+func (b *boundary) emptied(uid cache.UID, begun time.Time, n int, err error) {
 	if b.pace.on && b.pace.settings.tells && err == nil && n == 0 {
 		b.removes(uid, begun)
 	}
@@ -127,14 +127,14 @@ func (b *ledger) emptied(uid cache.UID, begun time.Time, n int, err error) {
 
 // removes notes that an own call, or a read by IDs, shows that an ID of the pod is gone. Of a pod
 // that is gone already it shows nothing more: the pod may be as of any time since the first.
-func (b *ledger) removes(uid cache.UID, at time.Time) {
+func (b *boundary) removes(uid cache.UID, at time.Time) {
 	if b.removed[uid].IsZero() || len(b.shows(uid)) > 0 {
 		b.removed[uid] = at
 	}
 }
 
 // peekBegins checks the reason for a peek.
-func (b *ledger) peekBegins(uid cache.UID, now time.Time) {
+func (b *boundary) peekBegins(uid cache.UID, now time.Time) {
 	p := &b.peekPace
 	x := b.podPace(uid)
 	b.foldCauses(uid, x, now)
@@ -156,7 +156,7 @@ func (b *ledger) peekBegins(uid cache.UID, now time.Time) {
 
 // lookPeeks checks the promises while lists do not answer and single statuses do. It replaces the
 // checks of lookPrompt, which excuse every promise that needs a list.
-func (o *oracle) lookPeeks(b *ledger, reading bool, now time.Time) {
+func (o *oracle) lookPeeks(b *boundary, reading bool, now time.Time) {
 	if !b.hangs(now) {
 		return
 	}
@@ -188,7 +188,7 @@ func (o *oracle) lookPeeks(b *ledger, reading bool, now time.Time) {
 }
 
 // peekable reports whether peeks at a pod show what its single statuses say.
-func (o *oracle) peekable(b *ledger, uid cache.UID, now time.Time) bool {
+func (o *oracle) peekable(b *boundary, uid cache.UID, now time.Time) bool {
 	if !b.truth.isFresh(uid) {
 		return false // the generator knows no IDs of an earlier generator's entry
 	}
@@ -203,7 +203,7 @@ func (o *oracle) peekable(b *ledger, uid cache.UID, now time.Time) bool {
 
 // lookDeaf checks that known containers are looked at once in a while as long as lists hang and
 // single statuses do not, whatever the stream tells: what hangs lists may hang the events too.
-func (o *oracle) lookDeaf(b *ledger, now time.Time) {
+func (o *oracle) lookDeaf(b *boundary, now time.Time) {
 	since := latest(b.listBegun, b.resumed).Add(b.patience())
 	for _, uid := range b.truth.UIDs() {
 		if !o.peekable(b, uid, now) {
@@ -232,7 +232,7 @@ func (o *oracle) lookDeaf(b *ledger, now time.Time) {
 
 // peekHangs reports whether a peek of a pod, or a read that may be a peek, has been under way for
 // longer than a quick peek.
-func (b *ledger) peekHangs(uid cache.UID, now time.Time) bool {
+func (b *boundary) peekHangs(uid cache.UID, now time.Time) bool {
 	made := b.peekPace.made[uid]
 	if len(made) == 0 || b.peekPace.under[uid]+len(b.peekPace.maybe[uid]) == 0 {
 		return false
@@ -255,10 +255,10 @@ const peekRounds = 2*peekRound + peekSoon
 
 // hangs reports whether the list under way does not answer: its age is far beyond any successful
 // list or read.
-func (b *ledger) hangs(now time.Time) bool {
+func (b *boundary) hangs(now time.Time) bool {
 	return b.listing > 0 && now.Sub(b.listBegun) > b.patience()
 }
 
 // patience is the age from which on a generator may not take a list for a slow one. A read that
 // begins in a pause which the generator does not notice has lasted longer for it.
-func (b *ledger) patience() time.Duration { return max(listsHang, 4*(b.peekPace.slowest+b.lapse)) }
+func (b *boundary) patience() time.Duration { return max(listsHang, 4*(b.peekPace.slowest+b.lapse)) }

@@ -50,7 +50,7 @@ type podPace struct {
 	reported   bool                          // a warning says that the pod cannot be read; no read has succeeded since
 }
 
-func (b *ledger) podPace(uid cache.UID) *podPace {
+func (b *boundary) podPace(uid cache.UID) *podPace {
 	x := b.pace.pods[uid]
 	if x == nil {
 		x = &podPace{began: make(map[<-chan struct{}]time.Time)}
@@ -82,7 +82,7 @@ func (x *podPace) ends(call <-chan struct{}, begun time.Time, last bool) (began 
 }
 
 // cause records news of a pod.
-func (b *ledger) cause(x *podPace, at time.Time) {
+func (b *boundary) cause(x *podPace, at time.Time) {
 	x.caused = latest(x.caused, at)
 	x.since = time.Now()
 	x.reads = 0
@@ -91,7 +91,7 @@ func (b *ledger) cause(x *podPace, at time.Time) {
 }
 
 // wanted records a demand for a read of a pod begun after a time, which may lie ahead.
-func (b *ledger) wanted(uid cache.UID, after time.Time) {
+func (b *boundary) wanted(uid cache.UID, after time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
@@ -104,7 +104,7 @@ func (b *ledger) wanted(uid cache.UID, after time.Time) {
 }
 
 // reinspected records a request for the statuses of a pod.
-func (b *ledger) reinspected(uid cache.UID) {
+func (b *boundary) reinspected(uid cache.UID) {
 	b.wanted(uid, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +117,7 @@ func (b *ledger) reinspected(uid cache.UID) {
 // slow list of the pod earlier, or from the begin of the list of everything on which the read
 // builds. A turn of the slow round may therefore come so much sooner; the excuse is as long as
 // that, and ends with the next read of all statuses.
-func (b *ledger) inspected(uid cache.UID, begun time.Time, at looked) {
+func (b *boundary) inspected(uid cache.UID, begun time.Time, at looked) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.podPace(uid)
@@ -136,7 +136,7 @@ func (b *ledger) inspected(uid cache.UID, begun time.Time, at looked) {
 
 // unanswered returns a pod with a reinspection that no read of all statuses begun later has
 // answered.
-func (b *ledger) unanswered() (cache.UID, bool) {
+func (b *boundary) unanswered() (cache.UID, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid := range b.asked {
@@ -148,7 +148,7 @@ func (b *ledger) unanswered() (cache.UID, bool) {
 }
 
 // foldCauses takes into account the news until now.
-func (b *ledger) foldCauses(uid cache.UID, x *podPace, now time.Time) {
+func (b *boundary) foldCauses(uid cache.UID, x *podPace, now time.Time) {
 	if at := b.truth.moved(uid); at.After(x.moved) {
 		x.moved = at
 		b.cause(x, at)
@@ -163,7 +163,7 @@ func (b *ledger) foldCauses(uid cache.UID, x *podPace, now time.Time) {
 }
 
 // claimed records a claim about a pod.
-func (b *ledger) claimed(uid cache.UID, now time.Time) {
+func (b *boundary) claimed(uid cache.UID, now time.Time) {
 	if b.pace.on && uid != "" {
 		x := b.podPace(uid)
 		b.cause(x, now)
@@ -186,7 +186,7 @@ func (x *podPace) allowed(elapsed time.Duration, lists int, s *settings) int {
 
 // rereadDue reports whether the slow round over all pods, or the round after a reconnect, may have
 // come to a pod.
-func (b *ledger) rereadDue(x *podPace, now time.Time) bool {
+func (b *boundary) rereadDue(x *podPace, now time.Time) bool {
 	s := b.pace.settings
 	round := 10*time.Second + 2*s.load(len(b.pace.pods))         // a list goes before the statuses
 	reconnected := now.Sub(b.pace.reopened) < streamSettle+round // also if the stream has ended since
@@ -198,14 +198,14 @@ const endSettle = time.Second
 
 // settlesNow reports whether the look after an end may be due. The last read of the pod has shown
 // the end, perhaps long after the change.
-func (b *ledger) settlesNow(x *podPace, now time.Time) bool {
+func (b *boundary) settlesNow(x *podPace, now time.Time) bool {
 	return !x.ended.IsZero() && now.Sub(x.ended) <= endSettle+b.pace.settings.soon(0)
 }
 
 // readsAgain reports whether a pod at rest may be read: in the slow round over all pods, twice
 // after the last cause (the read of an end, and the look after the end), once more after a peek,
 // and after a reconnect.
-func (b *ledger) readsAgain(x *podPace, now time.Time) bool {
+func (b *boundary) readsAgain(x *podPace, now time.Time) bool {
 	if b.rereadDue(x, now) {
 		return true
 	}
@@ -223,7 +223,7 @@ func (b *ledger) readsAgain(x *podPace, now time.Time) bool {
 
 // readBegins checks the reason for a read of a pod. The statuses read after a list of the pod are
 // part of the same read.
-func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, now time.Time) {
+func (b *boundary) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, now time.Time) {
 	if !b.pace.on {
 		return
 	}
@@ -300,7 +300,7 @@ func (b *ledger) readBegins(uid cache.UID, statuses bool, call <-chan struct{}, 
 }
 
 // readEnds records the end of a read, or of its first half.
-func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item, now time.Time, err error) {
+func (b *boundary) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item, now time.Time, err error) {
 	if !b.pace.on {
 		return
 	}
@@ -364,7 +364,7 @@ func (b *ledger) readEnds(uid cache.UID, statuses, peek bool, items []pleg.Item,
 // it began within the grace of a claim that it may contradict, or a peek has looked since. The
 // first ends with the grace; the second as lists answer again, and what the peek has shown is
 // newer.
-func (b *ledger) dropped(uid cache.UID, x *podPace) bool {
+func (b *boundary) dropped(uid cache.UID, x *podPace) bool {
 	claimed := !x.doubted.IsZero() && !x.started.After(x.doubted.Add(b.pace.settings.grace))
 	return claimed || !b.peekPace.ended[uid].Before(x.started) || len(b.peekPace.maybe[uid]) > 0
 }
@@ -376,8 +376,8 @@ const untoldMost = 3
 // lookFailures checks that the cache holds an error of a pod whose reads fail, or that a warning
 // names it: lists may answer for its phases. Nor need anybody be told of a list of the pod that
 // fails where a list of everything answers in its place: only statuses count. The callers hold the
-// mutexes of oracle and ledger.
-func (o *oracle) lookFailures(b *ledger, now time.Time) {
+// mutexes of oracle and boundary.
+func (o *oracle) lookFailures(b *boundary, now time.Time) {
 	for uid, x := range b.pace.pods {
 		if b.fails(uid) || len(b.shows(uid)) == 0 {
 			x.failures = 0 // what a payload or a peek shows later has no error
@@ -400,14 +400,14 @@ func vanishes(cached, items []pleg.Item) bool {
 
 // overtaken records the loss of a read to a later list or claim. The pod gets one further read, but
 // its delays do not begin anew: reads longer than lists would be made without end.
-func (b *ledger) overtaken(x *podPace, now time.Time) {
+func (b *boundary) overtaken(x *podPace, now time.Time) {
 	x.caused = latest(x.caused, now)
 	b.pace.news = now
 }
 
 // showed records in which pod a read or a list shows IDs. Where reads lie, or show an ID in another
 // pod than before, the generator has to look again.
-func (b *ledger) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.Time) {
+func (b *boundary) showed(uid cache.UID, x *podPace, items []pleg.Item, now time.Time) {
 	for _, it := range items {
 		if b.unnamed[it.ID] { // the news is known to be of this pod from now on
 			delete(b.unnamed, it.ID)
@@ -438,7 +438,7 @@ func blurs(listed, shown []pleg.Item) bool {
 
 // podsListed records the end of a list: failed pods get another try, and the list may have looked
 // before a change.
-func (b *ledger) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
+func (b *boundary) podsListed(begun, now time.Time, l *pleg.Listing, err error) {
 	if err != nil {
 		return
 	}

@@ -35,7 +35,7 @@ type promise struct {
 const enough = 5
 
 // answered notes a read of a pod that ended well.
-func (b *ledger) answered(pod cache.UID, items []pleg.Item, begun time.Time) {
+func (b *boundary) answered(pod cache.UID, items []pleg.Item, begun time.Time) {
 	for id, x := range b.prompt.promises {
 		if x.pod != pod {
 			continue
@@ -52,7 +52,7 @@ func (b *ledger) answered(pod cache.UID, items []pleg.Item, begun time.Time) {
 	}
 }
 
-// prompt has the open promises. The ledger's mutex owns them.
+// prompt has the open promises. The boundary's mutex owns them.
 type prompt struct {
 	promises map[string]promise      // by ID
 	rewrites map[string]promise      // of the agent's own calls that change fields alone, by ID
@@ -89,7 +89,7 @@ func (s *settings) crowded() time.Duration {
 }
 
 // trouble notes a failed or slow list of everything, or read of a pod.
-func (b *ledger) trouble(uid cache.UID, begun, now time.Time, n int, err error) {
+func (b *boundary) trouble(uid cache.UID, begun, now time.Time, n int, err error) {
 	if err == nil {
 		b.peekPace.slowest = max(b.peekPace.slowest, now.Sub(begun))
 	}
@@ -110,7 +110,7 @@ func (b *ledger) trouble(uid cache.UID, begun, now time.Time, n int, err error) 
 // podTrouble notes a failed or slow read of a pod. Unreadable items are no trouble: the promises
 // for the other items of their pod, and of other pods, stand. A read without any item is trouble
 // all the same.
-func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err error) {
+func (b *boundary) podTrouble(uid cache.UID, begun, now time.Time, n int, err error) {
 	if err == nil {
 		b.lately = max(now.Sub(begun), b.lately-b.lately/8)
 	}
@@ -125,7 +125,7 @@ func (b *ledger) podTrouble(uid cache.UID, begun, now time.Time, n int, err erro
 }
 
 // cutOff is how much longer a read of a pod may take because of an item with a hanging status.
-func (b *ledger) cutOff(uid cache.UID) time.Duration {
+func (b *boundary) cutOff(uid cache.UID) time.Duration {
 	if !b.truth.spoilt(uid) {
 		return 0
 	}
@@ -133,7 +133,7 @@ func (b *ledger) cutOff(uid cache.UID) time.Duration {
 }
 
 // promised notes a claim, and what its payload shows of other IDs.
-func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now time.Time) {
+func (b *boundary) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now time.Time) {
 	p := &b.prompt
 	if !b.pace.on || b.lied() || !b.pace.settings.roomy() {
 		return
@@ -151,7 +151,7 @@ func (b *ledger) promised(pod cache.UID, it pleg.Item, payload []pleg.Item, now 
 }
 
 // aheadOf notes whether a claim, or an item of a payload, is ahead of the truth, or of another pod.
-func (b *ledger) aheadOf(pod cache.UID, it pleg.Item, now time.Time) bool {
+func (b *boundary) aheadOf(pod cache.UID, it pleg.Item, now time.Time) bool {
 	owner, phase := b.truth.phaseOf(it.ID)
 	if owner == pod && phase >= it.Phase && phase != pleg.PhaseUnknown {
 		return false
@@ -166,7 +166,7 @@ func (b *ledger) aheadOf(pod cache.UID, it pleg.Item, now time.Time) bool {
 // until a read knows more. Two examples: the call that made a container returns after the container
 // was started and its state lost; a container ends after an earlier claim of its end (seed
 // 13551609).
-func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
+func (b *boundary) promise(pod cache.UID, it pleg.Item, now time.Time) {
 	if b.lied() || it.Phase <= b.prompt.lost[it.ID] {
 		return
 	}
@@ -190,14 +190,14 @@ func (b *ledger) promise(pod cache.UID, it pleg.Item, now time.Time) {
 func (w *world) recovers(id string) {
 	pod, _ := w.truth.phaseOf(id)
 	w.oracle.mood(time.Now(), pod)
-	if w.ledger != nil {
-		w.ledger.takenBack(id)
+	if w.boundary != nil {
+		w.boundary.takenBack(id)
 	}
 }
 
 // takenBack drops the promise about an end that the runtime takes back: the next end of the sandbox
 // makes a promise of its own. No look need come between the two ends.
-func (b *ledger) takenBack(id string) {
+func (b *boundary) takenBack(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	pod, _ := b.truth.phaseOf(id)
@@ -208,7 +208,7 @@ func (b *ledger) takenBack(id string) {
 }
 
 // promisedAt reports whether a promise about a pod was made at this very instant.
-func (b *ledger) promisedAt(pod cache.UID, now time.Time) bool {
+func (b *boundary) promisedAt(pod cache.UID, now time.Time) bool {
 	for _, x := range b.prompt.promises {
 		if x.pod == pod && x.at.Equal(now) {
 			return true
@@ -221,10 +221,10 @@ func (b *ledger) promisedAt(pod cache.UID, now time.Time) bool {
 func (o *oracle) lookPrompt(reading bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ledger == nil || o.lying {
+	if o.boundary == nil || o.lying {
 		return
 	}
-	b := o.ledger
+	b := o.boundary
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -313,7 +313,7 @@ func (o *oracle) lookPrompt(reading bool) {
 
 // due is how long after the last of what puts it off a promise must be kept. Lists that show a gone
 // ID answer its reads for a grace, with delays between them that have grown to a grace by then.
-func (b *ledger) due(x promise) time.Duration {
+func (b *boundary) due(x promise) time.Duration {
 	if b.truth.ghost(x.id) {
 		return b.soon(x.pod) + b.pace.settings.grace
 	}
@@ -325,10 +325,10 @@ func (o *oracle) dueIn() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	soonest := time.Duration(math.MaxInt64)
-	if o.ledger == nil || o.lying {
+	if o.boundary == nil || o.lying {
 		return soonest
 	}
-	b := o.ledger
+	b := o.boundary
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -344,10 +344,10 @@ func (o *oracle) dueIn() time.Duration {
 
 // lookTold checks that Watch got an event soon after its claim.
 func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
-	if o.ledger == nil || o.lying {
+	if o.boundary == nil || o.lying {
 		return
 	}
-	b := o.ledger
+	b := o.boundary
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x, ok := b.prompt.promises[id]
@@ -378,13 +378,13 @@ func (o *oracle) lookTold(id string, phase pleg.Phase, at time.Time) {
 }
 
 // soon is settings.soon for a pod, with reads that may each be cut off.
-func (b *ledger) soon(uid cache.UID) time.Duration {
+func (b *boundary) soon(uid cache.UID) time.Duration {
 	return b.pace.settings.soon(b.truth.size(uid)) + 3*b.cutOff(uid)
 }
 
 // excuses reports whether the pod's error in the cache, or an unanswered reinspection, excuses an
 // unkept promise. Unreadable items are no excuse, as long as reads yield the other items.
-func (b *ledger) excuses(uid cache.UID) bool {
+func (b *boundary) excuses(uid cache.UID) bool {
 	x := b.podPace(uid)
 	if b.truth.spoilt(uid) && b.listless(uid, time.Now()) {
 		return true // nothing but a list shows the phase of such an item
@@ -395,7 +395,7 @@ func (b *ledger) excuses(uid cache.UID) bool {
 // owedSince returns the time since which no excuse for an unkept promise stands. A slow read beside
 // an unreadable item is within the time of such a pod; once its items are readable again, the time
 // is shorter, and the read was slow.
-func (b *ledger) owedSince(x promise) time.Time {
+func (b *boundary) owedSince(x promise) time.Time {
 	p := &b.prompt
 	var waited time.Time
 	if !b.truth.spoilt(x.pod) {
@@ -431,20 +431,20 @@ func phaseIn(items []pleg.Item, id string) pleg.Phase {
 }
 
 // long reports whether a read of a pod under way takes long.
-func (b *ledger) long(uid cache.UID, now time.Time) bool {
+func (b *boundary) long(uid cache.UID, now time.Time) bool {
 	begun, under := b.begun[uid]
 	return under && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))+b.cutOff(uid)
 }
 
 // busy reports whether the read of a pod under way, or the list of everything, takes long, or slow
 // reads of others have all workers.
-func (b *ledger) busy(uid cache.UID, now time.Time) bool {
+func (b *boundary) busy(uid cache.UID, now time.Time) bool {
 	return b.long(uid, now) || b.occupied(now) || b.listing > 0 && now.Sub(b.listBegun) > b.pace.settings.quick(0)
 }
 
 // occupied reports whether reads have all workers that take long, and not so much longer than reads
 // did before that a generator takes them to hang: hardly another read begins beside them.
-func (b *ledger) occupied(now time.Time) bool {
+func (b *boundary) occupied(now time.Time) bool {
 	slow := 0
 	for uid, begun := range b.begun {
 		if b.lingers(uid, now) && now.Sub(begun) <= b.patience()+besideHung {
@@ -458,7 +458,7 @@ func (b *ledger) occupied(now time.Time) bool {
 // of an item that cannot be read. For its own pod that is in time (see soon), and for a pod without
 // such an item it is a worker less, until the read ends, or takes long. The reads of pods whose
 // last read failed have workers of their own, and hold up no other pod.
-func (b *ledger) lingers(uid cache.UID, now time.Time) bool {
+func (b *boundary) lingers(uid cache.UID, now time.Time) bool {
 	begun, under := b.begun[uid]
 	return under && !b.podPace(uid).again && now.Sub(begun) > b.pace.settings.quick(b.truth.size(uid))
 }
@@ -467,7 +467,7 @@ func (b *ledger) lingers(uid cache.UID, now time.Time) bool {
 const besideHung = 1500 * time.Millisecond
 
 // beside returns how much longer a pod may wait because reads of others take long.
-func (b *ledger) beside(now time.Time) time.Duration {
+func (b *boundary) beside(now time.Time) time.Duration {
 	for uid := range b.begun {
 		if b.long(uid, now) && !b.podPace(uid).again { // else it has workers of its own
 			return besideHung

@@ -32,6 +32,7 @@ type settings struct {
 	lacks      bool          // statuses lack their unreadable items
 	bundles    bool          // statuses bring all IDs of their pod, also without a request
 	reread     time.Duration // each pod's statuses are read once in this time
+	together   bool          // of a script: the claims of one instant may come together, as in random histories
 }
 
 // Room by default, which no history fills.
@@ -73,6 +74,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.DurationVar(&s.ageGrace, "age-grace", 0, "")
 	f.BoolVar(&s.lacks, "lacks", false, "")
 	f.BoolVar(&s.bundles, "bundles", false, "")
+	f.BoolVar(&s.together, "together", false, "")
 	f.IntVar(&s.processors, "processors", 0, "")
 	f.DurationVar(&s.reread, "reread", 10*time.Minute, "")
 	return f
@@ -90,13 +92,13 @@ func (s *settings) load(pods int) time.Duration {
 }
 
 // configOf returns the configuration of a generator under these settings.
-func configOf[S any](s *settings, c *cache.Cache[S], b *boundary[S], hook pleg.Metrics, wall func() time.Time) pleg.Config[S] {
+func configOf[S any](s *settings, c *cache.Cache[S], b *crossing[S], hook pleg.Metrics, wall func() time.Time) pleg.Config[S] {
 	cfg := pleg.Config[S]{
 		Source:         b,
 		Stream:         b,
 		Cache:          c,
 		Metrics:        hook,
-		Recorder:       b.ledger,
+		Recorder:       b.boundary,
 		WallClock:      wall,
 		RelistBase:     s.base,
 		RelistMax:      s.max,
@@ -137,7 +139,7 @@ var accusations = []pleg.Reason{
 
 // Record counts the generator's warnings about the runtime's answers, and judges the first about
 // slow and about hung lists. Later ones may have been held back.
-func (b *ledger) Record(r pleg.Report) {
+func (b *boundary) Record(r pleg.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !r.Warning || !slices.Contains(accusations, r.Reason) {
@@ -180,7 +182,7 @@ const (
 // latest. A pause that begins in the turn in which the last one has ended goes on with it, as the
 // loop may have heard of nothing in between: a list that ended in the first pause may still be
 // waited for. The two are one no longer when the loop has run for withinTurn.
-func (b *ledger) pauses(d time.Duration) {
+func (b *boundary) pauses(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now := time.Now(); now.Sub(b.resumed) > withinTurn {
@@ -194,7 +196,7 @@ func (b *ledger) pauses(d time.Duration) {
 }
 
 // standstills returns how long all pauses of the loop have lasted.
-func (b *ledger) standstills() time.Duration {
+func (b *boundary) standstills() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.stood
@@ -202,7 +204,7 @@ func (b *ledger) standstills() time.Duration {
 
 // resumes notes that the loop goes on after a pause: it hears of the bursts of calls in which it
 // has stopped, or that have begun since.
-func (b *ledger) resumes() {
+func (b *boundary) resumes() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.resumed = time.Now()

@@ -90,6 +90,7 @@ type toy struct {
 	cpu      processors.Processors
 	readable chan struct{} // closed when a hanging item becomes readable
 	sends    bool          // payloads are looked up when the events are sent, not at the changes
+	apart    bool          // each claim is taken before the next is sent
 	torn     bool          // a read looks at sandboxes and containers at different moments
 	lacks    bool          // statuses lack their unreadable items
 	bundles  bool          // statuses bring all IDs of their pod, also without a request

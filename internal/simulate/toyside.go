@@ -29,6 +29,7 @@ func newToySide(w *world) (side, error) {
 	}
 	r.latency = s.latency
 	r.torn = s.torn
+	r.apart = w.opts.Strict && !s.together
 	r.sends = s.sends
 	r.delta = s.delta
 	r.lacks = s.lacks
@@ -47,13 +48,13 @@ func newToySide(w *world) (side, error) {
 	return t, nil
 }
 
-func (t *toySide) system(w *world) (System, *ledger, error) {
+func (t *toySide) system(w *world) (System, *boundary, error) {
 	s := &w.settings
-	l := newLedger(w.truth, s.workers, w.oracle.fail)
+	l := newBoundary(w.truth, s.workers, w.oracle.fail)
 	l.doubt = w.oracle.doubtful
 	l.mood = w.oracle.mood
 	l.ofList = w.oracle.lists
-	b := &boundary[Status]{ledger: l, source: t.toy, stream: t.toy}
+	b := &crossing[Status]{boundary: l, source: t.toy, stream: t.toy}
 	wall := func() time.Time {
 		t.toy.mu.Lock()
 		defer t.toy.mu.Unlock()
@@ -234,7 +235,7 @@ func (t *toySide) runtime(w *world, what string, args []string) error {
 	return errUsage
 }
 
-// silent notes a change without an event in the ledger. Creations and removals count only if the
+// silent notes a change without an event at the boundary. Creations and removals count only if the
 // core prices them.
 func (t *toySide) silent(w *world, what, id string, before pleg.Phase) {
 	phase := map[string]pleg.Phase{
@@ -248,13 +249,13 @@ func (t *toySide) silent(w *world, what, id string, before pleg.Phase) {
 	want, ok := phase[what]
 	pod, now := w.truth.phaseOf(id)
 	made := want == pleg.PhaseCreated || want == pleg.PhaseRemoved
-	if !ok || now != want || now == before || w.ledger == nil || w.system == nil || made && !w.settings.strict {
+	if !ok || now != want || now == before || w.boundary == nil || w.system == nil || made && !w.settings.strict {
 		return
 	}
 	if want == pleg.PhaseRemoved && (t.kind(id) == pleg.Sandbox || t.toy.profile.silentCascade) {
 		return
 	}
-	w.ledger.silent(pod, id, want)
+	w.boundary.silent(pod, id, want)
 }
 
 // remove removes an ID now, or announces the removal now and removes later.

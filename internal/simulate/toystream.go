@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -268,6 +269,7 @@ func (r *toy) Events(ctx context.Context) iter.Seq2[pleg.Claim[Status], error] {
 				if !yield(d.claim, nil) {
 					return
 				}
+				r.giveWay()
 				continue
 			}
 			timer.Reset(wait)
@@ -279,6 +281,17 @@ func (r *toy) Events(ctx context.Context) iter.Seq2[pleg.Claim[Status], error] {
 				return
 			}
 		}
+	}
+}
+
+// giveWay lets the generator take a claim before the next comes, if the toy sends them apart: which
+// claims of one instant it takes together is the scheduler's choice otherwise.
+func (r *toy) giveWay() {
+	if !r.apart {
+		return
+	}
+	for range 300 { // far more turns than the generator needs
+		runtime.Gosched()
 	}
 }
 

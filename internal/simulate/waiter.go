@@ -58,13 +58,13 @@ func (w *world) wait(pod cache.UID, asks wish) *waiter {
 	if asks.wall && asks.ago < 0 {
 		x.t = x.begun // such a time is taken for the time of the call
 	}
-	if w.ledger != nil && w.side.restless() {
-		w.ledger.disturb(x.begun)
+	if w.boundary != nil && w.side.restless() {
+		w.boundary.disturb(x.begun)
 	}
 	x.quick = asks.ago >= 0 && w.system != nil && w.oracle.rests(pod)
 	w.waiters = append(w.waiters, x)
-	if w.ledger != nil {
-		w.ledger.wanted(pod, x.t)
+	if w.boundary != nil {
+		w.boundary.wanted(pod, x.t)
 	}
 	w.truth.Mention(pod)
 	w.children.Go(func() {
@@ -97,8 +97,8 @@ func (w *world) keepWaiting(pod cache.UID, d time.Duration) {
 				begun: time.Now(),
 			}
 			w.toldMu.Lock()
-			if w.ledger != nil {
-				w.ledger.wanted(pod, x.t)
+			if w.boundary != nil {
+				w.boundary.wanted(pod, x.t)
 			}
 			w.toldMu.Unlock()
 			got, err := w.store.GetNewerThan(ctx, pod, monotonic(x.t))
@@ -162,7 +162,7 @@ func (x *waiter) returned(ctx context.Context, got shown, err error) {
 // failedSince checks that a waiter's error comes from a read begun after t.
 func (o *oracle) failedSince(pod cache.UID, t time.Time, err error) {
 	o.mu.Lock()
-	l := o.ledger
+	l := o.boundary
 	o.mu.Unlock()
 	if l == nil {
 		return
@@ -196,22 +196,22 @@ func (w *world) checkWaiters() {
 			continue
 		}
 		kept = append(kept, x)
-		if w.ledger == nil || w.system == nil {
+		if w.boundary == nil || w.system == nil {
 			x.quick = false
 			continue
 		}
-		w.ledger.lookNeglected(&x.place, x.pod, x.t, x.begun)
+		w.boundary.lookNeglected(&x.place, x.pod, x.t, x.begun)
 		if !x.phases {
-			w.ledger.lookStarved(x)
+			w.boundary.lookStarved(x)
 		}
 		if !x.quick {
 			continue
 		}
-		w.ledger.mu.Lock()
-		w.ledger.changes()
-		disturbed := latest(w.ledger.disturbed, w.truth.hangsUntil(x.pod)).After(x.begun)
-		cutOff := 2 * w.ledger.cutOff(x.pod) // an item that hangs: of the read under way, and of the next
-		w.ledger.mu.Unlock()
+		w.boundary.mu.Lock()
+		w.boundary.changes()
+		disturbed := latest(w.boundary.disturbed, w.truth.hangsUntil(x.pod)).After(x.begun)
+		cutOff := 2 * w.boundary.cutOff(x.pod) // an item that hangs: of the read under way, and of the next
+		w.boundary.mu.Unlock()
 		if disturbed {
 			x.quick = false
 		} else if d := time.Since(x.begun); d > cutOff+w.settings.served()+w.settings.load(len(w.truth.UIDs())) {
@@ -230,7 +230,7 @@ const starvedAfter = 4
 // lookStarved checks that a waiter for statuses is answered, whatever events come meanwhile:
 // events may come faster than reads end. Claims of what is still to come, or was taken back, put
 // the answer off for a grace each, and so do looks that miss an ID.
-func (b *ledger) lookStarved(x *waiter) {
+func (b *boundary) lookStarved(x *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.pace.on || b.lied() || b.stopping || !b.pace.settings.roomy() { // nor is it noted then what is ahead
@@ -254,9 +254,9 @@ func (b *ledger) lookStarved(x *waiter) {
 
 // stuckWaiters checks that nobody waits after a long rest.
 func (w *world) stuckWaiters() {
-	w.ledger.mu.Lock()
-	first := w.ledger.listFirst
-	w.ledger.mu.Unlock()
+	w.boundary.mu.Lock()
+	first := w.boundary.listFirst
+	w.boundary.mu.Unlock()
 	for _, x := range w.waiters {
 		if !x.ended() && x.begun.Before(first.Add(-w.settings.base)) &&
 			x.t.Before(first.Add(-w.settings.base)) {
@@ -311,8 +311,8 @@ func (w *world) work(pod cache.UID) {
 		synced := time.Now()
 		for ctx.Err() == nil {
 			w.toldMu.Lock()
-			if w.ledger != nil {
-				w.ledger.wanted(pod, synced)
+			if w.boundary != nil {
+				w.boundary.wanted(pod, synced)
 			}
 			w.toldMu.Unlock()
 			got, err := w.store.GetNewerThan(ctx, pod, monotonic(synced))

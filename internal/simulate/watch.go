@@ -186,7 +186,7 @@ func (o *oracle) rests(uid cache.UID) bool {
 // have not; the pod without a name is the node. The caller holds the mutex.
 func (o *oracle) rested() (uids, open []cache.UID) {
 	uids = o.truth.UIDs() // refreshes: what has changed just now ends the rest, and need not be shown
-	b := o.ledger
+	b := o.boundary
 	if b == nil {
 		return uids, []cache.UID{""}
 	}

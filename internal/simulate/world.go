@@ -24,7 +24,7 @@ func (h History) String() string { return strings.Join(h, "\n") + "\n" }
 
 // Options say how a history is run.
 type Options struct {
-	// Strict makes senseless commands errors.
+	// Strict makes senseless commands errors, and has the claims of one instant come one by one.
 	Strict bool
 	// Update makes expect events and expect cache record instead of compare.
 	Update bool
@@ -51,7 +51,7 @@ type side interface {
 	// command runs a command of the runtime, its stream or its reads.
 	command(w *world, verb string, args []string) error
 	// system makes a generator over the runtime.
-	system(w *world) (System, *ledger, error)
+	system(w *world) (System, *boundary, error)
 	// restless reports whether reads go wrong at present.
 	restless() bool
 	// offersEvents reports whether the runtime takes subscribers now.
@@ -79,7 +79,7 @@ type world struct {
 	cancel   context.CancelFunc
 
 	system   System // nil while stopped
-	ledger   *ledger
+	boundary *boundary
 	stop     func()
 	reader   *reader
 	waiters  []*waiter
@@ -183,16 +183,16 @@ func (w *world) upset(until time.Time) {
 	if until.After(w.until) {
 		w.until = until
 	}
-	if w.ledger != nil {
-		w.ledger.disturb(until)
+	if w.boundary != nil {
+		w.boundary.disturb(until)
 	}
 }
 
 // rest lets all work without a duration happen, and looks.
 func (w *world) rest() {
 	w.quiet()
-	if w.ledger != nil && w.side.restless() {
-		w.ledger.disturb(time.Now())
+	if w.boundary != nil && w.side.restless() {
+		w.boundary.disturb(time.Now())
 	}
 	w.oracle.reads(w.reader != nil && !w.reader.stalled())
 	w.oracle.look(true)
@@ -227,7 +227,7 @@ func (w *world) start() error {
 	l.disturb(time.Now())
 	w.toldMu.Lock()
 	w.system = sys
-	w.ledger = l
+	w.boundary = l
 	l.disturb(w.until)
 	w.toldMu.Unlock()
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -268,7 +268,7 @@ func (w *world) settle() error {
 	step := 10 * time.Millisecond
 	const works = 10 * time.Minute // the agent's own calls have taken effect by then
 	began := time.Now()
-	for time.Since(latest(began, w.ledger.rest())) < bound && time.Since(began) < bound+works {
+	for time.Since(latest(began, w.boundary.rest())) < bound && time.Since(began) < bound+works {
 		w.nap(step)
 		w.rest()
 		if w.oracle.settled(!w.reader.stalled()) || w.oracle.result() != nil {
@@ -305,13 +305,13 @@ func (w *world) reconnected() {
 // reinspected checks that each reinspection is answered at rest, at most once in a base period.
 func (w *world) reinspected() {
 	for range 30 {
-		if _, waits := w.ledger.unanswered(); !waits || w.oracle.result() != nil {
+		if _, waits := w.boundary.unanswered(); !waits || w.oracle.result() != nil {
 			return
 		}
 		w.sleep(w.settings.base)
 		w.rest()
 	}
-	uid, _ := w.ledger.unanswered()
+	uid, _ := w.boundary.unanswered()
 	w.oracle.fail("unanswered", "no read of all statuses of pod %s has begun since RequestReinspect", uid)
 }
 
@@ -334,15 +334,15 @@ func (w *world) empty() error {
 	// the lists without the pod, the grace, and the next look
 	quiet := 0
 	for tries := 0; quiet < 3 && tries < 30; tries++ {
-		before := w.ledger.rest()
+		before := w.boundary.rest()
 		w.sleep(w.settings.grace + 2*w.settings.base)
-		w.ledger.relist()
+		w.boundary.relist()
 		w.system.RequestRelist("")
 		w.rest()
 		w.sleep(w.settings.base)
 		w.rest()
 		quiet++
-		if w.ledger.rest() != before {
+		if w.boundary.rest() != before {
 			quiet = 0
 		}
 	}

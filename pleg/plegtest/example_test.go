@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/test/bufconn"
 
@@ -43,12 +44,27 @@ func shown(uid cache.UID, status *cri.PodStatus, err error) plegtest.Pod {
 	return pod
 }
 
+// cached is all that the cache shows.
+func cached(statuses *cache.Cache[cri.PodStatus]) (pods []plegtest.Pod) {
+	for _, uid := range statuses.UIDs() {
+		status, err := statuses.Get(uid)
+		pods = append(pods, shown(uid, status, err))
+	}
+	return pods
+}
+
+// phases are those of the runtime's states; of a container of which it has lost track it is
+// pleg.PhaseUnknown.
+var phases = map[fakeruntime.State]pleg.Phase{
+	fakeruntime.StateCreated:  pleg.PhaseCreated,
+	fakeruntime.StateRunning:  pleg.PhaseRunning,
+	fakeruntime.StateReady:    pleg.PhaseRunning,
+	fakeruntime.StateExited:   pleg.PhaseExited,
+	fakeruntime.StateNotReady: pleg.PhaseExited,
+}
+
 // truth is the runtime's actual state.
 func truth(rt *fakeruntime.Runtime) (pods []plegtest.Pod) {
-	phases := map[fakeruntime.State]pleg.Phase{
-		fakeruntime.StateReady:  pleg.PhaseRunning,
-		fakeruntime.StateExited: pleg.PhaseExited,
-	}
 	for _, p := range rt.Truth().Pods {
 		pod := plegtest.Pod{UID: cache.UID(p.UID)}
 		for _, s := range p.Sandboxes {
@@ -91,6 +107,9 @@ func Example() {
 	running.Go(func() { check(generator.Run(ctx)) })
 
 	sandbox := must(rt.AddPod(fakeruntime.PodSpec{UID: "4f6b", Name: "web", Namespace: "shop"}))
+	must(rt.AddContainer(sandbox, fakeruntime.ContainerSpec{Name: "spare"})) // never started
+	side := must(rt.AddContainer(sandbox, fakeruntime.ContainerSpec{Name: "side"}))
+	check(rt.Start(side)) // runs on
 	container := must(rt.AddContainer(sandbox, fakeruntime.ContainerSpec{Name: "app"}))
 	check(rt.Start(container))
 	check(rt.Exit(container, 3))
@@ -101,8 +120,8 @@ func Example() {
 			break // the last change of this test
 		}
 	}
-	status, err := statuses.Get("4f6b")
-	checker.Rest([]plegtest.Pod{shown("4f6b", status, err)}, truth(rt))
+	must(statuses.GetNewerThan(ctx, "4f6b", time.Now())) // the cache shows what was before, events or not
+	checker.Rest(cached(statuses), truth(rt))
 	fmt.Println("violations:", checker.Err())
 
 	// An event out of order is a violation.

@@ -22,8 +22,9 @@
 //	                      └─ runtime beside
 //
 // The watch and the agent of each node read through a proxy (package internal/criproxy), which
-// drops the events of exits on one node, and hangs its lists. TestStored makes no cluster: it has a
-// runtime of each kind beside an API server.
+// drops the events of exits on one node, and hangs its lists. TestTrouble puts a hostile runtime
+// (package internal/hostile/runtime) between this proxy and the runtime. TestStored makes no
+// cluster: it has a runtime of each kind beside an API server.
 //
 // # Requirements
 //

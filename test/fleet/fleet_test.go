@@ -37,8 +37,8 @@ const mostSeries = 160
 
 // TestFleet deploys the watch on three nodes. One of two with containerd loses the events of exits:
 // alert and verdict name this node and no other. Loads run on all: on fake runtimes in the load's
-// pods, until a Ctrl-C, and on runtimes beside the kubelets'. The report of the last names the node
-// whose kubelet is killed meanwhile, and no other.
+// pods, until a Ctrl-C, and on runtimes beside the kubelets'. None runs on the kubelets' own. The
+// report of the last names the node whose kubelet is killed meanwhile, and no other.
 func TestFleet(t *testing.T) {
 	c := newCluster(t)
 	c.deploy()
@@ -94,6 +94,7 @@ func TestFleet(t *testing.T) {
 	c.doctor(watches)
 	c.dashboard()
 	c.interrupted()
+	c.guarded()
 	c.load()
 	c.undeploy()
 }
@@ -227,9 +228,12 @@ type loading struct {
 
 // loadReport is the part of the command's report that the test reads.
 type loadReport struct {
+	Job, Unfinished                            string
 	Nodes, Passed, Changes, Missed, Mismatches int
 	OK, Interrupted                            bool
 	Failed                                     []named
+	LeftOut                                    []named `json:"left_out"`
+	RuntimeUnknown                             int     `json:"runtime_unknown"`
 }
 
 // startLoad starts the command.
@@ -308,6 +312,54 @@ func (c *cluster) interrupted() {
 	}
 }
 
+// guarded tries to put a load on the kubelets' own runtimes. The command leaves out each node, by
+// the configuration of its kubelet, and makes nothing. By a name of the socket that no
+// configuration has it makes pods, which refuse a runtime in which they find themselves.
+func (c *cluster) guarded() {
+	load := []string{"--image", image.DefaultRef, "--pods", "1", "--duration", "3s"}
+	before := c.jobsMade()
+	l := c.startLoad(append(load, "--endpoint", ownEndpoint)...)
+	r := l.end(1)
+	if made := c.jobsMade() - before; made != 0 || r.Job != "" || r.Nodes != 0 ||
+		!strings.Contains(r.Unfinished, "no node takes the load") {
+		c.t.Errorf("%d Jobs were made for the kubelets' own runtimes: %s", made, l.out)
+	}
+	var left []string
+	for _, n := range r.LeftOut {
+		if strings.HasSuffix(n.Reason, "by the kubelet's configuration") {
+			left = append(left, n.Node)
+		}
+	}
+	if slices.Sort(left); !slices.Equal(left, []string{"n1", "n2", "n3"}) {
+		c.t.Errorf("by the kubelet's configuration %q are left out, want all nodes: %s%s", left, l.out, l.complaints)
+	}
+	c.step("no load on the kubelets' own runtimes: " + r.Unfinished)
+	l = c.startLoad(append(load, "--endpoint", ownAlias)...)
+	r = l.end(1)
+	if r.Passed != 0 || r.Changes != 0 || len(r.Failed) != 3 {
+		c.t.Errorf("the report of a load on the kubelets' own runtimes is %s%s", l.out, l.complaints)
+	}
+	for _, n := range r.Failed {
+		if !strings.Contains(n.Reason, "a kubelet seems to use the runtime") {
+			c.t.Errorf("the load on %s failed by %q, want the runtime refused", n.Node, n.Reason)
+		}
+	}
+	c.step("pods refuse the runtime that they find themselves in")
+}
+
+// jobsMade is how many Jobs the API server has made, also those that are gone.
+func (c *cluster) jobsMade() (made int) {
+	for line := range strings.Lines(c.kubectl("get", "--raw", "/metrics")) {
+		if strings.HasPrefix(line, "apiserver_request_total{") &&
+			strings.Contains(line, `resource="jobs"`) && strings.Contains(line, `verb="POST"`) {
+			n, err := strconv.Atoi(strings.TrimSpace(line[strings.LastIndex(line, " "):]))
+			c.do("read the number of Jobs", err)
+			made += n
+		}
+	}
+	return made
+}
+
 // load puts a load on a runtime beside the kubelet's on all nodes, and kills the kubelet of n2.
 func (c *cluster) load() {
 	l := c.startLoad(
@@ -331,8 +383,9 @@ func (c *cluster) load() {
 	c.do("start the kubelet of n2", n2.command(startKubelet))
 	r := l.end(1)
 	if f := r.Failed; r.Nodes != 3 || r.Passed != 2 || r.Changes == 0 || r.Missed+r.Mismatches != 0 ||
+		r.RuntimeUnknown != 0 || len(r.LeftOut) != 0 ||
 		len(f) != 1 || f[0].Node != "n2" || !strings.Contains(f[0].Reason, "kubelet stopped answering") {
-		c.t.Errorf("the report is %s, want n2 alone failed, by its kubelet", l.out)
+		c.t.Errorf("the report is %s, want n2 alone failed, by its kubelet, and the runtime of each kubelet known", l.out)
 	}
 	c.step("the report names n2 alone: " + fmt.Sprint(r.Failed))
 	c.await("the runtimes for loads are empty", func(ctx context.Context) error {

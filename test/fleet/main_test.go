@@ -6,6 +6,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -25,10 +26,12 @@ import (
 
 // Versions of the cluster's parts.
 const (
-	kubernetes = "v1.36.3"
-	operator   = "v0.85.0" // of Prometheus, for its definitions
-	release    = "v0.1.0"  // of the image, as deploy/base names it
+	operator = "v0.85.0" // of Prometheus, for its definitions
+	release  = "v0.1.0"  // of the image, as deploy/base names it
 )
+
+// kubernetes is the version of the control plane and the kubelets.
+func kubernetes() string { return cmp.Or(os.Getenv("KUBE_VERSION"), "v1.36.3") }
 
 // programs are the paths of everything that runs in the cluster. All are absolute.
 type programs struct {
@@ -119,7 +122,7 @@ func build(ctx context.Context) (p programs, err error) {
 		return p, err
 	}
 	under := func(path string) string { return filepath.Join(p.Root, "build", path) }
-	p.Kube, p.Debs, p.CRDs = under("apiserver/"+kubernetes), under("debs"), under("fleet/crds")
+	p.Kube, p.Debs, p.CRDs = under("apiserver/"+kubernetes()), under("debs"), under("fleet/crds")
 	p.Bench = under("fleet/pleg-bench-" + release + "-linux-amd64")
 	p.Agent = under("fleet/pleg-agent-" + release + "-linux-amd64")
 	p.Images = []archived{
@@ -140,7 +143,7 @@ func build(ctx context.Context) (p programs, err error) {
 	if err := components.Unpack(ctx, p.Debs, "runc", "containernetworking-plugins", "prometheus"); err != nil {
 		return p, err
 	}
-	return p, components.Script(ctx, os.Stderr, "test/fleet/build", kubernetes, release, operator)
+	return p, components.Script(ctx, os.Stderr, "test/fleet/build", kubernetes(), release, operator)
 }
 
 // runtime builds a runtime, with a runc that has seccomp, for the profiles of deploy/.

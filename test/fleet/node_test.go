@@ -11,16 +11,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/criproxy"
+	hostile "github.com/evented-pleg/evented-pleg/internal/hostile/runtime"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/control"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/machine"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/standalone"
@@ -34,12 +38,18 @@ import (
 // gateway is the cluster's own address, of its API server too.
 const gateway = "10.99.0.1"
 
-// Folders of a node's runtimes, the kubelet's and that for loads, and the latter's socket.
+// Folders of a node's runtimes, the kubelet's and that for loads, and their sockets, which have the
+// same names on each node. ownAlias is a name of the kubelet's that its configuration lacks.
 const (
 	ownBase      = machine.At + "/c"
 	loadBase     = machine.At + "/b"
+	ownEndpoint  = "unix://" + machine.At + "/own/cri.sock"
+	ownAlias     = "unix://" + machine.At + "/alias/cri.sock"
 	loadEndpoint = "unix://" + machine.At + "/load/cri.sock"
 )
+
+// hostileSocket is that of a hostile runtime before the kubelet's, for the watch alone.
+const hostileSocket = machine.At + "/hostile.sock"
 
 // watchedSockets are those that the folders of deploy/ name, by the family of the runtime. The
 // proxy listens on all of the node's.
@@ -54,6 +64,7 @@ const (
 	holdStatistics = "hold statistics"
 	holdLists      = "hold lists"
 	denySocket     = "deny socket"
+	poisonTexts    = "poison texts"
 	killKubelet    = "kill kubelet"
 	startKubelet   = "start kubelet"
 )
@@ -172,37 +183,15 @@ func runInside() error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return err
 	}
-	own, err := n.runtime(ctx, ownBase)
+	own, err := n.runtimes(ctx)
 	if err != nil {
 		return err
 	}
-	if err := n.importImages(ctx, own); err != nil {
-		return err
-	}
-	load, err := n.runtime(ctx, loadBase)
+	proxy, err := n.proxy(own)
 	if err != nil {
 		return err
 	}
-	if err := link(load, strings.TrimPrefix(loadEndpoint, "unix://")); err != nil {
-		return err
-	}
-	sockets := watchedSockets[n.Runtime.Runtime.Family]
-	if err := os.MkdirAll(filepath.Dir(sockets[0]), 0o711); err != nil {
-		return err
-	}
-	proxy, err := criproxy.Start(sockets[0], own) // ends with the node
-	if err != nil {
-		return err
-	}
-	if err := os.Chmod(sockets[0], socketMode); err != nil {
-		return err
-	}
-	for _, socket := range sockets[1:] {
-		if err := link(sockets[0], socket); err != nil {
-			return err
-		}
-	}
-	kubelet, err := n.kubelet(own)
+	kubelet, err := n.kubelet()
 	if err != nil {
 		return err
 	}
@@ -218,11 +207,16 @@ func runInside() error {
 				proxy.Inject(criproxy.Fault{Method: method, Do: criproxy.Hold{}})
 			}
 		case denySocket:
-			err = os.Chmod(sockets[0], deniedMode)
+			err = os.Chmod(n.watched()[0], deniedMode)
+		case poisonTexts:
+			proxy.Close()
+			if err = serveHostile(own); err == nil {
+				proxy, err = n.proxy(hostileSocket)
+			}
 		case killKubelet:
 			err = kubelet.Kill()
 		case startKubelet:
-			kubelet, err = n.kubelet(own)
+			kubelet, err = n.kubelet()
 		default:
 			err = fmt.Errorf("unknown command %q", lines.Text())
 		}
@@ -234,6 +228,71 @@ func runInside() error {
 		}
 	}
 	return lines.Err()
+}
+
+// runtimes starts both runtimes, with the images of deploy/ in the kubelet's, and returns the
+// kubelet's socket.
+func (n *node) runtimes(ctx context.Context) (own string, err error) {
+	if own, err = n.runtime(ctx, ownBase); err != nil {
+		return "", err
+	}
+	if err := n.importImages(ctx, own); err != nil {
+		return "", err
+	}
+	load, err := n.runtime(ctx, loadBase)
+	if err != nil {
+		return "", err
+	}
+	return own, errors.Join(
+		link(own, socketOf(ownEndpoint)),
+		link(own, socketOf(ownAlias)),
+		link(load, socketOf(loadEndpoint)),
+	)
+}
+
+func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
+
+// watched are the sockets of the node that the folders of deploy/ name.
+func (n *node) watched() []string { return watchedSockets[n.Runtime.Runtime.Family] }
+
+// proxy starts the proxy on the watched sockets, before the runtime at a socket. It ends with the
+// node.
+func (n *node) proxy(runtime string) (*criproxy.Proxy, error) {
+	sockets := n.watched()
+	if err := os.MkdirAll(filepath.Dir(sockets[0]), 0o711); err != nil {
+		return nil, err
+	}
+	proxy, err := criproxy.Start(sockets[0], runtime)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(sockets[0], socketMode); err != nil {
+		return nil, err
+	}
+	for _, socket := range sockets[1:] {
+		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		if err := link(sockets[0], socket); err != nil {
+			return nil, err
+		}
+	}
+	return proxy, nil
+}
+
+// serveHostile serves the runtime at a socket with venom in its texts. It ends with the node.
+func serveHostile(runtime string) error {
+	conn, err := grpc.NewClient("unix:"+runtime, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", hostileSocket)
+	if err != nil {
+		return err
+	}
+	h := hostile.Runtime{Behind: conn}
+	go func() { _ = h.Server().Serve(listener) }()
+	return nil
 }
 
 // tellsExit reports whether a message is the event of an exit.
@@ -273,7 +332,7 @@ func (n *node) runtime(ctx context.Context, base string) (socket string, err err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return strings.TrimPrefix(d.Endpoint(), "unix://"), d.Start(ctx)
+	return socketOf(d.Endpoint()), d.Start(ctx)
 }
 
 // importImages brings the images of deploy/ to the kubelet's runtime. CRI-O pulls from the layout
@@ -323,9 +382,9 @@ func (n *node) loadSandboxes(ctx context.Context) (int, error) {
 	return len(list.GetItems()), err
 }
 
-// kubelet starts the node's kubelet on the runtime, in a folder of its own.
-func (n *node) kubelet(socket string) (*control.Process, error) {
-	config, err := standalone.Configuration(socket, map[string]any{
+// kubelet starts the node's kubelet on its runtime, in a folder of its own.
+func (n *node) kubelet() (*control.Process, error) {
+	config, err := standalone.Configuration(socketOf(ownEndpoint), map[string]any{
 		"volumePluginDir":           "/var/lib/kubelet/plugins",
 		"cgroupRoot":                "/",
 		"nodeStatusUpdateFrequency": "2s",

@@ -95,20 +95,24 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// TestFleetAlerts checks that each alert has a test and an explanation.
-func TestFleetAlerts(t *testing.T) {
-	pages := map[string]string{}
-	for _, path := range []string{"docs/fleet.md", "docs/alerts/fleet_test.yaml"} {
-		pages[path] = read(t, "../../"+path)
-	}
-	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read(t, "../../docs/alerts/fleet.yaml"), -1)
-	if len(alerts) == 0 {
-		t.Fatal("docs/alerts/fleet.yaml has no alerts")
-	}
-	for _, alert := range alerts {
-		for path, page := range pages {
-			if !strings.Contains(page, alert[1]) {
-				t.Errorf("%s does not name the alert %s", path, alert[1])
+// TestAlertsAreExplained checks that each alert of the watch and of the agent has a test, and a row
+// with its severity in the page of its file.
+func TestAlertsAreExplained(t *testing.T) {
+	form := regexp.MustCompile(`(?s)- alert: (\w+)\n.*?severity: (\w+)\}`)
+	for _, name := range []string{"fleet", "agent"} {
+		rules := read(t, "../../docs/alerts/"+name+".yaml")
+		tests := read(t, "../../docs/alerts/"+name+"_test.yaml")
+		alerts := form.FindAllStringSubmatch(rules, -1)
+		if len(alerts) == 0 || len(alerts) != strings.Count(rules, "- alert: ") {
+			t.Fatalf("%s.yaml: %d alerts have a severity", name, len(alerts))
+		}
+		for _, alert := range alerts {
+			if !strings.Contains(tests, alert[1]) {
+				t.Errorf("%s_test.yaml does not name the alert %s", name, alert[1])
+			}
+			page := "docs/" + name + ".md"
+			if row := "\n| " + alert[1] + " | " + alert[2] + " |"; !strings.Contains(read(t, "../../"+page), row) {
+				t.Errorf("%s has no row %q", page, row)
 			}
 		}
 	}

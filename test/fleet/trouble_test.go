@@ -20,6 +20,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evented-pleg/evented-pleg/internal/hostile"
 )
 
 // stateMetricsAddress is that of stateMetrics.
@@ -77,14 +79,15 @@ func (c *cluster) impatient(name string) string {
 	return path
 }
 
-// TestTrouble takes the watch from n1, hangs the lists of n2, and denies the socket of n3 to its
-// watch by the file's mode. Alerts name each for its own, and no alert else stays: not for another
-// node, and not of an agent.
+// TestTrouble takes the watch from n1, makes the runtime of n2 a hostile one whose lists hang, and
+// denies the socket of n3 to its watch by the file's mode. Alerts name each for its own, and no
+// alert else stays: not for another node, and not of an agent. What is told of n2 is clean.
 func TestTrouble(t *testing.T) {
 	c := newCluster(t)
 	c.deploy()
 	c.startPrometheus()
 	c.scrape("pleg-watch", 9464, c.watches())
+	c.poison()
 	c.kubectl("label", "node", "n1", "type=kwok") // the DaemonSets leave such nodes out
 	c.do("hold the lists of n2", c.nodes[1].command(holdLists))
 	c.do("deny the socket of n3", c.nodes[2].command(denySocket))
@@ -143,6 +146,63 @@ func TestTrouble(t *testing.T) {
 		}
 		return err
 	})
+	c.clean()
+}
+
+// venomous are words of the venom that harm nobody, and show that it was there.
+const venomous = "owned"
+
+// poison puts a hostile runtime before that of n2, and waits until its version is in Prometheus.
+func (c *cluster) poison() {
+	c.do("poison the texts of n2", c.nodes[1].command(poisonTexts))
+	c.await("the hostile runtime of n2 is in Prometheus", func(ctx context.Context) error {
+		found, err := c.query(ctx, `evented_pleg_runtime_info{version=~".*`+venomous+`.*"}`)
+		if err == nil && found["n2"] == "" {
+			err = fmt.Errorf("venom on %v", found)
+		}
+		return err
+	})
+}
+
+// clean checks that no venom of the runtime of n2 is in the log of its watch, in the labels of its
+// series, and in the verdict.
+func (c *cluster) clean() {
+	texts := make(map[string]string)
+	for _, p := range c.watchPods(c.t.Context()) {
+		if p.Spec.NodeName == "n2" {
+			texts["the log of the watch"] = c.kubectl("--namespace", namespace, "logs", p.Name)
+		}
+	}
+	series, err := c.ask(c.t.Context(), `{node="n2"}`)
+	c.do("series of n2", err)
+	for _, sample := range series {
+		for _, value := range sample.Metric {
+			texts["the labels"] += string(value) + "\n"
+		}
+	}
+	pages := c.out("hostile")
+	out, complaints, err := c.run(
+		c.t.Context(), c.Bench, "fleet", "verdict",
+		"--prometheus", prometheusURL, "--window", "5m", "--out", pages,
+	)
+	c.do("fleet verdict: "+complaints, err)
+	texts["the verdict"] = out + complaints
+	files, err := filepath.Glob(filepath.Join(c.Root, pages, "*"))
+	c.do("list the pages", err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		c.do("read a page", err)
+		texts[filepath.Base(file)] = string(text)
+	}
+	for name, text := range texts {
+		if err := hostile.Clean(text); err != nil {
+			c.t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(text, venomous) {
+			c.t.Errorf("%s has no word of the hostile runtime: nothing was tried", name)
+		}
+	}
+	c.step(fmt.Sprintf("%d texts about n2 are looked through", len(texts)))
 }
 
 // firing lists the firing alerts, whichever, each with what it names. Findings about the machine

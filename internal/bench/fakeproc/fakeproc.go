@@ -83,11 +83,7 @@ func listen(path string) (net.Listener, error) {
 	}
 	lis, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"fake: cannot listen on %s (a unix socket's path has at most 107 bytes, in a directory that exists): %w",
-			path,
-			err,
-		)
+		return nil, fmt.Errorf("fake: cannot listen: %w", bench.ListenFailed(path, err))
 	}
 	return lis, nil
 }

@@ -83,8 +83,11 @@ type Config struct {
 	// no call is repeated then, and the work ends. 0: for ever, and each call is repeated for
 	// CallTimeout.
 	GoneAfter time.Duration
-	// OnGone takes the error once, a [Gone]. It must not call the driver. Nil discards it.
-	OnGone func(error)
+	// Connected reports whether the connection stands, from any goroutine. While it does not, a load
+	// that changes nothing asks whether the runtime is there. Nil: it always stands.
+	Connected func() bool
+	// OnGone takes the error once. It must not call the driver. Nil discards it.
+	OnGone func(*Gone)
 	// Meter knows when this process does not run: such a time is no part of CallTimeout. Nil: the
 	// process always runs.
 	Meter *standstill.Meter
@@ -109,8 +112,11 @@ func (c Config) withDefaults() Config {
 	if c.OnFact == nil {
 		c.OnFact = func(Fact) {}
 	}
+	if c.Connected == nil {
+		c.Connected = func() bool { return true }
+	}
 	if c.OnGone == nil {
-		c.OnGone = func(error) {}
+		c.OnGone = func(*Gone) {}
 	}
 	return c
 }

@@ -227,7 +227,10 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 			d.release(p, a, err)
 		})
 	}
-	for begun, next := time.Now(), time.Now(); ctx.Err() == nil && !d.finished() && time.Since(begun) < long; {
+	begun := time.Now()
+	next := begun
+	var looked time.Time
+	for ctx.Err() == nil && !d.finished() && time.Since(begun) < long {
 		for _, p := range d.claimBroken(true) {
 			start(repair, p, 0, 0)
 		}
@@ -236,6 +239,10 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 		d.mu.Unlock()
 		if rate <= 0 {
 			next = time.Now()
+			if !d.config.Connected() && time.Since(looked) > lookEvery {
+				d.look(ctx)
+				looked = time.Now()
+			}
 			_ = bench.Sleep(ctx, 20*time.Millisecond)
 			continue
 		}
@@ -256,6 +263,21 @@ func (d *Driver) Run(ctx context.Context, long time.Duration) {
 			next = time.Now()
 		}
 	}
+}
+
+// lookEvery is the pause between two looks for a runtime to which no connection stands, and the
+// bound of each.
+const lookEvery = 500 * time.Millisecond
+
+// look asks whether the runtime is there, which connects again: a load that changes nothing makes
+// no other call.
+func (d *Driver) look(ctx context.Context) {
+	_ = d.ask(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lookEvery)
+		defer cancel()
+		_, err := d.client.Version(ctx, &runtimeapi.VersionRequest{})
+		return err
+	})
 }
 
 // claim draws an action and takes a pod for the action; nil if no pod is available. An action for a

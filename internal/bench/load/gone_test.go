@@ -41,7 +41,7 @@ func (l *leaver) Invoke(_ context.Context, method string, _, reply any, _ ...grp
 }
 
 // onLeaver is a driver on such a runtime, which is gone after a time.
-func onLeaver(l *leaver, onGone func(error)) *load.Driver {
+func onLeaver(l *leaver, onGone func(*load.Gone)) *load.Driver {
 	return load.New(load.Config{
 		Conn:      l,
 		RunID:     "t",
@@ -65,7 +65,7 @@ func TestRuntimeThatIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told []error
-				d := onLeaver(new(leaver), func(err error) { told = append(told, err) })
+				d := onLeaver(new(leaver), func(err *load.Gone) { told = append(told, err) })
 				begun := time.Now()
 				err := work(t.Context(), d)
 				if took := time.Since(begun); took < 15*time.Second || took > 17*time.Second {
@@ -87,7 +87,7 @@ func TestRuntimeThatIsGone(t *testing.T) {
 func TestRuntimeThatRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(leaver)
-		d := onLeaver(l, func(err error) { t.Error(err) })
+		d := onLeaver(l, func(err *load.Gone) { t.Error(err) })
 		ctx, cancel := context.WithCancel(t.Context())
 		var flaps sync.WaitGroup
 		flaps.Go(func() {
@@ -99,4 +99,37 @@ func TestRuntimeThatRestarts(t *testing.T) {
 		cancel()
 		flaps.Wait()
 	})
+}
+
+// TestQuietLoad: a load that changes nothing asks a runtime only while the connection is lost, and
+// so finds that it is gone as soon as any load does.
+func TestQuietLoad(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		connected bool
+		took      time.Duration
+		told      int
+	}{
+		{"connected", true, time.Minute, 0},
+		{"gone", false, 15 * time.Second, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				told := 0
+				d := load.New(load.Config{
+					Conn:      new(leaver),
+					RunID:     "t",
+					Image:     image,
+					GoneAfter: 15 * time.Second,
+					OnGone:    func(*load.Gone) { told++ },
+					Connected: func() bool { return test.connected },
+				})
+				begun := time.Now()
+				d.Run(t.Context(), time.Minute)
+				if took := time.Since(begun); took < test.took || took > test.took+2*time.Second || told != test.told {
+					t.Errorf("it took %v and told %d times, want %v and %d", took, told, test.took, test.told)
+				}
+			})
+		})
+	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/cri/criphase"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/rawgrpc"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -32,7 +33,10 @@ func Connect(socket string) (*grpc.ClientConn, error) {
 		Jitter:     0.1,
 		MaxDelay:   200 * time.Millisecond,
 	}
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(rawgrpc.SocketTarget, rawgrpc.ToSocket(socket),
+		grpc.WithAuthority("localhost"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithIdleTimeout(0), // a connection that is lost was ended by the runtime
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 2 * time.Second}))
 	if err != nil {

@@ -12,13 +12,33 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
 )
 
-// onGone ends the run, as the user does, when the load finds that the runtime is gone.
-func (r *runner) onGone(err error) { r.end(fmt.Errorf("%s: %w", r.options.Endpoint, err)) }
+// onGone ends the run, as the user does, when the runtime is gone.
+func (r *runner) onGone(gone *load.Gone) {
+	r.end(&left{endpoint: r.options.Endpoint, gone: gone})
+}
 
-// whyGone is the reason if the run has ended because the runtime is gone, empty if not.
+// left is the error of a run whose runtime is gone.
+type left struct {
+	endpoint string
+	gone     *load.Gone
+}
+
+// Error names the runtime, and what to look at.
+func (l *left) Error() string {
+	return fmt.Sprintf("%s: the runtime has refused every call for %v: %s, then begin again; the last answer: %v",
+		l.endpoint, l.gone.After, remedy(l.endpoint), l.gone.Last)
+}
+
+// Unwrap returns the load's error.
+func (l *left) Unwrap() error { return l.gone }
+
+// whyGone is the reason if the run has ended because the runtime is gone, or a stress test because
+// the runtime was lost in a step; empty if not.
 func (r *runner) whyGone() string {
 	cause := context.Cause(r.asked)
-	if _, gone := errors.AsType[*load.Gone](cause); gone {
+	_, gone := errors.AsType[*left](cause)
+	_, lost := errors.AsType[*cut](cause)
+	if gone || lost {
 		return cause.Error()
 	}
 	return ""

@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,6 +34,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/evented-pleg/evented-pleg/cri/fakeruntime"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -60,6 +63,8 @@ const (
 	// goneAfter is for how long a real runtime may refuse every call, as one that restarts does. After
 	// that it is gone, and the run ends.
 	goneAfter = 15 * time.Second
+	// retryEvery is the pause between two reads of a runtime that refuses them.
+	retryEvery = 100 * time.Millisecond
 	// cleanupFor bounds the removal of the load's pods on a real runtime.
 	cleanupFor = 5 * time.Minute
 	// fakeReadTimeout and fakeCallTimeout bound calls to a runtime that hangs on purpose.
@@ -75,6 +80,7 @@ type runner struct {
 	fake    *fake // nil on a real runtime
 	socket  string
 	conn    *grpc.ClientConn
+	link    *link // nil on the fake runtime
 	driver  *load.Driver
 	logs    *load.Folder // nil on the fake runtime
 	sides   []*side
@@ -142,7 +148,7 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	r.fail = cancel
 	r.asked = asked
 	r.end = ask
-	r.runID = strconv.FormatUint(uint64(bench.Now())/1e6, 36)
+	r.runID = newRunID()
 	defer func() {
 		// A run broken from inside returns the reason, not its consequence.
 		if cause := context.Cause(whole); err != nil && whole.Err() != nil && !errors.Is(err, cause) {
@@ -178,6 +184,9 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 	backgroundCtx, stopBackground := context.WithCancel(whole)
 	defer stopBackground()
 	background.Go(func() { r.meter.Run(backgroundCtx) })
+	if r.link != nil {
+		background.Go(func() { r.link.watch(backgroundCtx) })
+	}
 	background.Go(func() { r.every(backgroundCtx, factsEvery, r.sendFacts) })
 	background.Go(func() { r.every(backgroundCtx, historyEvery, r.collect) })
 	r.news = make(chan Status, 1)
@@ -197,6 +206,15 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 		return err
 	}
 	return context.Cause(asked)
+}
+
+// newRunID returns the ID of a run: the time in milliseconds, so that IDs are in the order of the
+// runs, and four random digits, since two runs may begin in the same millisecond.
+func newRunID() string {
+	const base = 36
+	const least = base * base * base // has four digits
+	tail := least + rand.Uint64N(base*least-least)
+	return strconv.FormatUint(uint64(bench.Now())/1e6, base) + strconv.FormatUint(tail, base)
 }
 
 // runUnderWay bounds the unfinished actions of a run, which ends with them: a runtime behind the
@@ -244,7 +262,8 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		if r.fake, err = startFake(ctx, *o, r.fail); err != nil {
 			return errors.Join(err, r.closeRuntime())
 		}
-		r.socket, config.LogDirectory = r.fake.socket, filepath.Dir(r.fake.socket)
+		r.socket = r.fake.socket
+		config.LogDirectory = filepath.Dir(r.fake.socket)
 	} else {
 		var err error
 		if r.logs, err = load.MakeLogs(o.LogDirectory, r.runID); err != nil {
@@ -258,6 +277,7 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		}
 		config.OnChange = r.onChange
 		config.GoneAfter = goneAfter
+		config.Connected = func() bool { return r.link.stands() }
 		config.OnGone = r.onGone
 	}
 	conn, err := load.Connect(r.socket)
@@ -265,6 +285,9 @@ func (r *runner) openRuntime(ctx context.Context) error {
 		return errors.Join(err, r.closeRuntime())
 	}
 	r.conn = conn
+	if r.fake == nil {
+		r.link = &link{conn: conn}
+	}
 	config.Conn = conn
 	r.driver = load.New(config)
 	return nil
@@ -428,7 +451,26 @@ func (r *runner) read(ctx context.Context) ([]bench.Pod, error) {
 	if r.fake != nil {
 		return load.Read(ctx, r.conn, "", "")
 	}
-	pods, err := load.Read(ctx, r.conn, load.RunLabel, r.runID)
+	pods, err := r.readReal(ctx)
 	others := func(p bench.Pod) bool { return !strings.HasPrefix(p.UID, r.runID+"-") }
 	return slices.DeleteFunc(pods, others), err
+}
+
+// readReal reads the run's pods on a real runtime. While the runtime refuses to be read, it is
+// asked again, until it is gone.
+func (r *runner) readReal(ctx context.Context) ([]bench.Pod, error) {
+	for span := r.meter.Begin(); ; {
+		pods, err := load.Read(ctx, r.conn, load.RunLabel, r.runID)
+		if status.Code(err) != codes.Unavailable {
+			return pods, err
+		}
+		ran, _ := span.Took()
+		if ran > goneAfter {
+			r.onGone(&load.Gone{After: goneAfter, Last: err})
+			return nil, context.Cause(r.asked)
+		}
+		if err := bench.Sleep(ctx, retryEvery); err != nil {
+			return nil, err
+		}
+	}
 }

@@ -142,6 +142,12 @@ func (r *runner) stress(ctx context.Context, o StressOptions) (*bench.StressResu
 	for rate := o.StartRate; result.End == ""; {
 		at := bench.Now()
 		step, err := r.stressStep(r.asked, o, rate)
+		if lost, ok := errors.AsType[*cut](err); ok {
+			_, _ = r.readReal(r.asked) // until the runtime is back, for the cleanup, or gone
+			r.end(lost)
+			r.leftEarly(result)
+			break
+		}
 		if err != nil && r.asked.Err() != nil && ctx.Err() == nil {
 			r.leftEarly(result)
 			break
@@ -291,7 +297,8 @@ func (s span) ran() time.Duration {
 // calls that were given up, and starts that fail then are told by no event.
 func (r *runner) rest(ctx context.Context) error {
 	var last []bench.Pod
-	for tries, same := 0, 0; tries < 60 && same < 5; tries++ {
+	same := 0
+	for tries := 0; tries < 60 && same < 5; tries++ {
 		now, err := r.read(ctx)
 		if err := errors.Join(err, bench.Sleep(ctx, time.Second)); err != nil {
 			return err
@@ -322,12 +329,16 @@ func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) 
 	r.enter(fmt.Sprintf("%.0f containers/s%s", rate, r.pace))
 	begin := bench.Now()
 	span := s.span()
+	lost := r.link.lost()
 	actions := r.driver.Stats().Actions
 	before, beforeErr := s.process.Report(ctx)
 	told, toldErr := s.process.Tail(ctx)
 	r.driver.SetRate(rate * jobChanges)
 	if err := errors.Join(beforeErr, toldErr, bench.Sleep(ctx, o.StepFor)); err != nil {
 		return bench.StressStep{}, err
+	}
+	if !r.link.stands() || r.link.lost() > lost {
+		return bench.StressStep{}, &cut{endpoint: r.options.Endpoint, rate: rate}
 	}
 	end := bench.Now()
 	done := r.driver.Stats().Actions - actions

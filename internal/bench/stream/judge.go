@@ -81,11 +81,11 @@ const DefaultMemory = 100_000
 
 // life is the knowledge of an ID.
 type life struct {
-	phase   phase
+	phase   pleg.Phase
 	sandbox bool
 	// seen has a bit for each announced phase; latest is the furthest phase.
 	seen   uint8
-	latest phase
+	latest pleg.Phase
 	// sandboxes are those of the pod, as shown last.
 	sandboxes []string
 	proof     proof
@@ -233,7 +233,7 @@ func (j *Judge) froze(e *Event) bool {
 
 // sequence judges the event against earlier events of the same ID. A replay is expected to repeat
 // and to come late.
-func (j *Judge) sequence(e *Event, l *life, announces phase, replayed bool) {
+func (j *Judge) sequence(e *Event, l *life, announces pleg.Phase, replayed bool) {
 	bit := uint8(1) << announces
 	switch {
 	case replayed:
@@ -252,7 +252,7 @@ func (j *Judge) sequence(e *Event, l *life, announces phase, replayed bool) {
 }
 
 // proofs enters the proofs of an event, for its own item and for the others in its payload.
-func (j *Judge) proofs(e *Event, l *life, announces phase) {
+func (j *Judge) proofs(e *Event, l *life, announces pleg.Phase) {
 	if len(e.Payload) > 0 && e.Payload[0].Sandbox && l.sandboxes == nil {
 		l.sandboxes = []string{e.Payload[0].ID}
 	}
@@ -271,12 +271,12 @@ func (j *Judge) proofs(e *Event, l *life, announces phase) {
 }
 
 // eventName is the type of event for a phase.
-func eventName(p phase) string {
+func eventName(p pleg.Phase) string {
 	return [...]string{"?", "CREATED", "STARTED", "STOPPED", "DELETED"}[p]
 }
 
 // payload judges the event's content, and reports whether the content has any news.
-func (j *Judge) payload(e *Event, own *life, announces phase, replayed bool) (news bool) {
+func (j *Judge) payload(e *Event, own *life, announces pleg.Phase, replayed bool) (news bool) {
 	sandbox := false
 	containers := 0
 	stale := ""
@@ -356,10 +356,7 @@ func (j *Judge) lifeOf(id string) *life {
 // short cuts an ID as runtimes' tools do.
 func short(id string) string { return id[:min(len(id), 13)] }
 
-// phase is how far a container or sandbox has come. Lives only go forward.
-type phase = pleg.Phase
-
-// Phases, by short names.
+// Phases, by short names. Lives only go forward.
 const (
 	unknown = pleg.PhaseUnknown
 	created = pleg.PhaseCreated
@@ -369,7 +366,7 @@ const (
 )
 
 // stateName is the name of a phase in the output, such as RUNNING.
-func stateName(p phase) string { return strings.ToUpper(p.String()) }
+func stateName(p pleg.Phase) string { return strings.ToUpper(p.String()) }
 
 // typeName is the CRI's name of a type without its prefix and suffix, such as STARTED.
 func typeName(t runtimeapi.ContainerEventType) string {
@@ -387,7 +384,7 @@ type Item struct {
 	// Phase is the state in the status.
 	Phase string `json:"phase"`
 
-	phase phase
+	phase pleg.Phase
 	// stamps are those of the status, by the phase begun then; 0 for none. A sandbox has that of its
 	// creation alone.
 	stamps [exited + 1]int64
@@ -423,7 +420,7 @@ type Event struct {
 }
 
 // read parses a message, and returns false if the message is no event.
-func read(raw []byte, at time.Time) (e Event, of phase, ok bool) {
+func read(raw []byte, at time.Time) (e Event, of pleg.Phase, ok bool) {
 	e = Event{Received: at, Bytes: len(raw)}
 	var m runtimeapi.ContainerEventResponse
 	if proto.Unmarshal(raw, &m) != nil {

@@ -143,9 +143,9 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	runCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	if o.MetricsAddr != "" {
-		listener, err := net.Listen("tcp", o.MetricsAddr)
+		listener, err := worker.ListenForMetrics(o.MetricsAddr)
 		if err != nil {
-			return nil, fmt.Errorf("--metrics-addr: cannot serve metrics on %s: %w", o.MetricsAddr, err)
+			return nil, err
 		}
 		if o.Output != "json" {
 			o.note("metrics on http://%s/metrics, health on /healthz", listener.Addr())

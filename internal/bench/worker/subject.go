@@ -124,8 +124,8 @@ func newSubject(ctx context.Context, config Config, meter *standstill.Meter) (_ 
 	}
 	set.SetGauges(s.generator.Gauges, s.client.Counts)
 	if config.MetricsAddr != "" {
-		if s.listener, err = net.Listen("tcp", config.MetricsAddr); err != nil {
-			return nil, fmt.Errorf("worker: cannot serve metrics on %s: %w", config.MetricsAddr, err)
+		if s.listener, err = ListenForMetrics(config.MetricsAddr); err != nil {
+			return nil, err
 		}
 		s.hello.MetricsAddr = s.listener.Addr().String()
 	}
@@ -146,11 +146,26 @@ func (s *subject) run(ctx context.Context) error {
 
 // CheckMetricsAddr returns an error for a value of --metrics-addr that is no address, nor empty.
 func CheckMetricsAddr(addr string) error {
-	_, _, err := net.SplitHostPort(addr)
-	if addr != "" && err != nil {
+	if addr == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
 		return fmt.Errorf("--metrics-addr %s: use HOST:PORT, such as 127.0.0.1:9464", addr)
 	}
 	return nil
+}
+
+// ListenForMetrics listens on the address of --metrics-addr. The caller closes the listener.
+func ListenForMetrics(addr string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-addr: cannot serve metrics on %s: name a free port that this user may take: %w", addr, err)
+	}
+	return listener, nil
 }
 
 // ServeMetrics serves metrics on /metrics and, on /healthz, whether health is nil, until ctx ends.

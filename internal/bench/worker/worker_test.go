@@ -17,6 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/load"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/internal/testkit/onfake"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
@@ -150,5 +151,33 @@ func TestStandstill(t *testing.T) {
 				t.Errorf("given up after %v of running, want %v", ran, readTimeout)
 			}
 		})
+	}
+}
+
+// TestAddressOfMetrics: what is no address is said before the work; a port that is taken names the
+// flag.
+func TestAddressOfMetrics(t *testing.T) {
+	for addr, good := range map[string]bool{
+		"":                true,
+		"127.0.0.1:0":     true,
+		"[::1]:9464":      true,
+		":9464":           true,
+		"9464":            false,
+		":99999":          false,
+		"127.0.0.1:22x":   false,
+		"::1:9464":        false,
+		"/run/m.sock":     false,
+		"http://x:1/path": false,
+	} {
+		err := CheckMetricsAddr(addr)
+		if (err == nil) != good {
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
+	taken := testkit.Must(ListenForMetrics("127.0.0.1:0"))(t)
+	defer taken.Close()
+	_, err := ListenForMetrics(taken.Addr().String())
+	if err == nil || !strings.Contains(err.Error(), "--metrics-addr: cannot serve metrics on "+taken.Addr().String()+": name a free port") {
+		t.Errorf("of a port that is taken: %v", err)
 	}
 }

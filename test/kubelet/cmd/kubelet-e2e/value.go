@@ -30,7 +30,7 @@ func value(ctx context.Context, args []string) error {
 	flags := newCommon("value")
 	runtimesOf := flags.String(
 		"runtimes",
-		"fake,crio,containerd-2.4,containerd-2.4+10s",
+		"fake,crio,containerd-1.7,containerd-2.4,containerd-2.4+10s",
 		"runtimes, separated by commas; +10s: with that stats_collect_period",
 	)
 	sizes := flags.String("pods", "", "numbers of pods, separated by commas; by default 30,60,110, and 250 on the fake")

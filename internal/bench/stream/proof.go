@@ -44,7 +44,7 @@ const (
 type proof struct {
 	// base is the phase from before the connection, or from the first list on it: changes up to base
 	// are not the connection's. Placed reports whether base is known.
-	base   phase
+	base   pleg.Phase
 	placed bool
 	// born: the item began on this connection, by its own stamp or by two lists.
 	born bool
@@ -76,7 +76,7 @@ const (
 	kinds   = int(withPod) + 1
 )
 
-func kindOf(sandbox bool, p phase) kind {
+func kindOf(sandbox bool, p pleg.Phase) kind {
 	if sandbox {
 		return kind(removed+1) + kind(p)
 	}
@@ -89,9 +89,9 @@ func (k kind) String() string {
 	case k == withPod:
 		return "container DELETED, along with its sandbox"
 	case k > kind(removed):
-		return "sandbox " + eventName(phase(k-kind(removed+1)))
+		return "sandbox " + eventName(pleg.Phase(k-kind(removed+1)))
 	}
-	return "container " + eventName(phase(k))
+	return "container " + eventName(pleg.Phase(k))
 }
 
 // tally counts the proven changes of a kind, and the proven changes without an event.
@@ -162,7 +162,7 @@ func (c *clock) offset() time.Duration {
 
 // prove enters the begin of an item's phase on this connection, known by other evidence than its
 // own event.
-func (l *life) prove(p phase, at time.Time) {
+func (l *life) prove(p pleg.Phase, at time.Time) {
 	bit := uint8(1) << p
 	if l.proof.happened&bit != 0 {
 		return
@@ -172,7 +172,7 @@ func (l *life) prove(p phase, at time.Time) {
 }
 
 // provedByEvent enters the proofs of an event for its own item, its own phase aside.
-func (j *Judge) provedByEvent(e *Event, l *life, announces phase) {
+func (j *Judge) provedByEvent(e *Event, l *life, announces pleg.Phase) {
 	if !j.counts(e.Received) {
 		return
 	}
@@ -197,7 +197,7 @@ func (l *life) provedEnd(at time.Time) {
 
 // provedByPayload enters the proofs of an event's payload: by stamps, and for sandboxes by their
 // state. Own is the event's phase of the item, unknown for other items.
-func (j *Judge) provedByPayload(e *Event, l *life, i Item, own phase) {
+func (j *Judge) provedByPayload(e *Event, l *life, i Item, own pleg.Phase) {
 	if !j.counts(e.Received) || !l.proof.goneAt.IsZero() {
 		return
 	}
@@ -296,7 +296,7 @@ func (l *life) shown(s Shown, look Look) {
 	if s.Phase == unknown {
 		return
 	}
-	before := func(p phase) bool { return l.proof.born || l.proof.placed && l.proof.base < p }
+	before := func(p pleg.Phase) bool { return l.proof.born || l.proof.placed && l.proof.base < p }
 	if l.proof.born {
 		l.prove(created, look.Ended)
 	}

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// MountDead mounts a file system that answers nothing on a folder, for this thread and what the
+// thread starts: a file system in user space (FUSE) whose daemon does not begin. The thread ends
+// with the test. The test is skipped where it may not mount.
+func MountDead(t *testing.T, dir string) {
+	t.Helper()
+	runtime.LockOSThread()
+	err := syscall.Unshare(syscall.CLONE_FS | syscall.CLONE_NEWNS)
+	if err == nil {
+		err = syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
+	}
+	if err != nil {
+		t.Skipf("mounts need root: %v", err)
+	}
+	daemon, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = daemon.Close() })
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", daemon.Fd())
+	Check(t, syscall.Mount("dead", dir, "fuse", 0, options))
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+}
+
+// KubeconfigWith returns the path of a kubeconfig whose cluster takes the server's certificate from
+// a file.
+func KubeconfigWith(t *testing.T, certificate string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	Check(t, os.WriteFile(path, []byte(`apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", certificate-authority: "`+certificate+`"}}]
+`), 0o600))
+	return path
+}
