@@ -199,7 +199,9 @@ func reason(out string) string {
 	if strings.Contains(out, "time stands still") {
 		return " (hang)"
 	}
-	if strings.Contains(out, "test timed out after") {
+	// A test that has failed convicts: what hangs after it (an Example cannot be kept from running) is
+	// no doubt.
+	if strings.Contains(out, "test timed out after") && !strings.Contains(out, "--- FAIL: ") {
 		return " (timed out)" // a hang, or a slow machine: look
 	}
 	return ""

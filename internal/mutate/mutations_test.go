@@ -53,3 +53,41 @@ func TestScriptsNameMutations(t *testing.T) {
 		t.Errorf("scripts name %d mutations only", len(scripts))
 	}
 }
+
+func TestReason(t *testing.T) {
+	for _, c := range []struct {
+		title, out, want string
+	}{
+		{
+			title: "a search names its scope",
+			out:   "prove_test.go:9: scope CAqs: a false exit: p1",
+			want:  " (a false exit, scope CAqs)",
+		},
+		{
+			title: "a simulation names its seed",
+			out:   "main_test.go:9: seed 17, at 3s: p1 is stale: no read",
+			want:  " (p1 is stale, seed 17)",
+		},
+		{
+			title: "a hang",
+			out:   "time stands still",
+			want:  " (hang)",
+		},
+		{
+			title: "a timeout is a hang or a slow machine",
+			out:   "panic: test timed out after 1m0s",
+			want:  " (timed out)",
+		},
+		{
+			title: "a timeout after a test has failed is no doubt",
+			out:   "--- FAIL: TestShutdown (0.00s)\npanic: test timed out after 1m0s",
+			want:  "",
+		},
+	} {
+		t.Run(c.title, func(t *testing.T) {
+			if got := reason(c.out); got != c.want {
+				t.Errorf("reason is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
