@@ -49,6 +49,8 @@ type boundary struct {
 	lapse      time.Duration             // the longest of them
 	stood      time.Duration             // all pauses of the loop
 	paused     time.Time                 // begin of the last standstill; pauses that run on are one
+	turnStood  time.Time                 // begin of the pauses at its end that are too short to be noticed: those of the turn under way
+	noticed    bool                      // the last pause was none of these
 	resumed    time.Time                 // when the loop went on after its last pause: it may have heard of a list only then
 	listFailed bool                      // the last list failed
 	phantoms   int                       // reads of pods known only from a lie

@@ -27,7 +27,7 @@ func (b *crossing[S]) List(ctx context.Context, since pleg.Revision) (pleg.Listi
 	begun := b.enter()
 	b.listBegun = begun
 	b.unnoticed = 0
-	stood := begun.Sub(b.paused)
+	stood := begun.Sub(b.turnStood)
 	if begun.Sub(b.resumed) <= withinTurn && stood <= unnoticed {
 		b.unnoticed = stood // the turn that has begun the list stood before the call
 	}

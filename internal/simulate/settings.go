@@ -185,9 +185,15 @@ const (
 func (b *boundary) pauses(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now := time.Now(); now.Sub(b.resumed) > withinTurn {
+	now := time.Now()
+	on := now.Sub(b.resumed) <= withinTurn
+	if !on {
 		b.paused = now
 	}
+	if !on || b.noticed {
+		b.turnStood = now
+	}
+	b.noticed = d > unnoticed
 	b.stood += d
 	if d <= listSlow+unnoticed {
 		b.unnoticed += d
