@@ -252,6 +252,7 @@ func (c *ownCall) end(w *world, err error) {
 // agentAt is the agent's activity in a pod.
 type agentAt struct {
 	calls int       // under way
+	since time.Time // the first of them began
 	until time.Time // their changes need not have been read before
 	ends  time.Time // nor what the agent itself has ended
 	bare  bool      // the agent has made a sandbox, and a container is to follow
@@ -269,8 +270,11 @@ func (b *boundary) calling(c *ownCall, by int) {
 		b.own[c.pod] = new(agentAt)
 	}
 	o := b.own[c.pod]
-	o.calls += by
 	now := time.Now()
+	if o.calls == 0 {
+		o.since = now
+	}
+	o.calls += by
 	if by > 0 && (now.Before(latest(o.until, o.ends)) || b.promisedAt(c.pod, now)) {
 		// A further call of the burst, or the generator may hear of the call before the claim.
 		b.hold(o, now)
@@ -323,6 +327,18 @@ func (b *boundary) settled(x promise) (until time.Time) {
 		return most
 	}
 	return until
+}
+
+// mixesUp reports whether a generator may take what it finds in a pod for what a call under way
+// makes: it has not read the pod, which a generator before it knew. The cost: it tells of what was
+// there before once the call has ended, or the longest burst is over.
+func (b *boundary) mixesUp(uid cache.UID, now time.Time) bool {
+	o := b.own[uid]
+	if !b.heir || o == nil || o.calls == 0 || !b.podPace(uid).whole.IsZero() {
+		return false
+	}
+	s := b.pace.settings
+	return now.Before(o.since.Add(s.callBurst() + s.quick(0)))
 }
 
 // returned notes how a call has ended, before the generator is told.

@@ -35,8 +35,13 @@ func (b *boundary) silent(pod cache.UID, id string, phase pleg.Phase) {
 	}
 	known := phase == pleg.PhaseCreated || was != pleg.PhaseRemoved
 	since := b.confirmed(pod)
-	if x := b.podPace(pod); b.fails(pod) && b.inflight[pod] == 0 && x.unsure == nil && showsSame(x.listed, b.shows(pod)) {
-		since = b.listOK // reads fail, and the last list agrees; one under way may have looked before the list
+	// Reads fail, and the last list agrees; a read under way may have looked before the list. Lists
+	// agree with a pod's record, in which IDs stay whose status cannot be read and that the cache and
+	// lists may lack.
+	x := b.podPace(pod)
+	agrees := b.inflight[pod] == 0 && x.unsure == nil && showsSame(x.listed, b.shows(pod))
+	if b.fails(pod) && agrees && !b.truth.holdsUnreadable(pod) {
+		since = b.listOK
 	}
 	if b.heir && b.podPace(pod).whole.IsZero() {
 		return // the status is of an earlier generator: this one has no record of the pod until its first read
@@ -86,10 +91,7 @@ func (b *boundary) hearing(since time.Time) bool {
 // between is from before for the generator, and what changes next may be unheard. The excuse ends
 // with the next look that confirms the pod.
 func (b *boundary) listening(began time.Time) bool {
-	heard := b.pace.connected
-	if !heard.Before(b.paused) {
-		heard = latest(heard, b.resumed) // a loop that stood still hears of it when it goes on
-	}
+	heard := b.hearsOf(b.pace.connected)
 	return b.hearing(began) && began.After(heard.Add(heardAfter))
 }
 

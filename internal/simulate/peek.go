@@ -51,10 +51,10 @@ func (b *boundary) listless(uid cache.UID, now time.Time) bool {
 	hangs := b.listing > 0 && now.Sub(b.listBegun) >= mayHang
 	x := b.podPace(uid)
 	ended := latest(b.peekPace.answers, x.closed, x.failedAt)
-	if !ended.Before(b.paused) {
-		ended = latest(ended, b.resumed) // a loop that stood still hears of it when it goes on
+	if !b.peekPace.ended[uid].Before(x.started) {
+		ended = latest(ended, x.ended) // a peek due beside the ordinary read is held until that read's end
 	}
-	justNow := now.Sub(ended) < heardAfter
+	justNow := now.Sub(b.hearsOf(ended)) < heardAfter
 	return b.listFailed || hangs || b.fails(uid) || justNow
 }
 

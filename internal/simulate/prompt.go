@@ -247,6 +247,10 @@ func (o *oracle) lookPrompt(reading bool) {
 			x.excused = now
 			p.promises[id] = x
 		}
+		if b.mixesUp(x.pod, now) {
+			x.excused = now.Add(b.pace.settings.callSettle)
+			p.promises[id] = x
+		}
 	}
 	o.lookRewrites(b, now)
 	o.lookFailures(b, now)

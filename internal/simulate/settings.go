@@ -208,15 +208,27 @@ func (b *boundary) standstills() time.Duration {
 	return b.stood
 }
 
+// hearsOf returns when the loop hears of what happened at a time: then; or, if it stood, or began to
+// stand within the turn, when it goes on.
+func (b *boundary) hearsOf(at time.Time) time.Time {
+	if at.Before(b.stoodFrom()) {
+		return at
+	}
+	return latest(at, b.resumed)
+}
+
+// stoodFrom is when the turn began in which the loop last stood.
+func (b *boundary) stoodFrom() time.Time { return b.paused.Add(-withinTurn) }
+
 // resumes notes that the loop goes on after a pause: it hears of the bursts of calls in which it
 // has stopped, or that have begun since.
 func (b *boundary) resumes() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.resumed = time.Now()
-	b.truth.heardAfter(b.paused)
+	b.truth.heardAfter(b.stoodFrom())
 	for _, o := range b.own {
-		if b.paused.Before(latest(o.until, o.heard)) {
+		if b.stoodFrom().Before(latest(o.until, o.heard)) {
 			o.heard = b.resumed.Add(b.pace.settings.callBurst())
 		}
 	}

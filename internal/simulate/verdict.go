@@ -121,6 +121,17 @@ func (t *Truth) unreadable(id string) bool {
 	return noted
 }
 
+// holdsUnreadable reports whether a pod has, or had when last read, an ID whose status cannot be
+// read.
+func (t *Truth) holdsUnreadable(uid cache.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.pods[uid], func(l *life) bool {
+		_, noted := t.bad[l.id]
+		return noted
+	})
+}
+
 // lacks reports whether a status may lack an item for good: the status names the item as
 // unreadable, or the item is a sandbox without metadata, and no read shows the sandbox's pod.
 func (t *Truth) lacks(it pleg.Item, unread []string) bool {

@@ -236,10 +236,7 @@ func (b *boundary) lookStarved(x *waiter) {
 	if !b.pace.on || b.lied() || b.stopping || !b.pace.settings.roomy() { // nor is it noted then what is ahead
 		return
 	}
-	ahead := latest(b.prompt.ahead[x.pod], b.prompt.back[x.pod])
-	if !ahead.Before(b.paused) {
-		ahead = latest(ahead, b.resumed) // a loop that stood still hears of it when it goes on
-	}
+	ahead := b.hearsOf(latest(b.prompt.ahead[x.pod], b.prompt.back[x.pod]))
 	from := latest(x.t, x.begun, ahead.Add(3*b.pace.settings.grace), b.truth.lastMissed(x.pod))
 	n := 0
 	for _, begun := range b.wholes[x.pod] {
