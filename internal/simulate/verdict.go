@@ -132,6 +132,19 @@ func (t *Truth) holdsUnreadable(uid cache.UID) bool {
 	})
 }
 
+// bereft returns the number of pods of which an ID has gone.
+func (t *Truth) bereft() (pods int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, lives := range t.pods {
+		gone := func(l *life) bool { return len(l.steps) > 0 && l.steps[len(l.steps)-1].phase == pleg.PhaseRemoved }
+		if slices.ContainsFunc(lives, gone) {
+			pods++
+		}
+	}
+	return pods
+}
+
 // lacks reports whether a status may lack an item for good: the status names the item as
 // unreadable, or the item is a sandbox without metadata, and no read shows the sandbox's pod.
 func (t *Truth) lacks(it pleg.Item, unread []string) bool {

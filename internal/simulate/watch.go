@@ -193,7 +193,11 @@ func (o *oracle) rested() (uids, open []cache.UID) {
 	now := time.Now()
 	b.mu.Lock()
 	b.changes()
-	bound := o.settings.base + o.settings.callSettle + o.settings.load(len(uids))
+	reads := len(uids)
+	if o.settings.processors > 0 {
+		reads += o.truth.bereft() // an end that no event has told of takes a second look
+	}
+	bound := o.settings.base + o.settings.callSettle + o.settings.load(reads)
 	var calm []cache.UID
 	if b.listFirst.IsZero() || b.waitingFor() || b.callsGoOn(now) || now.Sub(b.listFirst) <= bound {
 		open = append(open, "")
