@@ -233,7 +233,7 @@ type connMonitor struct {
 	conn   net.Conn
 	socket os.FileInfo // the socket file at connect time, nil if not known
 	// unanswered counts the connections made, one after another, since received was answered, but for
-	// those that the client itself gave up. refused is set if the last attempt was refused for them.
+	// those that the client itself gave up, and since one has lasted for lasting. refused is set if the last attempt was refused for them.
 	unanswered int
 	answered   uint64
 	refused    bool
@@ -251,6 +251,11 @@ type connMonitor struct {
 // is refused, which fails the calls that wait, and lets grpc pause.
 const unansweredConns = 3
 
+// lasting is how long a connection lasts whose server does not hang up as it greets. There may have
+// been nothing to answer: on a quiet node, events are the only call; and a runtime that starts says
+// Unavailable, which grpc says itself of a connection that has ended.
+const lasting = time.Second
+
 // connecting is asked before each connection is made. An error refuses it.
 func (m *connMonitor) connecting() error {
 	m.mu.Lock()
@@ -264,6 +269,15 @@ func (m *connMonitor) connecting() error {
 		return fmt.Errorf("%d connections ended before the runtime answered: does it end as it starts (see its log), or does another server listen there", m.unanswered)
 	}
 	return nil
+}
+
+// ended notes the end of a connection that has lasted for a time.
+func (m *connMonitor) ended(lasted time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if lasted >= lasting {
+		m.unanswered = 0
+	}
 }
 
 // connected notes a new connection, made at a socket.

@@ -156,7 +156,7 @@ func newClient(config Config, calls *kernel) (*Client, error) {
 				c.capabilities.Store(new(capabilities))
 			}
 			c.monitor.connected(conn, socket)
-			return &watchedConn{Conn: conn, broken: &c.broken}, nil
+			return &watchedConn{Conn: conn, broken: &c.broken, monitor: &c.monitor, since: time.Now()}, nil
 		}),
 		// A local socket answers or refuses at once. With grpc's default pauses, up to 120 s, a runtime
 		// that is back would stay unseen. Calls end these pauses early (see resetBackoff).
@@ -315,8 +315,10 @@ func socketPath(endpoint string) (string, error) {
 // chance: until the server has spoken, a failed write is left for the read to tell.
 type watchedConn struct {
 	net.Conn
-	once   sync.Once
-	broken *atomic.Uint64
+	once    sync.Once
+	broken  *atomic.Uint64
+	monitor *connMonitor
+	since   time.Time
 
 	// first counts the bytes that have been read, up to frameHeader. Only Read uses it, which grpc
 	// calls from one goroutine.
@@ -344,7 +346,10 @@ func (c *watchedConn) Read(b []byte) (n int, err error) {
 		}
 	}
 	if err != nil {
-		c.once.Do(func() { c.broken.Add(1) })
+		c.once.Do(func() {
+			c.broken.Add(1)
+			c.monitor.ended(time.Since(c.since))
+		})
 	}
 	return n, err
 }

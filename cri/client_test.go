@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -233,6 +234,33 @@ func TestEndsUnanswered(t *testing.T) {
 	}
 }
 
+// TestConnectionsOfAQuietNode: connections that end in turn, over which no more came than that the
+// stream is there, are none of a server that hangs up.
+func TestConnectionsOfAQuietNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(stub)
+		s.start(t, bufconn.Listen(1<<20))
+		s.on("GetContainerEvents", hang)
+		var conn net.Conn
+		c := must(New(Config{Dialer: func(ctx context.Context) (_ net.Conn, err error) {
+			conn, err = s.dial(ctx)
+			return conn, err
+		}}))(t)
+		defer c.Close()
+		for night := range 6 {
+			time.AfterFunc(time.Minute, func() { _ = conn.Close() })
+			for _, err := range c.Events(t.Context()) {
+				if err == nil || strings.Contains(err.Error(), "connections ended") {
+					t.Fatalf("the end of stream %d: %v", night, err)
+				}
+			}
+		}
+		if _, err := c.Version(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestConnecting: which attempts to connect are refused.
 func TestConnecting(t *testing.T) {
 	for name, steps := range map[string]string{
@@ -242,6 +270,9 @@ func TestConnecting(t *testing.T) {
 		"the client gave them up":              "cgcgcgcgcg",
 		"an answer while refused":              "ccc!acac",
 		"attempts that fail are no connection": "ffffffcfcfc!f!",
+		"short ones":                           "cscscs!",
+		"long ones":                            "clclclclcl",
+		"a long one among short ones":          "cscslcscscs!",
 	} {
 		m := new(connMonitor)
 		for i, step := range strings.ReplaceAll(steps, " ", "") {
@@ -251,6 +282,12 @@ func TestConnecting(t *testing.T) {
 				continue
 			case 'g':
 				m.abandon(m.conn)
+				continue
+			case 's':
+				m.ended(lasting - 1)
+				continue
+			case 'l':
+				m.ended(lasting)
 				continue
 			}
 			err := m.connecting()
