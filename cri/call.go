@@ -233,7 +233,8 @@ type connMonitor struct {
 	conn   net.Conn
 	socket os.FileInfo // the socket file at connect time, nil if not known
 	// unanswered counts the connections made, one after another, since received was answered, but for
-	// those that the client itself gave up, and since one has lasted for lasting. refused is set if the last attempt was refused for them.
+	// those that the client itself gave up, and since one has lasted for lasting. refused is set if
+	// the last attempt was refused for them.
 	unanswered int
 	answered   uint64
 	refused    bool

@@ -208,8 +208,8 @@ func (b *boundary) standstills() time.Duration {
 	return b.stood
 }
 
-// hearsOf returns when the loop hears of what happened at a time: then; or, if it stood, or began to
-// stand within the turn, when it goes on.
+// hearsOf returns when the loop hears of what happened at a time: then; or, if it stood, or began
+// to stand within the turn, when it goes on.
 func (b *boundary) hearsOf(at time.Time) time.Time {
 	if at.Before(b.stoodFrom()) {
 		return at
