@@ -401,6 +401,9 @@ func (f *fakeSide) setFaults(faults fakeruntime.Faults) error {
 	f.writes = f.writesUntil()
 	err := f.rt.SetFaults(faults)
 	f.faultsSet = time.Now()
+	if slow := faults.SlowStatus + faults.SlowContainer; slow > f.quiet.SlowStatus {
+		f.w.truth.slows(slow)
+	}
 	f.slowSince = time.Time{}
 	f.spoil()
 	return err

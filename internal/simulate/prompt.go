@@ -129,7 +129,8 @@ func (b *boundary) cutOff(uid cache.UID) time.Duration {
 	if !b.truth.spoilt(uid) {
 		return 0
 	}
-	return max(hungAtLeast, hungTimes*b.pace.settings.quick(b.truth.size(uid))) + b.pace.settings.quick(0)
+	n := b.truth.size(uid)
+	return max(hungAtLeast, hungTimes*b.pace.settings.quick(n), b.truth.remembered(n)) + b.pace.settings.quick(0)
 }
 
 // promised notes a claim, and what its payload shows of other IDs.

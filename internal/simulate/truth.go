@@ -54,6 +54,7 @@ type Truth struct {
 	ghosts map[string]bool         // gone IDs in lists, now or before
 	fresh  map[cache.UID]bool      // pods read by the present generator
 	hangs  map[cache.UID]time.Time // until when a call about the pod alone may hang
+	slow   time.Duration           // the slowest answers about single items, so far
 	pull   func()                  // fetches changes from a runtime with its own history; nil if changes are pushed
 }
 

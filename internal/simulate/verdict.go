@@ -145,6 +145,28 @@ func (t *Truth) bereft() (pods int) {
 	return pods
 }
 
+// slows notes that the runtime answers about single items as slowly as that from now on.
+func (t *Truth) slows(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.slow = max(t.slow, d)
+}
+
+// What a client waits for an item that hangs, because the last answers about items of its kind were
+// slow: remembersMost at most, and for so many items at once. While items of the kind do nothing but
+// hang, the client knows no better.
+const (
+	remembersMost = time.Second
+	remembersFor  = 4
+)
+
+// remembered is how long a read of n IDs takes of which all hang, because of slow answers before.
+func (t *Truth) remembered(n int) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(remembersMost, hungTimes*t.slow) * time.Duration((n+remembersFor-1)/remembersFor)
+}
+
 // lacks reports whether a status may lack an item for good: the status names the item as
 // unreadable, or the item is a sandbox without metadata, and no read shows the sandbox's pod.
 func (t *Truth) lacks(it pleg.Item, unread []string) bool {
