@@ -241,14 +241,15 @@ func TestConnectionsOfAQuietNode(t *testing.T) {
 		s := new(stub)
 		s.start(t, bufconn.Listen(1<<20))
 		s.on("GetContainerEvents", hang)
-		var conn net.Conn
-		c := must(New(Config{Dialer: func(ctx context.Context) (_ net.Conn, err error) {
-			conn, err = s.dial(ctx)
+		c := must(New(Config{Dialer: func(ctx context.Context) (net.Conn, error) {
+			conn, err := s.dial(ctx)
+			if err == nil {
+				time.AfterFunc(time.Minute, func() { _ = conn.Close() })
+			}
 			return conn, err
 		}}))(t)
 		defer c.Close()
 		for night := range 6 {
-			time.AfterFunc(time.Minute, func() { _ = conn.Close() })
 			for _, err := range c.Events(t.Context()) {
 				if err == nil || strings.Contains(err.Error(), "connections ended") {
 					t.Fatalf("the end of stream %d: %v", night, err)

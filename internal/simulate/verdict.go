@@ -153,8 +153,8 @@ func (t *Truth) slows(d time.Duration) {
 }
 
 // What a client waits for an item that hangs, because the last answers about items of its kind were
-// slow: remembersMost at most, and for so many items at once. While items of the kind do nothing but
-// hang, the client knows no better.
+// slow: remembersMost at most, and for so many items at once. While items of the kind do nothing
+// but hang, the client knows no better.
 const (
 	remembersMost = time.Second
 	remembersFor  = 4
