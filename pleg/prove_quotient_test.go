@@ -396,6 +396,9 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 			*at = min(*at, 1)
 		}
 	}
+	if v.passed() < p.hold && p.hold <= now { // only the list under way began before its end
+		p.hold = v.passed() + 1
+	}
 	if p.retry.end <= oldest {
 		p.retry.end = min(p.retry.end, 1)
 	}
