@@ -178,6 +178,10 @@ func (b *boundary) inherit(before *boundary) {
 	b.disturbed = before.disturbed
 }
 
+// unread reports whether a generator before this one may have known a pod that this one has not
+// read yet.
+func (b *boundary) unread(uid cache.UID) bool { return b.heir && b.podPace(uid).whole.IsZero() }
+
 // disturb notes that the runtime, or the path to the generator, is not at rest before t.
 func (b *boundary) disturb(t time.Time) {
 	b.mu.Lock()

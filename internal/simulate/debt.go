@@ -43,7 +43,7 @@ func (b *boundary) silent(pod cache.UID, id string, phase pleg.Phase) {
 	if b.fails(pod) && agrees && !b.truth.holdsUnreadable(pod) {
 		since = b.listOK
 	}
-	if b.heir && b.podPace(pod).whole.IsZero() {
+	if b.unread(pod) {
 		return // the status is of an earlier generator: this one has no record of the pod until its first read
 	}
 	if was == pleg.PhaseUnknown && phase != pleg.PhaseRemoved {

@@ -154,7 +154,8 @@ func (t *Truth) slows(d time.Duration) {
 
 // What a client waits for an item that hangs, because the last answers about items of its kind were
 // slow: remembersMost at most, and for so many items at once. While items of the kind do nothing
-// but hang, the client knows no better.
+// but hang, the client knows no better. The excuse ends with the history: a waiter beside an
+// unreadable item that waits longer after statuses were slow once goes unseen.
 const (
 	remembersMost = time.Second
 	remembersFor  = 4

@@ -195,7 +195,9 @@ func (o *oracle) rested() (uids, open []cache.UID) {
 	b.changes()
 	reads := len(uids)
 	if o.settings.processors > 0 {
-		reads += o.truth.bereft() // an end that no event has told of takes a second look
+		// An end that no event has told of takes a second look. Which ends those are is not known here,
+		// so that with many of them a pod that is late by as much goes unseen.
+		reads += o.truth.bereft()
 	}
 	bound := o.settings.base + o.settings.callSettle + o.settings.load(reads)
 	var calm []cache.UID
