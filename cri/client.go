@@ -7,7 +7,6 @@ package cri
 // the first question to a runtime, Version.
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -156,7 +154,7 @@ func newClient(config Config, calls *kernel) (*Client, error) {
 				c.capabilities.Store(new(capabilities))
 			}
 			c.monitor.connected(conn, socket)
-			return &watchedConn{Conn: conn, broken: &c.broken, monitor: &c.monitor, since: time.Now()}, nil
+			return &watchedConn{Conn: conn, broken: &c.broken, monitor: &c.monitor}, nil
 		}),
 		// A local socket answers or refuses at once. With grpc's default pauses, up to 120 s, a runtime
 		// that is back would stay unseen. Calls end these pauses early (see resetBackoff).
@@ -307,73 +305,6 @@ func socketPath(endpoint string) (string, error) {
 		return "", fmt.Errorf("cri: the socket path of endpoint %q has %d bytes: a unix socket address holds at most %d, use a shorter path or a symbolic link", endpoint, len(path), maxSocketPath)
 	}
 	return path, nil
-}
-
-// watchedConn counts its end before anybody else hears of it, for the state of a grpc connection
-// follows some time after the calls on it have failed; and it hears what the server says first. A
-// server that does not speak gRPC hangs up, and which of the client's calls notices that first is
-// chance: until the server has spoken, a failed write is left for the read to tell.
-type watchedConn struct {
-	net.Conn
-	once    sync.Once
-	broken  *atomic.Uint64
-	monitor *connMonitor
-	since   time.Time
-
-	// first counts the bytes that have been read, up to frameHeader. Only Read uses it, which grpc
-	// calls from one goroutine.
-	first int
-	// spoken is set when the server has spoken gRPC.
-	spoken atomic.Bool
-}
-
-// The frame with which a server begins is SETTINGS, and short (RFC 9113, sections 3.4 and 4.1):
-// the type follows a length of three bytes, the first of which is zero.
-const (
-	frameHeader   = 4
-	frameSettings = 0x4
-)
-
-// notGRPC is in the error of a connection to a server that does not speak gRPC.
-const notGRPC = "what the server says is not gRPC"
-
-// Read implements net.Conn.
-func (c *watchedConn) Read(b []byte) (n int, err error) {
-	n, err = c.Conn.Read(b)
-	if c.first < frameHeader {
-		if foreign := c.hear(b[:n]); foreign != nil {
-			n, err = 0, foreign
-		}
-	}
-	if err != nil {
-		c.once.Do(func() {
-			c.broken.Add(1)
-			c.monitor.ended(time.Since(c.since))
-		})
-	}
-	return n, err
-}
-
-// hear takes what the server says next of the first bytes. An error means that it is no gRPC.
-func (c *watchedConn) hear(said []byte) error {
-	for _, b := range said[:min(len(said), frameHeader-c.first)] {
-		if c.first == 0 && b != 0 || c.first == frameHeader-1 && b != frameSettings {
-			line, _, _ := bytes.Cut(said, []byte("\r\n"))
-			return fmt.Errorf("%s: %.40q", notGRPC, line)
-		}
-		c.first++
-	}
-	c.spoken.Store(c.first == frameHeader)
-	return nil
-}
-
-// Write implements net.Conn.
-func (c *watchedConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	if err != nil && !c.spoken.Load() {
-		return len(b), nil
-	}
-	return n, err
 }
 
 // explainDial adds the likely cause and the remedy to an error of the operating system. It may look

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -262,6 +263,31 @@ func TestConnectionsOfAQuietNode(t *testing.T) {
 	})
 }
 
+// TestUnavailableAnswers: a runtime that answers Unavailable, as it starts, and ends the connection
+// has answered.
+func TestUnavailableAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(stub)
+		s.start(t, bufconn.Listen(1<<20))
+		s.on("Version", failing(codes.Unavailable, "server is not initialized yet"))
+		var conn net.Conn
+		c := must(New(Config{Dialer: func(ctx context.Context) (_ net.Conn, err error) {
+			conn, err = s.dial(ctx)
+			return conn, err
+		}}))(t)
+		defer c.Close()
+		for start := range 6 {
+			_, err := c.Version(t.Context())
+			wantError(t, err, "not initialized")
+			_ = conn.Close()
+			synctest.Wait()
+			if t.Failed() {
+				t.Fatalf("after %d starts", start)
+			}
+		}
+	})
+}
+
 // TestConnecting: which attempts to connect are refused.
 func TestConnecting(t *testing.T) {
 	for name, steps := range map[string]string{
@@ -271,32 +297,88 @@ func TestConnecting(t *testing.T) {
 		"the client gave them up":              "cgcgcgcgcg",
 		"an answer while refused":              "ccc!acac",
 		"attempts that fail are no connection": "ffffffcfcfc!f!",
-		"short ones":                           "cscscs!",
-		"long ones":                            "clclclclcl",
-		"a long one among short ones":          "cscslcscscs!",
+		"close together":                       "cscscs!",
+		"apart":                                "clclclclcl",
+		"some apart":                           "cscslcscscs!",
+		"apart after a refusal":                "ccc!lccc!",
 	} {
-		m := new(connMonitor)
-		for i, step := range strings.ReplaceAll(steps, " ", "") {
-			switch step {
-			case 'a':
-				m.received.Add(1)
-				continue
-			case 'g':
-				m.abandon(m.conn)
-				continue
-			case 's':
-				m.ended(lasting - 1)
-				continue
-			case 'l':
-				m.ended(lasting)
-				continue
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { playConnecting(t, strings.ReplaceAll(steps, " ", "")) })
+		})
+	}
+}
+
+// playConnecting plays steps: a connection (c), one that is refused (!), one that fails (f), an
+// answer (a), a connection given up (g), and a short or long time without any (s, l).
+func playConnecting(t *testing.T, steps string) {
+	m := new(connMonitor)
+	for i, step := range steps {
+		switch step {
+		case 'a':
+			m.answered()
+			continue
+		case 'g':
+			m.abandon(m.conn)
+			continue
+		case 's':
+			time.Sleep(apart - 1)
+			continue
+		case 'l':
+			time.Sleep(apart)
+			continue
+		}
+		err := m.connecting()
+		if (err != nil) != (step == '!') {
+			t.Errorf("step %d of %s: %v", i, steps, err)
+		}
+		if step == 'c' {
+			m.connected(new(net.UnixConn), nil)
+		}
+	}
+}
+
+// TestHearing: what is heard of frames is the same however they are cut.
+func TestHearing(t *testing.T) {
+	frame := func(kind byte, rest string) string {
+		return string([]byte{0, byte(len(rest) >> 8), byte(len(rest)), kind, 0, 0, 0, 0, 1}) + rest
+	}
+	const (
+		ping         = 0x6
+		windowUpdate = 0x8
+	)
+	settings := frame(typeSettings, strings.Repeat("\x01", 300))
+	headers := frame(typeHeaders, "x")
+	for name, tc := range map[string]struct {
+		said              string
+		greeted, answered bool
+		foreign           bool
+	}{
+		"nothing":                 {},
+		"half a head":             {said: settings[:3]},
+		"a greeting":              {said: settings, greeted: true},
+		"a part of a greeting":    {said: settings[:frameType+1], greeted: true},
+		"a ping":                  {said: settings + frame(ping, "\x01\x01\x01\x01\x01\x01\x01\x01"), greeted: true},
+		"an empty frame":          {said: settings + frame(typeSettings, ""), greeted: true},
+		"an answer":               {said: settings + headers, greeted: true, answered: true},
+		"an answer and its data":  {said: settings + headers + frame(0, "\x00\x01"), greeted: true, answered: true},
+		"an answer after frames":  {said: settings + frame(windowUpdate, "\x01\x01\x01\x01") + headers, greeted: true, answered: true},
+		"an answer's first bytes": {said: settings + headers[:frameType+1], greeted: true, answered: true},
+		"before an answer's type": {said: settings + headers[:frameType], greeted: true},
+		"an answer first":         {said: headers, foreign: true},
+		"HTTP/1":                  {said: "HTTP/1.1 400 Bad Request\r\n", foreign: true},
+		"a text":                  {said: "\x00\x00\x00HELO", foreign: true},
+	} {
+		for cut := 1; cut <= 32; cut++ {
+			var h hearing
+			var err error
+			for part := range slices.Chunk([]byte(tc.said), cut) {
+				if err = h.hear(part); err != nil {
+					break
+				}
 			}
-			err := m.connecting()
-			if (err != nil) != (step == '!') {
-				t.Errorf("%s: step %d of %s: %v", name, i, steps, err)
-			}
-			if step == 'c' {
-				m.connected(new(net.UnixConn), nil)
+			foreign := err != nil
+			if foreign != tc.foreign || !foreign && (h.greeted != tc.greeted || h.answered != tc.answered) {
+				t.Errorf("%s in parts of %d bytes: greeted %v, answered %v, %v", name, cut, h.greeted, h.answered, err)
 			}
 		}
 	}

@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The Evented PLEG Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+// The life of a connection: whether it may be made, what is heard over it before its server has
+// answered, whether it hangs, and its end.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A connection is closed, so that the next call makes another, when a call has met its deadline and
+// the socket has been replaced by another server's; or when hungCalls consecutive calls, over
+// hungTime or longer, have met theirs while nothing at all arrived from the runtime, not even an
+// event. A hung server ends nothing by itself: its client would wait for ever while the successor
+// listens beside it.
+const (
+	hungCalls = 3
+	hungTime  = 5 * time.Second
+)
+
+// connMonitor watches over the present connection.
+type connMonitor struct {
+	kernel *kernel // looks at path
+	path   string  // of the socket; empty with a dialer of the user's
+	// received counts the messages and answers from the runtime.
+	received atomic.Uint64
+	// abandoned counts the connections closed because of a hung runtime.
+	abandoned atomic.Uint64
+
+	mu     sync.Mutex // guards the fields below
+	conn   net.Conn
+	socket os.FileInfo // the socket file at connect time, nil if not known
+	// unanswered counts the connections made at made and before, each within apart of the one before,
+	// since one was answered or given up by the client itself. refused is set if the last attempt was
+	// refused for them.
+	unanswered int
+	made       time.Time
+	refused    bool
+	// timeouts counts the calls that met their deadline since the last message from the runtime;
+	// firstTimeout is the time of the first, receivedBefore the value of received then.
+	timeouts       int
+	firstTimeout   time.Time
+	receivedBefore uint64
+}
+
+// unansweredConns is how many connections in a row, each within apart of the one before, may end
+// before the runtime has answered anything. After a connection that was established grpc pauses
+// for nothing, and sends a call that was not on its way yet over the next one: a server that
+// greets and hangs up would be connected to for as long as the call may take, as fast as the
+// processor can. From then on every other attempt is refused, which fails the calls that wait, and
+// lets grpc pause.
+//
+// A connection without an answer need not be one that was hung up on. Events are the only call of
+// a quiet node, and nothing answers them before the first event: what such connections are is
+// apart.
+const (
+	unansweredConns = 3
+	apart           = time.Second
+)
+
+// connecting is asked before each connection is made. An error refuses it.
+func (m *connMonitor) connecting() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.made) >= apart {
+		m.unanswered = 0
+	}
+	m.refused = m.unanswered >= unansweredConns && !m.refused
+	if m.refused {
+		return fmt.Errorf("%d connections ended before the runtime answered: does it end as it starts (see its log), or does another server listen there", m.unanswered)
+	}
+	return nil
+}
+
+// answered notes that a call was answered over the present connection, be it with Unavailable.
+func (m *connMonitor) answered() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unanswered = 0
+}
+
+// connected notes a new connection, made at a socket.
+func (m *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unanswered++
+	m.made = time.Now()
+	m.conn = conn
+	m.socket = socket
+	m.timeouts = 0
+}
+
+// deadlineSlack is how early, by the client's clock, an answer DeadlineExceeded still counts as the
+// call's deadline: the server knows the deadline too, and its clock may be ahead.
+const deadlineSlack = 20 * time.Millisecond
+
+// observe takes the result of a call: an answer, or a deadline met in silence.
+func (m *connMonitor) observe(ctx context.Context, err error) {
+	deadline, bound := ctx.Deadline()
+	switch code := status.Code(err); {
+	case err == nil || errors.Is(err, io.EOF):
+		m.received.Add(1)
+	case bound && code == codes.DeadlineExceeded && time.Until(deadline) <= deadlineSlack:
+		m.timedOut(time.Now())
+	case ctx.Err() == nil && code != codes.Unavailable:
+		m.received.Add(1) // an error of the runtime's own
+	}
+}
+
+// timedOut notes a call that met its deadline, and closes a hung connection. It waits for no more
+// than [lookIn].
+func (m *connMonitor) timedOut(now time.Time) {
+	conn, socket, hung := m.late(now)
+	if conn == nil || !hung && !m.replaced(socket) {
+		return
+	}
+	m.abandon(conn)
+}
+
+// late counts a call that met its deadline. It returns the connection, nil if there is none, its
+// socket file, and whether the connection hangs.
+func (m *connMonitor) late(now time.Time) (conn net.Conn, socket os.FileInfo, hung bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if said := m.received.Load(); m.timeouts == 0 || said != m.receivedBefore {
+		m.timeouts = 0
+		m.firstTimeout = now
+		m.receivedBefore = said
+	}
+	m.timeouts++
+	hung = m.timeouts >= hungCalls && now.Sub(m.firstTimeout) >= hungTime
+	return m.conn, m.socket, hung
+}
+
+// abandon closes a connection, unless it is not the present one any more.
+func (m *connMonitor) abandon(conn net.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn != conn {
+		return
+	}
+	_ = m.conn.Close() // grpc notices, and connects again
+	m.conn = nil
+	m.unanswered = 0
+	m.timeouts = 0
+	m.abandoned.Add(1)
+}
+
+// replaced reports whether another socket file has taken the path of the connection's. The old
+// socket's inode stays in use while the old server listens, so a new socket never has the same
+// inode. The caller does not hold mu: a look at the path may take [lookIn].
+func (m *connMonitor) replaced(socket os.FileInfo) bool {
+	if socket == nil {
+		return false
+	}
+	now := m.kernel.look(m.path)
+	return now != nil && !os.SameFile(socket, now)
+}
+
+// watchedConn counts its end before anybody else hears of it, for the state of a grpc connection
+// follows some time after the calls on it have failed; and it hears what the server says until it
+// answers a call. A server that does not speak gRPC hangs up, and which of the client's calls
+// notices that first is chance: until the server has spoken, a failed write is left for the read to
+// tell.
+type watchedConn struct {
+	net.Conn
+	once    sync.Once
+	broken  *atomic.Uint64
+	monitor *connMonitor
+
+	// hearing is used by Read alone, which grpc calls from one goroutine.
+	hearing hearing
+	// spoken is set when the server has spoken gRPC.
+	spoken atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *watchedConn) Read(b []byte) (n int, err error) {
+	n, err = c.Conn.Read(b)
+	if !c.hearing.answered {
+		n, err = c.hear(b[:n], err)
+	}
+	if err != nil {
+		c.once.Do(func() { c.broken.Add(1) })
+	}
+	return n, err
+}
+
+// hear takes what a Read got before the server has answered a call, and returns what the Read
+// returns.
+func (c *watchedConn) hear(said []byte, err error) (n int, _ error) {
+	if foreign := c.hearing.hear(said); foreign != nil {
+		return 0, foreign
+	}
+	if c.hearing.greeted {
+		c.spoken.Store(true)
+	}
+	if c.hearing.answered {
+		c.monitor.answered()
+	}
+	return len(said), err
+}
+
+// hearing is what a server has said of HTTP/2 (RFC 9113, section 4.1): frames, each a head with the
+// length of the rest in three bytes and the type in the fourth, and the rest.
+type hearing struct {
+	head   int // how many bytes of the present frame's head have come
+	length int // of the frame's rest, as far as its head has come
+	left   int // how many bytes of the rest are to come
+
+	// greeted: the first frame is of the type with which a server begins. answered: the first frame
+	// of an answer has begun.
+	greeted, answered bool
+}
+
+const (
+	frameHead    = 9
+	frameType    = 3 // the place of the type in the head
+	typeHeaders  = 0x1
+	typeSettings = 0x4
+)
+
+// notGRPC is in the error of a connection to a server that does not speak gRPC.
+const notGRPC = "what the server says is not gRPC"
+
+// hear takes what the server says next, up to its first answer. An error means that it is no gRPC:
+// the frame with which a server begins is SETTINGS, and short (section 3.4), so that the first byte
+// is zero.
+func (h *hearing) hear(said []byte) error {
+	for rest := said; len(rest) > 0 && !h.answered; {
+		if h.left > 0 {
+			n := min(h.left, len(rest))
+			h.left -= n
+			rest = rest[n:]
+			continue
+		}
+		b := rest[0]
+		rest = rest[1:]
+		if !h.greeted && (h.head == 0 && b != 0 || h.head == frameType && b != typeSettings) {
+			line, _, _ := bytes.Cut(said, []byte("\r\n"))
+			return fmt.Errorf("%s: %.40q", notGRPC, line)
+		}
+		switch {
+		case h.head < frameType:
+			h.length = h.length<<8 | int(b)
+		case h.head == frameType:
+			h.greeted = true
+			h.answered = b == typeHeaders
+		}
+		h.head++
+		if h.head == frameHead {
+			h.left = h.length
+			h.head = 0
+			h.length = 0
+		}
+	}
+	return nil
+}
+
+// Write implements net.Conn.
+func (c *watchedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil && !c.spoken.Load() {
+		return len(b), nil
+	}
+	return n, err
+}
