@@ -95,7 +95,7 @@ type Client struct {
 	capabilities atomic.Pointer[capabilities]
 	monitor      connMonitor
 	connects     atomic.Uint64
-	broken       atomic.Uint64 // connections that have ended
+	broken       atomic.Uint64 // connections that have ended, or could not be made
 	counter      counters
 }
 
@@ -144,10 +144,12 @@ func newClient(config Config, calls *kernel) (*Client, error) {
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if err := c.monitor.connecting(); err != nil {
+				c.broken.Add(1)
 				return nil, err
 			}
 			conn, socket, err := dial(ctx)
 			if err != nil {
+				c.broken.Add(1)
 				return nil, err
 			}
 			if c.connects.Add(1) > 1 {

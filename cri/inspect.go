@@ -72,7 +72,7 @@ type inspection struct {
 	// all could be had.
 	failed  []failure
 	nothing bool
-	// broken is the number of connections that had ended when the read began.
+	// broken is the client's number of broken connections when the read began.
 	broken uint64
 }
 
@@ -303,8 +303,8 @@ func (in *inspection) learnFills(bundled bool) {
 	}
 }
 
-// disconnected reports whether the connection has broken during the read: what has no answer is no
-// fault of its item.
+// disconnected reports whether a connection has broken during the read, or could not be made: what
+// has no answer is no fault of its item.
 func (in *inspection) disconnected() bool {
 	broken := func(f failure) bool { return status.Code(f.err) == codes.Unavailable }
 	return slices.ContainsFunc(in.failed, broken) && in.client.broken.Load() != in.broken

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +70,39 @@ func TestRuntimeGoesDuringARead(t *testing.T) {
 		got, err = w.client.Inspect(w.Context(), pod)
 		if err == nil || got.Status == nil || len(got.Unread) != 1 || got.Unread[0] != container {
 			w.Errorf("a container that hangs, later: status %v, unread %v, %v", got.Status, got.Unread, err)
+		}
+	})
+}
+
+// TestRuntimeGoneBeforeARead checks that a read has failed as a whole also if no connection could
+// be made: what it takes over from the status before is no answer.
+func TestRuntimeGoneBeforeARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := must(fakeruntime.New(fakeruntime.Config{Seed: 1}))
+		listener, stop := serve(rt)
+		defer stop()
+		var conn net.Conn
+		refuses := false
+		client := must(cri.New(cri.Config{Dialer: func(ctx context.Context) (_ net.Conn, err error) {
+			if refuses {
+				return nil, syscall.ECONNREFUSED
+			}
+			conn, err = listener.DialContext(ctx)
+			return conn, err
+		}}))
+		defer client.Close()
+
+		sandbox := must(rt.AddPod(fakeruntime.PodSpec{UID: "p"}))
+		must(rt.AddContainer(sandbox, fakeruntime.ContainerSpec{}))
+		read := must(client.Inspect(t.Context(), must(client.ListPod(t.Context(), "p"))))
+		must(rt.AddContainer(sandbox, fakeruntime.ContainerSpec{}))
+		pod := must(client.ListPod(t.Context(), "p"))
+		refuses = true
+		_ = conn.Close()
+		synctest.Wait() // the client has noticed
+		got, err := client.Update(t.Context(), pod, read.Status)
+		if status.Code(err) != codes.Unavailable || got.Status != nil {
+			t.Errorf("a read without a runtime: status %v, unread %v, %v", got.Status, got.Unread, err)
 		}
 	})
 }
