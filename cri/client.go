@@ -143,20 +143,11 @@ func newClient(config Config, calls *kernel) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			if err := c.monitor.connecting(); err != nil {
-				c.broken.Add(1)
-				return nil, err
-			}
-			conn, socket, err := dial(ctx)
+			conn, err := c.connect(ctx, dial)
 			if err != nil {
 				c.broken.Add(1)
-				return nil, err
 			}
-			if c.connects.Add(1) > 1 {
-				c.capabilities.Store(new(capabilities))
-			}
-			c.monitor.connected(conn, socket)
-			return &watchedConn{Conn: conn, broken: &c.broken, monitor: &c.monitor}, nil
+			return conn, err
 		}),
 		// A local socket answers or refuses at once. With grpc's default pauses, up to 120 s, a runtime
 		// that is back would stay unseen. Calls end these pauses early (see resetBackoff).
@@ -180,6 +171,25 @@ func newClient(config Config, calls *kernel) (*Client, error) {
 	}
 	c.conn = conn
 	return c, nil
+}
+
+// dialer makes a connection, at a socket if that is known.
+type dialer func(context.Context) (net.Conn, os.FileInfo, error)
+
+// connect makes a connection for grpc.
+func (c *Client) connect(ctx context.Context, dial dialer) (net.Conn, error) {
+	if err := c.monitor.connecting(); err != nil {
+		return nil, err
+	}
+	conn, socket, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.connects.Add(1) > 1 {
+		c.capabilities.Store(new(capabilities))
+	}
+	c.monitor.connected(conn, socket)
+	return &watchedConn{Conn: conn, broken: &c.broken, monitor: &c.monitor}, nil
 }
 
 // Dial returns a client that has reached its runtime: Dial connects, asks for the runtime's
