@@ -110,11 +110,11 @@ type peeking struct {
 	// other news of the pod. Beside an ID no list has shown, the others could not be stored.
 	left map[string]bool
 
-	// retry delays the peeks of a pod that does not show the reported phases. It begins anew when a
-	// peek brings a status after one that failed. A peek that is the first to miss an ID is followed
-	// soon all the same.
-	retry  ladder
-	failed bool
+	// retry delays the peeks of a pod after one that does not show the reported phases, and ill
+	// those after one that has failed: neither begins anew because of the other, or a runtime that
+	// fails every other status would be asked without end. A peek that is the first to miss an ID
+	// is followed soon all the same.
+	retry, ill ladder
 }
 
 const (
@@ -381,6 +381,7 @@ func (k *peeks) consider(p *pod, r *reads, now instant) {
 		x.told = last
 		x.left = nil
 		x.retry = ladder{}
+		x.ill = ladder{}
 		k.wants(x, now)
 	}
 }
@@ -436,8 +437,12 @@ func (k *peeks) end(x *peeking, well bool, now instant) {
 }
 
 // again has a pod looked at once more, after a delay that grows.
-func (k *peeks) again(x *peeking, peek span, cfg *limits) {
-	k.wants(x, x.retry.climb(peek, cfg.RereadBase, peekPoll))
+func (k *peeks) again(x *peeking, failed bool, peek span, cfg *limits) {
+	delay := &x.retry
+	if failed {
+		delay = &x.ill
+	}
+	k.wants(x, delay.climb(peek, cfg.RereadBase, peekPoll))
 }
 
 // over reports whether a pod needs no peeks any more: the pod is forgotten, or lists answer again,
@@ -597,10 +602,6 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 	c.sighted(p, r.readable(), nil)
 	verdict := peekDropped
 	doubted := p.doubted()
-	if r.status != nil && x.failed {
-		x.retry = ladder{}
-	}
-	x.failed = r.status == nil
 	if r.status != nil {
 		x.shown = now
 		confirmed := !p.failed() && r.began < c.lists.asOf(p) // by a look that began later
@@ -630,7 +631,7 @@ func (c *core[S]) onPeeked(r *inspected[S], now instant) {
 		x.gave = 0
 	}
 	if verdict == peekAgain || p.unmet() {
-		c.peeks.again(x, span{r.began, now}, &c.cfg)
+		c.peeks.again(x, r.status == nil, span{r.began, now}, &c.cfg)
 	}
 	switch {
 	case !p.doubted():
