@@ -111,14 +111,17 @@ func (l fakeLooks) accusing(
 }
 
 // newlySlow reports whether a read begun at a time may have given up a container because nothing
-// told yet that all containers are slow: it is the first, or the first had not been answered. The
-// caller holds the mutex.
+// told yet that all containers are slow: it is the first, or the first had not been answered, or
+// never was, because its connection broke. The caller holds the mutex.
 func (f *fakeSide) newlySlow(begun time.Time) bool {
 	slow := f.rt.Faults().SlowContainer
 	if slow == 0 {
 		return false
 	}
-	if f.slowSince.IsZero() {
+	untaught := func(cut *time.Time) bool {
+		return cut != nil && cut.After(f.slowSince) && cut.Before(f.slowSince.Add(slow)) && begun.After(*cut)
+	}
+	if f.slowSince.IsZero() || untaught(f.cut.Load()) {
 		f.slowSince = time.Now()
 	}
 	return begun.Before(f.slowSince.Add(slow))
@@ -174,13 +177,13 @@ func (t *Truth) missed(pod cache.UID, shown []pleg.Item, since time.Time) (ids [
 	return ids
 }
 
-// bare reports whether a sandbox has lost its metadata. Such a sandbox is a pod of its own, without
-// a name, and its reads fail.
-func (t *Truth) bare(id string) bool {
+// bare reports whether a sandbox has no metadata, or had none as of the given time. Such a sandbox
+// is a pod of its own, without a name, and its reads fail.
+func (t *Truth) bare(id string, asOf time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.lives[id]
-	return l != nil && l.kind == pleg.Sandbox && t.bad[id]
+	return l != nil && l.kind == pleg.Sandbox && (t.bad[id] || !t.mended[id].Before(asOf))
 }
 
 // spoil reports to the truth the unreadable items, the items without metadata, and the removed

@@ -53,6 +53,7 @@ type fakeSide struct {
 	conn        *breakable                // the client's latest connection
 	faultsSet   time.Time                 // when the faults have last changed
 	slowSince   time.Time                 // when a read first gave up a container for being slow since
+	cut         atomic.Pointer[time.Time] // when a connection last ended, which breaks with or without the mutex
 	writes      time.Time                 // until when changes may be made late by the faults before: see writesUntil
 }
 
@@ -97,7 +98,11 @@ func newFakeSide(w *world) (side, error) {
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.conn = &breakable{Conn: conn, broken: func() { w.upset(time.Now()) }}
+		f.conn = &breakable{Conn: conn, broken: func() {
+			now := time.Now()
+			f.cut.Store(&now)
+			w.upset(now)
+		}}
 		f.conn.left.Store(unbroken)
 		return f.conn, nil
 	}})

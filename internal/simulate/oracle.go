@@ -191,7 +191,7 @@ func (o *oracle) look(resting bool) {
 		o.lookAt(uid)
 	}
 	for _, uid := range o.store.UIDs() {
-		if o.pods[uid] == nil && !o.lying && !o.truth.bare(string(uid)) {
+		if o.pods[uid] == nil && !o.lying && !o.truth.bare(string(uid), o.store.Global()) {
 			o.fail("invented", "the cache has pod %s, which was never there", uid)
 		}
 	}
