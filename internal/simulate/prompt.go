@@ -124,13 +124,18 @@ func (b *boundary) podTrouble(uid cache.UID, begun, now time.Time, n int, err er
 	b.trouble(uid, begun, now, n, err)
 }
 
-// cutOff is how much longer a read of a pod may take because of an item with a hanging status.
+// cutOff is how much longer a read of a pod may take because of items with a hanging status. The
+// excuse for a pod of which one item hangs, and not all, is too long; its end is the deadline of the
+// read.
 func (b *boundary) cutOff(uid cache.UID) time.Duration {
 	if !b.truth.spoilt(uid) {
 		return 0
 	}
+	s := b.pace.settings
 	n := b.truth.size(uid)
-	return max(hungAtLeast, hungTimes*b.pace.settings.quick(n), b.truth.remembered(n)) + b.pace.settings.quick(0)
+	rounds := time.Duration(n+waitsAtOnce-1) / waitsAtOnce
+	each := max(hungAtLeast, hungTimes*s.quick(n), b.truth.remembered())
+	return min(rounds*each, s.inspectTimeout) + s.quick(0)
 }
 
 // promised notes a claim, and what its payload shows of other IDs.

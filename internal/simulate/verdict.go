@@ -152,20 +152,20 @@ func (t *Truth) slows(d time.Duration) {
 	t.slow = max(t.slow, d)
 }
 
-// What a client waits for an item that hangs, because the last answers about items of its kind were
-// slow: remembersMost at most, and for so many items at once. While items of the kind do nothing
-// but hang, the client knows no better. The excuse ends with the history: a waiter beside an
-// unreadable item that waits longer after statuses were slow once goes unseen.
-const (
-	remembersMost = time.Second
-	remembersFor  = 4
-)
+// remembersMost is what a client waits at most for an item that hangs, because the last answers
+// about items of its kind were slow. While items of the kind do nothing but hang, the client knows
+// no better. The excuse ends with the history: a waiter beside an unreadable item that waits longer
+// after statuses were slow once goes unseen.
+const remembersMost = time.Second
 
-// remembered is how long a read of n IDs takes of which all hang, because of slow answers before.
-func (t *Truth) remembered(n int) time.Duration {
+// waitsAtOnce is for how many items of a pod a client waits at once.
+const waitsAtOnce = 4
+
+// remembered is how long a read waits for items that hang, because of slow answers before.
+func (t *Truth) remembered() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return min(remembersMost, hungTimes*t.slow) * time.Duration((n+remembersFor-1)/remembersFor)
+	return min(remembersMost, hungTimes*t.slow)
 }
 
 // lacks reports whether a status may lack an item for good: the status names the item as
