@@ -22,7 +22,8 @@ type book[S any] struct {
 	out      effects[S] `prove:"-"`
 
 	// uncertain is until when IDs of unknown pods may have been made: by a call that found no room,
-	// or told by a claim of no pod. A list begun later shows them.
+	// told by a claim of no pod, or while the generator stood still, of which it hears only now. A list
+	// begun later shows them.
 	uncertain instant `prove:"timers"`
 
 	// floor is the time before which the cache may refuse writes of a pod without a record, and

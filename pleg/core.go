@@ -139,6 +139,7 @@ func (c *core[S]) apply(in *input[S], now instant) {
 	case inputChanged:
 		c.changed(in.changed, c.stream.upSince(), now)
 	case inputStood:
+		c.mayHave(now) // what was told meanwhile is still to be heard
 		c.lists.stood(now)
 		c.reads.stood(now)
 		c.peeks.stood(now)

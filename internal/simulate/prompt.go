@@ -125,8 +125,8 @@ func (b *boundary) podTrouble(uid cache.UID, begun, now time.Time, n int, err er
 }
 
 // cutOff is how much longer a read of a pod may take because of items with a hanging status. The
-// excuse for a pod of which one item hangs, and not all, is too long; its end is the deadline of the
-// read.
+// excuse for a pod of which one item hangs, and not all, is too long; its end is the deadline of
+// the read.
 func (b *boundary) cutOff(uid cache.UID) time.Duration {
 	if !b.truth.spoilt(uid) {
 		return 0
