@@ -495,12 +495,14 @@ func (c *core) suspend(now time.Time) {
 	for x := c.table.aged.first; x != nil; x = x.next {
 		all = append(all, x.owner)
 	}
+	var others []*series
 	for _, s := range c.table.byKey {
 		if !s.age.held() {
-			all = append(all, s)
+			others = append(others, s)
 		}
 	}
-	for _, s := range all {
+	slices.SortFunc(others, byBegin)
+	for _, s := range append(all, others...) {
 		if s.st.end == going {
 			s.st.becomeSuspended()
 			c.settle(s, now)

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -230,6 +231,9 @@ func (k *seriesKey) id(src source) seriesID {
 type hint [4]byte
 
 func (id *seriesID) hint() hint { return hint(id[:4]) }
+
+// compare orders hints.
+func (h hint) compare(other hint) int { return bytes.Compare(h[:], other[:]) }
 
 // nameSuffix is the length of the time and the hint at the end of a name.
 const nameSuffix = 24

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,19 +75,16 @@ func (l *leftovers) takeOf(h hint) leftover {
 	return one
 }
 
-// takeAny takes out one of the objects: there is one.
-func (l *leftovers) takeAny() leftover {
-	for h := range l.by {
-		return l.takeOf(h)
-	}
-	panic("events: nothing is left")
+// takeFirst takes out the last object with the least hint: there is one.
+func (l *leftovers) takeFirst() leftover {
+	return l.takeOf(slices.MinFunc(slices.Collect(maps.Keys(l.by)), hint.compare))
 }
 
-// all yields each object.
+// all yields each object, in the order of the hints.
 func (l *leftovers) all() iter.Seq[leftover] {
 	return func(yield func(leftover) bool) {
-		for _, list := range l.by {
-			for _, one := range list {
+		for _, h := range slices.SortedFunc(maps.Keys(l.by), hint.compare) {
+			for _, one := range l.by[h] {
 				if !yield(one) {
 					return
 				}

@@ -4,6 +4,8 @@
 package events
 
 import (
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -160,7 +162,8 @@ func (q *queue) move(t *ticket) {
 func (q *queue) reset() {
 	q.server.becomeHealthy()
 	q.unproven = nil
-	for _, ns := range q.namespaces {
+	for _, name := range slices.Sorted(maps.Keys(q.namespaces)) {
+		ns := q.namespaces[name]
 		for _, n := range []*node{&ns.node, &ns.lanes[0].node, &ns.lanes[1].node} {
 			n.becomeHealthy()
 			q.schedule(n)
@@ -168,7 +171,7 @@ func (q *queue) reset() {
 		q.refresh(&ns.lanes[0])
 		q.refresh(&ns.lanes[1])
 	}
-	for _, o := range q.objects {
+	for _, o := range q.objectsByAge() {
 		if o.failing() {
 			for t := o.line.first; t != nil; t = t.next {
 				q.back++

@@ -3,7 +3,12 @@
 
 package events
 
-import "slices"
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+)
 
 // node is a scope with its place among the timers.
 type node struct {
@@ -189,9 +194,23 @@ func (q *queue) unpark(o *object) {
 	q.schedule(&o.node)
 }
 
+// objectsByAge returns the objects with a call under way, or failing, in the order of their first
+// tickets; at first those without any, in no order.
+func (q *queue) objectsByAge() []*object {
+	first := func(o *object) int64 {
+		if o.line.first == nil {
+			return math.MinInt64
+		}
+		return o.line.first.seq
+	}
+	return slices.SortedFunc(maps.Values(q.objects), func(a, b *object) int {
+		return cmp.Compare(first(a), first(b))
+	})
+}
+
 // settleAll lets the tickets of idle objects into their lanes.
 func (q *queue) settleAll() {
-	for _, o := range q.objects {
+	for _, o := range q.objectsByAge() {
 		if !o.busy {
 			q.unpark(o)
 		}

@@ -9,6 +9,7 @@ import (
 	"compress/flate"
 	"encoding/base64"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -398,8 +399,8 @@ func (r *roster) take(e *eventsv1.Event, now time.Time) {
 	r.exact = exact
 	r.entries = len(all) > 0
 	r.left = leftovers{}
-	for _, one := range all {
-		r.left.add(one)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		r.left.add(all[path])
 	}
 }
 
@@ -434,7 +435,7 @@ func (r *roster) nextLeft(now time.Time, after time.Duration) (l leftover, wait 
 	}
 	rest := max(r.readAt.Add(after+leftOver).Sub(now), 0)
 	r.endAt = now.Add(rest / time.Duration(r.left.n))
-	return r.left.takeAny(), 0
+	return r.left.takeFirst(), 0
 }
 
 // same reports whether a stored event is that of a series.

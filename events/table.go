@@ -4,6 +4,8 @@
 package events
 
 import (
+	"bytes"
+	"cmp"
 	"maps"
 	"math"
 	"time"
@@ -247,6 +249,11 @@ func (s *series) restarts() bool { return s.age.held() && s.st.continuing() }
 
 // path identifies the object of a series in a roster.
 func (s *series) path() string { return s.content.namespace + "/" + s.name }
+
+// byBegin orders series by the begin of what they count, and by ID.
+func byBegin(a, b *series) int {
+	return cmp.Or(a.st.begun.Compare(b.st.begun), bytes.Compare(a.id[:], b.id[:]))
+}
 
 // table holds every series, and those with something to do at a time. Guarded by the broadcaster's
 // lock. No function of table blocks.

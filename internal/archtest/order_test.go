@@ -17,7 +17,7 @@ import (
 
 // deterministic are the packages whose pure cores are replayed: the same inputs must have the same
 // outputs in the same order.
-var deterministic = []string{"pleg", "cache", "exits", "embed/ledger"}
+var deterministic = []string{"pleg", "cache", "exits", "embed/ledger", "events"}
 
 // inAnyOrder are the loops whose effects have no order, for a reason that the test cannot see.
 var inAnyOrder = map[string]string{
@@ -29,6 +29,9 @@ var inAnyOrder = map[string]string{
 	"cache RenewDemand":         "keeps the latest demand of each pod",
 	"embed/ledger failedToMake": "keeps the latest time",
 	"embed/ledger apply":        "removes IDs, each for itself",
+	"events pickForServer":      "keeps the first of a total order",
+	"events closed":             "counts by kind",
+	"events distribute":         "hands an Event to each watcher by itself",
 	"exits stood":               "moves the time of each end by itself",
 	"exits unreported":          "keeps ends that are sorted afterwards",
 	"exits schedule":            "keeps the earliest time",
