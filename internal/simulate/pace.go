@@ -189,9 +189,10 @@ func (b *boundary) listBegins(now time.Time) {
 	// A list shows a sandbox without metadata as a pod of its own, and the reads of this pod fail.
 	for uid, x := range p.pods {
 		b.foldCauses(uid, x, now)
-		// A read that was under way, and began no later than the news, has answered nobody at its end.
+		// A read that was under way, and began no later than the news, has answered nobody at its end. Nor
+		// has a list that began in the moment before the generator heard of the news.
 		unanswered := x.ended.After(p.begun) && !x.caused.Before(x.begun)
-		if !x.caused.Before(p.begun) || unanswered {
+		if x.caused.Add(heardAfter).After(p.begun) || unanswered {
 			wants++
 		}
 		moves := !x.moved.IsZero() && now.Sub(x.caused) < p.settings.restful()

@@ -132,6 +132,15 @@ func (t *Truth) holdsUnreadable(uid cache.UID) bool {
 	})
 }
 
+// forgotten reports whether looks have lied about an ID of a pod that is not removed.
+func (t *Truth) forgotten(uid cache.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.pods[uid], func(l *life) bool {
+		return t.lied[l.id] && l.now() != pleg.PhaseRemoved
+	})
+}
+
 // bereft returns the number of pods of which an ID has gone.
 func (t *Truth) bereft() (pods int) {
 	t.mu.Lock()
