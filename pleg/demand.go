@@ -252,6 +252,15 @@ func (d *demand) endBackOff() { d.notBefore = 0 }
 // resetBackOff ends the growth of the delays between reads.
 func (d *demand) resetBackOff() { d.retry = ladder{} }
 
+// changesBackOff begins the growth of the delays between reads anew, as reads have come to fail, or
+// to succeed; unless the delays are short, and of use to nobody if they were shorter. A runtime of
+// which one read in ten fails in part would have a pod read without end.
+func (d *demand) changesBackOff(cfg *limits) {
+	if d.retry.step >= cfg.RetryBase {
+		d.resetBackOff()
+	}
+}
+
 // backOff delays the next read after a read that left a report open.
 func (d *demand) backOff(cfg *limits, read span) {
 	d.notBefore = d.retry.climb(read, cfg.RereadBase, cfg.RelistMax)

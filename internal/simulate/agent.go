@@ -331,7 +331,8 @@ func (b *boundary) settled(x promise) (until time.Time) {
 
 // mixesUp reports whether a generator may take what it finds in a pod for what a call under way
 // makes, because it has not read the pod, or looks have lied about an ID, which it has forgotten.
-// The cost: it tells of what was there before once the call has ended, or the longest burst is over.
+// The cost: it tells of what was there before once the call has ended, or the longest burst is
+// over.
 func (b *boundary) mixesUp(uid cache.UID, now time.Time) bool {
 	o := b.own[uid]
 	if o == nil || o.calls == 0 || !b.unread(uid) && !b.truth.forgotten(uid) {
