@@ -294,6 +294,8 @@ func socketPath(endpoint string) (string, error) {
 	path := endpoint
 	if scheme, rest, ok := strings.Cut(endpoint, ":"); ok && !strings.Contains(scheme, "/") {
 		switch {
+		case scheme != "unix" && !strings.HasPrefix(rest, "//"):
+			return "", fmt.Errorf("cri: endpoint %q looks like the address of a host: a runtime listens on a unix socket, write unix:///path/to/socket", endpoint)
 		case scheme != "unix":
 			return "", fmt.Errorf("cri: endpoint %q has scheme %q: only unix sockets are supported, write unix:///path/to/socket", endpoint, scheme)
 		case rest == "", rest == "//":

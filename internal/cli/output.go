@@ -75,11 +75,17 @@ func (o *Output) Check(blank any, without report.Without) (err error) {
 		return nil
 	case hangs:
 		return fmt.Errorf("--out: %w", err)
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("--out: %w: free some space, or name a folder on another disk", err)
+	case full(err):
+		return fmt.Errorf("--out: %w: %s", err, makeRoom)
 	}
 	return Usagef("--out: %w: name a folder that can be written to", err)
 }
+
+// full reports whether an error is of a disk, or a quota, that is full.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// makeRoom is what to do about a full disk.
+const makeRoom = "free some space, or name a folder on another disk"
 
 // tryBytes is about the size of what a run keeps.
 const tryBytes = 256 << 10
@@ -116,7 +122,11 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 	saved.Command = append([]string{cmd.Root().Name()}, os.Args[1:]...)
 	saved.Expect(o.bounds)
 	if o.Dir != "" {
-		left = errors.Join(left, saved.Write(o.Dir))
+		err := saved.Write(o.Dir)
+		if full(err) { // since the work began
+			err = fmt.Errorf("%w: %s", err, makeRoom)
+		}
+		left = errors.Join(left, err)
 	}
 	for _, failure := range saved.Failures {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().CommandPath(), printable.Text(failure))

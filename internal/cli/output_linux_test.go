@@ -5,14 +5,17 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/evented-pleg/evented-pleg/internal/bench/report"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
@@ -54,5 +57,12 @@ func TestFullFolder(t *testing.T) {
 	left := testkit.Must(os.ReadDir(kept))(t)
 	if len(left) > 0 {
 		t.Errorf("the try has left %v", left)
+	}
+	testkit.Check(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, 60<<10), 0o600))
+	cmd := new(cobra.Command)
+	cmd.SetOut(io.Discard)
+	err = outputTo(kept).Write(cmd, report.Saved{Result: report.BlankRun()}, true, nil)
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
+		t.Errorf("on a disk that is full by now: %v", err)
 	}
 }
