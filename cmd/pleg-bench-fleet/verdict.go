@@ -39,11 +39,12 @@ func newVerdict() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verdict",
 		Short: "Judge the event streams of all nodes, from Prometheus",
-		Long: `verdict asks Prometheus for the metrics of "pleg-bench watch" on all nodes, and
-says by runtime and version: on how many nodes the event stream can be trusted,
-how many events were missed, and how many lists of the runtime that saves,
-compared with a list a second. It names the nodes that lose events, were without
-a stream, have not earned trust, or deliver no metrics.
+		Long: `verdict asks Prometheus for the metrics of all nodes, of "pleg-bench watch", of
+pleg-agent or of a kubelet with this PLEG, and says by runtime and version: on
+how many nodes the event stream can be trusted, how many events were missed, and
+how many lists of the runtime that saves, compared with a list a second. It
+names the nodes that lose events, were without a stream, have not earned trust,
+or deliver no metrics.
 
 A stream is trusted if it is connected, no event was missed and none went
 unheard within the window, and the relist period has grown to --trusted.

@@ -24,8 +24,8 @@ func newFleet() *cobra.Command {
 		Short: "Judge the event streams of many nodes, and put load on some",
 		Long: `fleet is a program of its own, pleg-bench-fleet, which is looked for beside this
 program and in PATH. "fleet verdict" judges the event streams of all nodes from
-the metrics that watch serves to Prometheus; "fleet run" runs pleg-bench on
-chosen nodes as a Kubernetes Job. Install it with
+the metrics that watch, pleg-agent or a kubelet serves to Prometheus; "fleet
+run" runs pleg-bench on chosen nodes as a Kubernetes Job. Install it with
 
   ` + installFleet,
 		Example: `  pleg-bench fleet verdict --prometheus http://127.0.0.1:9090
