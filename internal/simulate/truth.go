@@ -413,13 +413,15 @@ func (t *Truth) known() []cache.UID {
 	return t.uids
 }
 
-// severalSandboxes reports whether a pod has several sandboxes, as of the last refresh.
+// severalSandboxes reports whether a pod has, or had, several sandboxes, as of the last refresh:
+// while lists hang, nobody learns that one is removed. The cost: the rest of a pod of which a
+// sandbox is gone is judged later by as much as a call may hang.
 func (t *Truth) severalSandboxes(pod cache.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
 	for _, l := range t.pods[pod] {
-		if l.kind == pleg.Sandbox && l.now() != pleg.PhaseRemoved {
+		if l.kind == pleg.Sandbox {
 			n++
 		}
 	}
