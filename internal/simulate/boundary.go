@@ -284,16 +284,27 @@ func (b *boundary) podFirst(uid cache.UID) time.Time {
 }
 
 // podOutlived is outlived for a read of a pod: if calls about the pod alone hang, it puts off the
-// rest of that pod.
+// rest of that pod, and of those whose last read has failed: one hung read of such pods may be all
+// of them that is under way. The cost: they keep their error until it has ended.
 func (b *boundary) podOutlived(uid cache.UID, begun time.Time) {
 	now := time.Now()
 	until := b.truth.hangsUntil(uid)
 	if until.IsZero() || begun.After(until) {
 		b.outlived(begun)
 	} else if now.Sub(begun) > 100*time.Millisecond {
-		b.truth.Hangs(uid, now)
-		delete(b.afterHang, uid)
+		b.hung(uid, now)
+		for other := range b.podFail {
+			if b.fails(other) {
+				b.hung(other, now)
+			}
+		}
 	}
+}
+
+// hung notes that calls about a pod alone may have hung until a time.
+func (b *boundary) hung(uid cache.UID, until time.Time) {
+	b.truth.Hangs(uid, until)
+	delete(b.afterHang, uid)
 }
 
 // outlived notes the end of a read begun before the rest: a newly ended fault had made the read
@@ -382,11 +393,22 @@ func (b *boundary) surelyRuns(it pleg.Item) bool {
 // calls hang keeps the pod from its rest alone (podFirst).
 func (b *boundary) waitingFor() bool {
 	for uid, begun := range b.begun {
-		if begun.After(b.truth.hangsUntil(uid)) && !begun.After(b.disturbed) && time.Since(begun) > 100*time.Millisecond {
+		if begun.After(b.truth.hangsUntil(uid)) && b.isOld(begun) {
 			return true
 		}
 	}
 	return b.listing > 0 && !b.listBegun.After(b.disturbed)
+}
+
+// isOld reports whether a read begun at a time, and under way, is from before the rest.
+func (b *boundary) isOld(begun time.Time) bool {
+	return !begun.After(b.disturbed) && time.Since(begun) > 100*time.Millisecond
+}
+
+// heldUp reports whether the last read of a pod has failed, and one from before the rest is under
+// way: it may be all of such pods' that is, until it has ended.
+func (b *boundary) heldUp(uid cache.UID) bool {
+	return b.fails(uid) && slices.ContainsFunc(slices.Collect(maps.Values(b.begun)), b.isOld)
 }
 
 // callsGoOn reports whether calls of the agent's own are under way for which reads of their pod may

@@ -208,7 +208,7 @@ func (o *oracle) rested() (uids, open []cache.UID) {
 			first := b.podFirst(uid)
 			// A peek beside lists that failed may have hidden a read that waits for an item.
 			waits := max(bound, o.settings.base+2*b.cutOff(uid))
-			if first.IsZero() || now.Sub(first) <= waits || b.mixesUp(uid, now) {
+			if first.IsZero() || now.Sub(first) <= waits || b.mixesUp(uid, now) || b.heldUp(uid) {
 				open = append(open, uid)
 				continue
 			}
