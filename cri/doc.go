@@ -52,9 +52,10 @@
 // # Where to read
 //
 // Each file holds one lifecycle and is read from the top down. Begin with client.go (Config, New,
-// Dial) and call.go (a call, and how a hung connection is found). An event passes events.go,
-// wire.go (bytes to fields) and item.go (fields to items); shape.go checks its status when a
-// consumer asks for the status. A list passes list.go, wire.go, fast.go (unchanged items),
-// index.go (changed items), and listing.go (the difference). A read of a pod is list.go (ListPod)
-// and inspect.go (Inspect, Update). Statuses are in status.go, their decoding in decode.go.
+// Dial), call.go (a call) and conn.go (a connection, and how one that hangs is found). An event
+// passes events.go, wire.go (bytes to fields) and item.go (fields to items); shape.go checks its
+// status when a consumer asks for the status. A list passes list.go, wire.go, fast.go (unchanged
+// items), index.go (changed items), and listing.go (the difference). A read of a pod is list.go
+// (ListPod) and inspect.go (Inspect, Update). Statuses are in status.go, their decoding in
+// decode.go.
 package cri
