@@ -303,6 +303,9 @@ func TestConnecting(t *testing.T) {
 		"apart":                                "clclclclcl",
 		"some apart":                           "cscslcscscs!",
 		"apart after a refusal":                "ccc!lccc!",
+		"answers that no call takes":           strings.Repeat("ca", excusedConns) + "cacaca!ca!",
+		"a call takes one of them":             strings.Repeat("ca", excusedConns) + "cacat" + strings.Repeat("ca", excusedConns),
+		"apart from many answers":              strings.Repeat("ca", excusedConns) + "cacal" + strings.Repeat("ca", excusedConns),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { playConnecting(t, strings.ReplaceAll(steps, " ", "")) })
@@ -311,13 +314,18 @@ func TestConnecting(t *testing.T) {
 }
 
 // playConnecting plays steps: a connection (c), one that is refused (!), one that fails (f), an
-// answer (a), a connection given up (g), and a short or long time without any (s, l).
+// answer (a), one that a call takes (t), a connection given up (g), and a short or long time
+// without any (s, l).
 func playConnecting(t *testing.T, steps string) {
 	m := new(connMonitor)
 	for i, step := range steps {
 		switch step {
 		case 'a':
 			m.answered()
+			continue
+		case 't':
+			m.answered()
+			m.received.Add(1)
 			continue
 		case 'g':
 			m.abandon(m.conn)

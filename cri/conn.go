@@ -50,6 +50,10 @@ type connMonitor struct {
 	unanswered int
 	made       time.Time
 	refused    bool
+	// excused counts the answers that were heard of since a call has taken one: then received was
+	// taken.
+	excused int
+	taken   uint64
 	// timeouts counts the calls that met their deadline since the last message from the runtime;
 	// firstTimeout is the time of the first, receivedBefore the value of received then.
 	timeouts       int
@@ -66,9 +70,11 @@ type connMonitor struct {
 //
 // A connection without an answer need not be one that was hung up on. Events are the only call of
 // a quiet node, and nothing answers them before the first event: what such connections are is
-// apart.
+// apart. Nor need an answer be one of use: a runtime that starts says Unavailable, as often as it
+// is asked. But what only looks like an answer, to no call, excuses no more than excusedConns.
 const (
 	unansweredConns = 3
+	excusedConns    = 16
 	apart           = time.Second
 )
 
@@ -76,7 +82,9 @@ const (
 func (m *connMonitor) connecting() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if time.Since(m.made) >= apart {
+	if received := m.received.Load(); received != m.taken || time.Since(m.made) >= apart {
+		m.taken = received
+		m.excused = 0
 		m.unanswered = 0
 	}
 	m.refused = m.unanswered >= unansweredConns && !m.refused
@@ -90,7 +98,10 @@ func (m *connMonitor) connecting() error {
 func (m *connMonitor) answered() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unanswered = 0
+	if m.excused < excusedConns {
+		m.excused++
+		m.unanswered = 0
+	}
 }
 
 // connected notes a new connection, made at a socket.
