@@ -285,7 +285,7 @@ func (b *boundary) podFirst(uid cache.UID) time.Time {
 
 // podOutlived is outlived for a read of a pod: if calls about the pod alone hang, it puts off the
 // rest of that pod, and of those whose last read has failed: one hung read of such pods may be all
-// of them that is under way. The cost: they keep their error until it has ended.
+// of them that is under way. The cost: they keep their error until it has ended, or to a probe.
 func (b *boundary) podOutlived(uid cache.UID, begun time.Time) {
 	now := time.Now()
 	until := b.truth.hangsUntil(uid)
