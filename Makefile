@@ -144,7 +144,7 @@ test-kubelet: ## real kubelets with this PLEG in them, on the fake runtime, on c
 	$(BUILD)/kubelet/kubelet-e2e scenarios $(KUBELETS:%=evented-%); evented=$$?; wait $$resting && exit $$evented
 	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 evented-$(lastword $(KUBELETS)) & containerd=$$!; \
 	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime crio -pods 20 evented-$(firstword $(KUBELETS)); crio=$$?; wait $$containerd && exit $$crio
-	test/apiserver/build
+	test/apiserver/build v$(firstword $(KUBELETS))
 	$(BUILD)/kubelet/kubelet-e2e scenarios -runtime containerd -pods 20 -api $(BUILD)/apiserver evented-$(firstword $(KUBELETS))
 
 .PHONY: test-stock

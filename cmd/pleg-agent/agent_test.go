@@ -381,7 +381,7 @@ func TestAStateThatIsNotWritten(t *testing.T) {
 		testkit.Check(t, os.MkdirAll(inTheWay, 0o700)) // of each write
 		o := testkit.Must(config(t, "--fake", "--node", "n1", "--state", state))(t)
 		a := testkit.Must(newAgent(o, parts{sink: newPrinter(io.Discard, false), dial: dial}))(t)
-		ended := make(chan error)
+		ended := make(chan error, 1)
 		go func() { ended <- a.run(ctx) }()
 		page := func(path string) string {
 			answer := httptest.NewRecorder()
@@ -389,6 +389,7 @@ func TestAStateThatIsNotWritten(t *testing.T) {
 			return answer.Body.String()
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait() // the write of this moment is over
 		testkit.Says(t, "/metrics", page("/metrics"), "\npleg_agent_state_failing_seconds 60\n")
 		for _, path := range []string{"/healthz", "/readyz"} {
 			if text := page(path); text != "ok\n" {
@@ -397,6 +398,7 @@ func TestAStateThatIsNotWritten(t *testing.T) {
 		}
 		testkit.Check(t, os.RemoveAll(state+".new"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		testkit.Says(t, "/metrics", page("/metrics"), "\npleg_agent_state_failing_seconds 0\n")
 		cancel()
 		testkit.Check(t, <-ended)
