@@ -208,9 +208,10 @@ func (q *queue) objectsByAge() []*object {
 	})
 }
 
-// settleAll lets the tickets of idle objects into their lanes.
+// settleAll lets the tickets of idle objects into their lanes, each to the place that its number
+// gives it there.
 func (q *queue) settleAll() {
-	for _, o := range q.objectsByAge() {
+	for _, o := range q.objects {
 		if !o.busy {
 			q.unpark(o)
 		}

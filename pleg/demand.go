@@ -253,8 +253,8 @@ func (d *demand) endBackOff() { d.notBefore = 0 }
 func (d *demand) resetBackOff() { d.retry = ladder{} }
 
 // changesBackOff begins the growth of the delays between reads anew, as reads have come to fail, or
-// to succeed; unless the delays are short, and of use to nobody if they were shorter. A runtime of
-// which one read in ten fails in part would have a pod read without end.
+// to succeed: a long delay after the ones is none for the others. Short delays go on growing, or a
+// runtime that fails one read in ten in part would have a pod read without end.
 func (d *demand) changesBackOff(cfg *limits) {
 	if d.retry.step >= cfg.RetryBase {
 		d.resetBackOff()

@@ -31,6 +31,7 @@ var inAnyOrder = map[string]string{
 	"embed/ledger apply":        "removes IDs, each for itself",
 	"events pickForServer":      "keeps the first of a total order",
 	"events closed":             "counts by kind",
+	"events settleAll":          "puts each ticket in the place of its number",
 	"events distribute":         "hands an Event to each watcher by itself",
 	"exits stood":               "moves the time of each end by itself",
 	"exits unreported":          "keeps ends that are sorted afterwards",
