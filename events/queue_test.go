@@ -114,6 +114,57 @@ func TestSmallestScope(t *testing.T) {
 	}
 }
 
+// TestOneAtATime: with a single place all calls are made in order, whosever they are.
+func TestOneAtATime(t *testing.T) {
+	b := newBench(1)
+	for _, object := range []string{"1", "2", "3"} {
+		b.add("a", object)
+	}
+	b.add("b", "1")
+	b.add("a", "4")
+	for _, want := range []string{"a/1", "a/2", "a/3", "b/1", "a/4"} {
+		s := b.wantNext(t, want)
+		b.succeeded(s.at, b.now)
+	}
+}
+
+// TestAskedToWait: a server that fails is tried with a call that it has not asked to wait; and not
+// at all before the first may be made, if it has asked all of them.
+func TestAskedToWait(t *testing.T) {
+	const long = 10 * time.Minute
+	for _, patient := range []bool{false, true} {
+		b := newBench(20)
+		for i := range badNamespaces {
+			name := fmt.Sprint("ns", i)
+			b.add(name, "o")
+			s := b.wantNext(t, name+"/o")
+			f := failure{now: b.now, after: long}
+			if patient && i == badNamespaces-1 {
+				f.after = 0
+			}
+			b.failed(s.at, f)
+			b.push(&s.ticket, false)
+		}
+		if !b.server.failing() {
+			t.Fatal("the server does not fail")
+		}
+		end := b.now.Add(time.Minute)
+		tries := "" // the first within the minute
+		for tries == "" && b.now.Before(end) {
+			_, name, wait := b.next()
+			tries = name
+			b.now = b.now.Add(wait)
+		}
+		want := ""
+		if patient {
+			want = fmt.Sprint("ns", badNamespaces-1, "/o")
+		}
+		if tries != want {
+			t.Errorf("with one that was not asked to wait (%v), %q tries the server, want %q", patient, tries, want)
+		}
+	}
+}
+
 // TestHealthyGoOn: a namespace that fails is tried by one call at a time; others are not delayed.
 func TestHealthyGoOn(t *testing.T) {
 	b := newBench(4)
