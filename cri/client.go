@@ -189,7 +189,7 @@ func (c *Client) connect(ctx context.Context, dial dialer) (net.Conn, error) {
 		c.capabilities.Store(new(capabilities))
 	}
 	c.monitor.connected(conn, socket)
-	return &watchedConn{Conn: conn, broken: &c.broken, monitor: &c.monitor}, nil
+	return &watchedConn{Conn: conn, broken: &c.broken}, nil
 }
 
 // Dial returns a client that has reached its runtime: Dial connects, asks for the runtime's

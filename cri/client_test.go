@@ -292,39 +292,33 @@ func TestUnavailableAnswers(t *testing.T) {
 
 // TestConnecting: which attempts to connect are refused.
 func TestConnecting(t *testing.T) {
+	row := strings.Repeat("c", connsInRow)
 	for name, steps := range map[string]string{
-		"every other one, for ever":            "ccc!c!c!c!",
-		"an answer ends it":                    "ccc!c!cac c c!",
-		"an answer to each":                    "cacacacacacaca",
-		"the client gave them up":              "cgcgcgcgcg",
-		"an answer while refused":              "ccc!acac",
-		"attempts that fail are no connection": "ffffffcfcfc!f!",
-		"close together":                       "cscscs!",
-		"apart":                                "clclclclcl",
-		"some apart":                           "cscslcscscs!",
-		"apart after a refusal":                "ccc!lccc!",
-		"answers that no call takes":           strings.Repeat("ca", excusedConns) + "cacaca!ca!",
-		"a call takes one of them":             strings.Repeat("ca", excusedConns) + "cacat" + strings.Repeat("ca", excusedConns),
-		"apart from many answers":              strings.Repeat("ca", excusedConns) + "cacal" + strings.Repeat("ca", excusedConns),
+		"every other one, for ever":            row + "!c!c!c!",
+		"an answer ends it":                    row + "!ca" + row + "!",
+		"an answer to each":                    strings.Repeat("ca", 2*connsInRow),
+		"the client gave one of them up":       row[1:] + "g" + row + "!",
+		"an answer while refused":              row + "!ac",
+		"attempts that fail are no connection": strings.Repeat("f", connsInRow) + row + "!f!f",
+		"close together":                       strings.Repeat("cs", connsInRow) + "!",
+		"apart":                                strings.Repeat("cl", 2*connsInRow),
+		"one apart":                            row[1:] + "l" + row + "!",
+		"apart after a refusal":                row + "!lc",
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { playConnecting(t, strings.ReplaceAll(steps, " ", "")) })
+			synctest.Test(t, func(t *testing.T) { playConnecting(t, steps) })
 		})
 	}
 }
 
 // playConnecting plays steps: a connection (c), one that is refused (!), one that fails (f), an
-// answer (a), one that a call takes (t), a connection given up (g), and a short or long time
-// without any (s, l).
+// answer that a call takes (a), a connection given up (g), and a short or long time without any
+// (s, l).
 func playConnecting(t *testing.T, steps string) {
 	m := new(connMonitor)
 	for i, step := range steps {
 		switch step {
 		case 'a':
-			m.answered()
-			continue
-		case 't':
-			m.answered()
 			m.received.Add(1)
 			continue
 		case 'g':
@@ -347,48 +341,30 @@ func playConnecting(t *testing.T, steps string) {
 	}
 }
 
-// TestHearing: what is heard of frames is the same however they are cut.
-func TestHearing(t *testing.T) {
-	frame := func(kind byte, rest string) string {
-		return string([]byte{0, byte(len(rest) >> 8), byte(len(rest)), kind, 0, 0, 0, 0, 1}) + rest
-	}
-	const (
-		ping         = 0x6
-		windowUpdate = 0x8
-	)
-	settings := frame(typeSettings, strings.Repeat("\x01", 300))
-	headers := frame(typeHeaders, "x")
+// TestGreeting: what is heard of a greeting is the same however it is cut.
+func TestGreeting(t *testing.T) {
 	for name, tc := range map[string]struct {
-		said              string
-		greeted, answered bool
-		foreign           bool
+		said            string
+		spoken, foreign bool
 	}{
-		"nothing":                 {},
-		"half a head":             {said: settings[:3]},
-		"a greeting":              {said: settings, greeted: true},
-		"a part of a greeting":    {said: settings[:frameType+1], greeted: true},
-		"a ping":                  {said: settings + frame(ping, "\x01\x01\x01\x01\x01\x01\x01\x01"), greeted: true},
-		"an empty frame":          {said: settings + frame(typeSettings, ""), greeted: true},
-		"an answer":               {said: settings + headers, greeted: true, answered: true},
-		"an answer and its data":  {said: settings + headers + frame(0, "\x00\x01"), greeted: true, answered: true},
-		"an answer after frames":  {said: settings + frame(windowUpdate, "\x01\x01\x01\x01") + headers, greeted: true, answered: true},
-		"an answer's first bytes": {said: settings + headers[:frameType+1], greeted: true, answered: true},
-		"before an answer's type": {said: settings + headers[:frameType], greeted: true},
-		"an answer first":         {said: headers, foreign: true},
-		"HTTP/1":                  {said: "HTTP/1.1 400 Bad Request\r\n", foreign: true},
-		"a text":                  {said: "\x00\x00\x00HELO", foreign: true},
+		"nothing":             {},
+		"half a head":         {said: "\x00\x00\x06"},
+		"the type":            {said: "\x00\x00\x06\x04", spoken: true},
+		"a greeting and more": {said: "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x01\x01\x01\x01\x01\x01HELO", spoken: true},
+		"another frame":       {said: "\x00\x00\x01\x01\x00\x00\x00\x00\x01x", foreign: true},
+		"HTTP/1":              {said: "HTTP/1.1 400 Bad Request\r\n", foreign: true},
+		"a text":              {said: "\x00\x00\x00HELO", foreign: true},
 	} {
 		for cut := 1; cut <= 32; cut++ {
-			var h hearing
+			c := new(watchedConn)
 			var err error
 			for part := range slices.Chunk([]byte(tc.said), cut) {
-				if err = h.hear(part); err != nil {
+				if err = c.hear(part); err != nil {
 					break
 				}
 			}
-			foreign := err != nil
-			if foreign != tc.foreign || !foreign && (h.greeted != tc.greeted || h.answered != tc.answered) {
-				t.Errorf("%s in parts of %d bytes: greeted %v, answered %v, %v", name, cut, h.greeted, h.answered, err)
+			if foreign := err != nil; foreign != tc.foreign || c.spoken.Load() != tc.spoken {
+				t.Errorf("%s in parts of %d bytes: spoken %v, %v", name, cut, c.spoken.Load(), err)
 			}
 		}
 	}

@@ -3,8 +3,8 @@
 
 package cri
 
-// The life of a connection: whether it may be made, what is heard over it before its server has
-// answered, whether it hangs, and its end.
+// The life of a connection: whether it may be made, how its server greets, whether it hangs, and
+// its end.
 
 import (
 	"bytes"
@@ -44,16 +44,13 @@ type connMonitor struct {
 	mu     sync.Mutex // guards the fields below
 	conn   net.Conn
 	socket os.FileInfo // the socket file at connect time, nil if not known
-	// unanswered counts the connections made at made and before, each within apart of the one before,
-	// since one was answered or given up by the client itself. refused is set if the last attempt was
-	// refused for them.
-	unanswered int
-	made       time.Time
-	refused    bool
-	// excused counts the answers that were heard of since a call has taken one: then received was
-	// taken.
-	excused int
+	// row counts the connections made at made and before, each within apart of the one before, since
+	// a call has taken an answer, with which received became taken, or the client itself has given one
+	// up. refused is set if the last attempt was refused for them.
+	row     int
+	made    time.Time
 	taken   uint64
+	refused bool
 	// timeouts counts the calls that met their deadline since the last message from the runtime;
 	// firstTimeout is the time of the first, receivedBefore the value of received then.
 	timeouts       int
@@ -61,21 +58,19 @@ type connMonitor struct {
 	receivedBefore uint64
 }
 
-// unansweredConns is how many connections in a row, each within apart of the one before, may end
-// before the runtime has answered anything. After a connection that was established grpc pauses
-// for nothing, and sends a call that was not on its way yet over the next one: a server that
-// greets and hangs up would be connected to for as long as the call may take, as fast as the
-// processor can. From then on every other attempt is refused, which fails the calls that wait, and
-// lets grpc pause.
+// connsInRow is how many connections may be made in a row, each within apart of the one before,
+// while no call takes an answer. After a connection that was established grpc pauses for nothing,
+// and sends a call that was not on its way yet over the next one: a server that greets and hangs up
+// would be connected to for as long as the call may take, as fast as the processor can. From then
+// on every other attempt is refused, which fails the calls that wait, and lets grpc pause.
 //
-// A connection without an answer need not be one that was hung up on. Events are the only call of
-// a quiet node, and nothing answers them before the first event: what such connections are is
-// apart. Nor need an answer be one of use: a runtime that starts says Unavailable, as often as it
-// is asked. But what only looks like an answer, to no call, excuses no more than excusedConns.
+// It is a rate that is bounded, and no judgement of the server. A connection over which nothing was
+// answered need not be one that was hung up on: events are the only call of a quiet node, and
+// nothing answers them before the first event. And a runtime that starts says Unavailable, as often
+// as it is asked. Such connections are apart, or few.
 const (
-	unansweredConns = 3
-	excusedConns    = 16
-	apart           = time.Second
+	connsInRow = 16
+	apart      = time.Second
 )
 
 // connecting is asked before each connection is made. An error refuses it.
@@ -84,31 +79,20 @@ func (m *connMonitor) connecting() error {
 	defer m.mu.Unlock()
 	if received := m.received.Load(); received != m.taken || time.Since(m.made) >= apart {
 		m.taken = received
-		m.excused = 0
-		m.unanswered = 0
+		m.row = 0
 	}
-	m.refused = m.unanswered >= unansweredConns && !m.refused
+	m.refused = m.row >= connsInRow && !m.refused
 	if m.refused {
-		return fmt.Errorf("%d connections ended before the runtime answered: does it end as it starts (see its log), or does another server listen there", m.unanswered)
+		return fmt.Errorf("%d connections ended before the runtime answered: does it end as it starts (see its log), or does another server listen there", m.row)
 	}
 	return nil
-}
-
-// answered notes that a call was answered over the present connection, be it with Unavailable.
-func (m *connMonitor) answered() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.excused < excusedConns {
-		m.excused++
-		m.unanswered = 0
-	}
 }
 
 // connected notes a new connection, made at a socket.
 func (m *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unanswered++
+	m.row++
 	m.made = time.Now()
 	m.conn = conn
 	m.socket = socket
@@ -166,7 +150,7 @@ func (m *connMonitor) abandon(conn net.Conn) {
 	}
 	_ = m.conn.Close() // grpc notices, and connects again
 	m.conn = nil
-	m.unanswered = 0
+	m.row = 0
 	m.timeouts = 0
 	m.abandoned.Add(1)
 }
@@ -183,18 +167,17 @@ func (m *connMonitor) replaced(socket os.FileInfo) bool {
 }
 
 // watchedConn counts its end before anybody else hears of it, for the state of a grpc connection
-// follows some time after the calls on it have failed; and it hears what the server says until it
-// answers a call. A server that does not speak gRPC hangs up, and which of the client's calls
-// notices that first is chance: until the server has spoken, a failed write is left for the read to
-// tell.
+// follows some time after the calls on it have failed; and it hears how the server greets. A server
+// that does not speak gRPC hangs up, and which of the client's calls notices that first is chance:
+// until the server has spoken, a failed write is left for the read to tell.
 type watchedConn struct {
 	net.Conn
-	once    sync.Once
-	broken  *atomic.Uint64
-	monitor *connMonitor
+	once   sync.Once
+	broken *atomic.Uint64
 
-	// hearing is used by Read alone, which grpc calls from one goroutine.
-	hearing hearing
+	// heard is how many bytes of the greeting have come. Read alone uses it, which grpc calls from one
+	// goroutine.
+	heard int
 	// spoken is set when the server has spoken gRPC.
 	spoken atomic.Bool
 }
@@ -202,8 +185,9 @@ type watchedConn struct {
 // Read implements net.Conn.
 func (c *watchedConn) Read(b []byte) (n int, err error) {
 	n, err = c.Conn.Read(b)
-	if !c.hearing.answered {
-		n, err = c.hear(b[:n], err)
+	if foreign := c.hear(b[:n]); foreign != nil {
+		n = 0
+		err = foreign
 	}
 	if err != nil {
 		c.once.Do(func() { c.broken.Add(1) })
@@ -211,73 +195,25 @@ func (c *watchedConn) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// hear takes what a Read got before the server has answered a call, and returns what the Read
-// returns.
-func (c *watchedConn) hear(said []byte, err error) (n int, _ error) {
-	if foreign := c.hearing.hear(said); foreign != nil {
-		return 0, foreign
-	}
-	if c.hearing.greeted {
-		c.spoken.Store(true)
-	}
-	if c.hearing.answered {
-		c.monitor.answered()
-	}
-	return len(said), err
-}
-
-// hearing is what a server has said of HTTP/2 (RFC 9113, section 4.1): frames, each a head with the
-// length of the rest in three bytes and the type in the fourth, and the rest.
-type hearing struct {
-	head   int // how many bytes of the present frame's head have come
-	length int // of the frame's rest, as far as its head has come
-	left   int // how many bytes of the rest are to come
-
-	// greeted: the first frame is of the type with which a server begins. answered: the first frame
-	// of an answer has begun.
-	greeted, answered bool
-}
-
+// A server begins with a frame of the type SETTINGS, and short (RFC 9113, sections 3.4 and 4.1): of
+// its head the first byte, of the length, is zero, and the fourth is the type.
 const (
-	frameHead    = 9
-	frameType    = 3 // the place of the type in the head
-	typeHeaders  = 0x1
+	frameType    = 3
 	typeSettings = 0x4
 )
 
 // notGRPC is in the error of a connection to a server that does not speak gRPC.
 const notGRPC = "what the server says is not gRPC"
 
-// hear takes what the server says next, up to its first answer. An error means that it is no gRPC:
-// the frame with which a server begins is SETTINGS, and short (section 3.4), so that the first byte
-// is zero.
-func (h *hearing) hear(said []byte) error {
-	for rest := said; len(rest) > 0 && !h.answered; {
-		if h.left > 0 {
-			n := min(h.left, len(rest))
-			h.left -= n
-			rest = rest[n:]
-			continue
-		}
-		b := rest[0]
-		rest = rest[1:]
-		if !h.greeted && (h.head == 0 && b != 0 || h.head == frameType && b != typeSettings) {
+// hear takes what the server says next. An error means that it is no gRPC.
+func (c *watchedConn) hear(said []byte) error {
+	for _, b := range said[:min(len(said), frameType+1-c.heard)] {
+		if c.heard == 0 && b != 0 || c.heard == frameType && b != typeSettings {
 			line, _, _ := bytes.Cut(said, []byte("\r\n"))
 			return fmt.Errorf("%s: %.40q", notGRPC, line)
 		}
-		switch {
-		case h.head < frameType:
-			h.length = h.length<<8 | int(b)
-		case h.head == frameType:
-			h.greeted = true
-			h.answered = b == typeHeaders
-		}
-		h.head++
-		if h.head == frameHead {
-			h.left = h.length
-			h.head = 0
-			h.length = 0
-		}
+		c.heard++
+		c.spoken.Store(c.heard > frameType)
 	}
 	return nil
 }
