@@ -343,7 +343,7 @@ func (k *book[S]) noteEnd(p *pod, r *look, whole bool, asOf instant) {
 	k.out.add(countInspectErrors, 1)
 	first := !p.failed() && !p.failing()
 	if first {
-		p.changesBackOff(&k.cfg)
+		p.turnsBackOff(&k.cfg)
 	}
 	again := whole || !first
 	if p.accused || !again ||

@@ -252,14 +252,8 @@ func (d *demand) endBackOff() { d.notBefore = 0 }
 // resetBackOff ends the growth of the delays between reads.
 func (d *demand) resetBackOff() { d.retry = ladder{} }
 
-// changesBackOff begins the growth of the delays between reads anew, as reads have come to fail, or
-// to succeed: a long delay after the ones is none for the others. Short delays go on growing, or a
-// runtime that fails one read in ten in part would have a pod read without end.
-func (d *demand) changesBackOff(cfg *limits) {
-	if d.retry.step >= cfg.RetryBase {
-		d.resetBackOff()
-	}
-}
+// turnsBackOff notes that reads have come to fail, or to succeed.
+func (d *demand) turnsBackOff(cfg *limits) { d.retry.turns(cfg.RetryBase) }
 
 // backOff delays the next read after a read that left a report open.
 func (d *demand) backOff(cfg *limits, read span) {

@@ -8,36 +8,23 @@ import (
 	"time"
 )
 
-// TestBackOffThatChanges: the delays between reads begin anew, as reads come to fail or to succeed,
-// once they have become long, and not before.
-func TestBackOffThatChanges(t *testing.T) {
+// TestReadsThatTurn: a pod of whose reads every other fails in part, while a report stays open, is
+// not read without end.
+func TestReadsThatTurn(t *testing.T) {
 	cfg := &limits{
 		RetryBase:  time.Second,
-		RetryMax:   time.Minute,
 		RereadBase: time.Millisecond,
 		RelistMax:  5 * time.Minute,
 	}
-	for _, step := range []time.Duration{0, cfg.RereadBase, cfg.RetryBase - 1, cfg.RetryBase, cfg.RetryMax} {
-		d := demand{retry: ladder{step: step, end: 1}}
-		d.changesBackOff(cfg)
-		want := step
-		if step >= cfg.RetryBase {
-			want = 0
-		}
-		if d.retry.step != want {
-			t.Errorf("a delay of %v has become %v, want %v", step, d.retry.step, want)
-		}
-	}
-
 	d := demand{}
 	now := instant(1)
-	for reads := 1; ; reads++ { // of an open report, every other of which fails in part
+	for reads := 1; ; reads++ {
 		d.backOff(cfg, span{now, now})
 		if d.notBefore.sub(now) >= cfg.RetryBase {
 			break
 		}
 		now = d.notBefore
-		d.changesBackOff(cfg)
+		d.turnsBackOff(cfg)
 		if reads > 20 {
 			t.Fatalf("%d reads in %v", reads, now.sub(1))
 		}

@@ -206,7 +206,7 @@ func (c *core[S]) applyRead(p *pod, r *inspected[S], f *flight, shows []Item, no
 	p.crossed = f.crossed && r.status != nil
 	p.decided()
 	if p.failed() && r.err == nil || p.entry == failedEntry { // it yields more than the reads before
-		p.changesBackOff(&c.cfg)
+		p.turnsBackOff(&c.cfg)
 	}
 	switch {
 	case r.err != nil:

@@ -111,3 +111,19 @@ func TestLadder(t *testing.T) {
 		}
 	}
 }
+
+// TestLadderThatTurns: the delays begin anew once they have become long, and not before.
+func TestLadderThatTurns(t *testing.T) {
+	const long = time.Second
+	for _, step := range []time.Duration{0, 1, long - 1, long, time.Minute} {
+		l := ladder{step: step, end: 1}
+		l.turns(long)
+		want := step
+		if step >= long {
+			want = 0
+		}
+		if l.step != want {
+			t.Errorf("a delay of %v has become %v, want %v", step, l.step, want)
+		}
+	}
+}

@@ -26,3 +26,12 @@ func (l *ladder) climb(read span, least, most time.Duration) instant {
 	l.end = read.ended.add(l.step)
 	return l.end
 }
+
+// turns begins the growth anew, as what is delayed has come to fail, or to succeed, if the delay is
+// long: a long delay after the ones is none for the others. Short delays go on growing, or what
+// fails one time in ten, or every other time, would be tried again without end.
+func (l *ladder) turns(long time.Duration) {
+	if l.step >= long {
+		*l = ladder{}
+	}
+}

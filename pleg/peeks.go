@@ -110,11 +110,12 @@ type peeking struct {
 	// other news of the pod. Beside an ID no list has shown, the others could not be stored.
 	left map[string]bool
 
-	// retry delays the peeks of a pod after one that does not show the reported phases, and ill
-	// those after one that has failed: neither begins anew because of the other, or a runtime that
-	// fails every other status would be asked without end. A peek that is the first to miss an ID
-	// is followed soon all the same.
-	retry, ill ladder
+	// retry delays the peeks of a pod after one that has failed, or does not show the reported phases.
+	// A peek that is the first to miss an ID is followed soon all the same.
+	retry ladder
+
+	// failed reports whether the last peek has failed.
+	failed bool
 }
 
 const (
@@ -381,7 +382,6 @@ func (k *peeks) consider(p *pod, r *reads, now instant) {
 		x.told = last
 		x.left = nil
 		x.retry = ladder{}
-		x.ill = ladder{}
 		k.wants(x, now)
 	}
 }
@@ -438,11 +438,11 @@ func (k *peeks) end(x *peeking, well bool, now instant) {
 
 // again has a pod looked at once more, after a delay that grows.
 func (k *peeks) again(x *peeking, failed bool, peek span, cfg *limits) {
-	delay := &x.retry
-	if failed {
-		delay = &x.ill
+	if failed != x.failed {
+		x.retry.turns(cfg.RetryBase)
 	}
-	k.wants(x, delay.climb(peek, cfg.RereadBase, peekPoll))
+	x.failed = failed
+	k.wants(x, x.retry.climb(peek, cfg.RereadBase, peekPoll))
 }
 
 // over reports whether a pod needs no peeks any more: the pod is forgotten, or lists answer again,
