@@ -20,6 +20,7 @@ package identity
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -46,8 +47,11 @@ func (r *Runtime) Is(v cri.Version) {
 	r.name(v)
 }
 
+// name keeps the name and the version. The name of a gauge is cut at each slash: one in the runtime's
+// name would shift the rest into the version.
 func (r *Runtime) name(v cri.Version) {
-	r.info.Store(new(printable.Text("runtime/" + v.RuntimeName + "/" + v.RuntimeVersion)))
+	name := strings.ReplaceAll(v.RuntimeName, "/", "_")
+	r.info.Store(new(printable.Text("runtime/" + name + "/" + v.RuntimeVersion)))
 }
 
 // Follow asks the runtime behind each new connection, until ctx ends.

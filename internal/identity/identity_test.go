@@ -66,3 +66,14 @@ func TestRuntime(t *testing.T) {
 		testkit.Check(t, client.Close())
 	})
 }
+
+// TestSlashes: a slash in the name shifts nothing into the version, which may have slashes.
+func TestSlashes(t *testing.T) {
+	r := Of(nil)
+	r.name(cri.Version{RuntimeName: "acme/runtime", RuntimeVersion: "v1/2"})
+	got := ""
+	r.Gauges(func(name string, _ float64) { got += name })
+	if want := "runtime/acme_runtime/v1/2"; got != want {
+		t.Errorf("the gauge is %q, want %q", got, want)
+	}
+}
