@@ -11,9 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 )
 
@@ -57,4 +59,40 @@ func TestDeadMount(t *testing.T) {
 			t.Errorf("%s: status %d, want %d and %q: %.500s", name, status, test.status, test.says, said.String())
 		}
 	}
+}
+
+// TestAMountThatDies: the mount with the ledger dies while the agent runs. Ends are told all the
+// same, and the agent ends when it is asked to, and names the ledger.
+func TestAMountThatDies(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "reported.json")
+	testkit.OwnMounts(t)
+	program := exec.CommandContext(t.Context(), os.Args[0], "--fake", "--node", "n", "--state", state)
+	program.Env = append(os.Environ(), asProgram+"=1")
+	var told, said notes
+	program.Stdout = &told
+	program.Stderr = &said
+	testkit.Check(t, program.Start())
+	hung := time.AfterFunc(time.Minute, func() { _ = program.Process.Kill() })
+	defer hung.Stop()
+	until := func(what string, holds func() bool) {
+		for limit := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("%s: %s%s", what, told.String(), said.String())
+			}
+		}
+	}
+	until("no ledger", func() bool {
+		kept, err := os.ReadFile(state)
+		return err == nil && bytes.Contains(kept, []byte(`"reported":{"`))
+	})
+	testkit.CoverDead(t, dir)
+	lines := strings.Count(told.String(), "\n")
+	until("no end is told without the ledger", func() bool { return strings.Count(told.String(), "\n") > lines+1 })
+	testkit.Check(t, program.Process.Signal(syscall.SIGTERM))
+	_ = program.Wait() // the status tells
+	if status := program.ProcessState.ExitCode(); status != cli.ExitInterrupted {
+		t.Errorf("status %d, want %d: %s", status, cli.ExitInterrupted, said.String())
+	}
+	testkit.Says(t, "the agent", said.String(), state, "its disk hangs")
 }

@@ -12,10 +12,9 @@ import (
 	"testing"
 )
 
-// MountDead mounts a file system that answers nothing on a folder, for this thread and what the
-// thread starts: a file system in user space (FUSE) whose daemon does not begin. The thread ends
-// with the test. The test is skipped where it may not mount.
-func MountDead(t *testing.T, dir string) {
+// OwnMounts gives this thread, and what the thread starts, mounts of their own. The thread ends with
+// the test. The test is skipped where it may not mount.
+func OwnMounts(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
 	err := syscall.Unshare(syscall.CLONE_FS | syscall.CLONE_NEWNS)
@@ -25,6 +24,12 @@ func MountDead(t *testing.T, dir string) {
 	if err != nil {
 		t.Skipf("mounts need root: %v", err)
 	}
+}
+
+// CoverDead mounts a file system that answers nothing on a folder, in a test with [OwnMounts]: a
+// file system in user space (FUSE) whose daemon does not begin. The test is skipped without FUSE.
+func CoverDead(t *testing.T, dir string) {
+	t.Helper()
 	daemon, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip(err)
@@ -33,6 +38,14 @@ func MountDead(t *testing.T, dir string) {
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", daemon.Fd())
 	Check(t, syscall.Mount("dead", dir, "fuse", 0, options))
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+}
+
+// MountDead mounts a file system that answers nothing on a folder, for this thread and what the
+// thread starts: see [OwnMounts] and [CoverDead].
+func MountDead(t *testing.T, dir string) {
+	t.Helper()
+	OwnMounts(t)
+	CoverDead(t, dir)
 }
 
 // KubeconfigWith returns the path of a kubeconfig whose cluster takes the server's certificate from
