@@ -47,8 +47,8 @@ func (r *Runtime) Is(v cri.Version) {
 	r.name(v)
 }
 
-// name keeps the name and the version. The name of a gauge is cut at each slash: one in the runtime's
-// name would shift the rest into the version.
+// name keeps the name and the version. The name of a gauge is cut at each slash: a slash in the
+// runtime's name would shift the rest into the version.
 func (r *Runtime) name(v cri.Version) {
 	name := strings.ReplaceAll(v.RuntimeName, "/", "_")
 	r.info.Store(new(printable.Text("runtime/" + name + "/" + v.RuntimeVersion)))

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// OwnMounts gives this thread, and what the thread starts, mounts of their own. The thread ends with
-// the test. The test is skipped where it may not mount.
+// OwnMounts gives this thread, and what the thread starts, mounts of their own. The thread ends
+// with the test. The test is skipped where it may not mount.
 func OwnMounts(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
