@@ -119,7 +119,7 @@ func (f *fakeSide) newlySlow(begun time.Time) bool {
 		return false
 	}
 	untaught := func(cut *time.Time) bool {
-		return cut != nil && cut.After(f.slowSince) && cut.Before(f.slowSince.Add(slow)) && begun.After(*cut)
+		return cut != nil && !cut.Before(f.slowSince) && cut.Before(f.slowSince.Add(slow)) && begun.After(*cut)
 	}
 	if f.slowSince.IsZero() || untaught(f.cut.Load()) {
 		f.slowSince = time.Now()
