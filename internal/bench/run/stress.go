@@ -326,10 +326,10 @@ func late(delays []time.Duration) (n uint64) {
 // stressStep asks for a rate for the time of a step.
 func (r *runner) stressStep(ctx context.Context, o StressOptions, rate float64) (bench.StressStep, error) {
 	s := r.sides[0]
+	lost := r.link.lost() // who reads of the step may end the runtime at once
 	r.enter(fmt.Sprintf("%.0f containers/s%s", rate, r.pace))
 	begin := bench.Now()
 	span := s.span()
-	lost := r.link.lost()
 	actions := r.driver.Stats().Actions
 	before, beforeErr := s.process.Report(ctx)
 	told, toldErr := s.process.Tail(ctx)
