@@ -282,7 +282,9 @@ func (l *lane[P]) next(after instant) instant {
 
 // take removes the pod that is read next. A pod must be waiting. As long as workers are free, the
 // oldest pod is taken. Beside reads that hang, the oldest may be behind others that hang, so that
-// every second read, and each probe, takes the newest pod.
+// every second read, and each probe but the first, takes the newest pod. The first probe does so
+// every second time: a slow runtime has ended nothing for so long between any two ends, and the
+// pods that come meanwhile would be read before all that have waited for longer.
 //
 // Pods whose last read failed come again and again, those that hang too, and the newest is most
 // often one of these. There, one probe takes the pod that has failed least, and the next the
@@ -298,8 +300,10 @@ func (l *lane[P]) take(now instant) P {
 			i = len(l.waiting) - 1
 		}
 	case !l.failed:
-		l.last = true
-		i = len(l.waiting) - 1
+		l.last = l.probes > 0 || !l.last
+		if l.last {
+			i = len(l.waiting) - 1
+		}
 	default:
 		l.last = !l.last
 		if l.last {

@@ -264,6 +264,25 @@ func TestNewcomerBesideHungReads(t *testing.T) {
 	}
 }
 
+// TestNewcomersOnASlowRuntime holds that pods that need a read one after another, on a runtime which
+// answers more rarely than the first probe comes, put off no pod that has waited for longer.
+func TestNewcomersOnASlowRuntime(t *testing.T) {
+	const first = 40
+	for _, work := range []time.Duration{90, 110, 150, 250, 500, 900} {
+		work *= time.Millisecond
+		l := load{processors: 1, timeout: 5 * time.Minute, arrives: crowd(first, work)}
+		for i := range 200 {
+			l.arrives = append(l.arrives, arrival{at: time.Duration(i) * work * 19 / 20, work: work})
+		}
+		r := l.play(testWorkers, 10*time.Minute)
+		longest := slices.Max(r.waits[:first])
+		t.Logf("%v: the first %d wait for %v at most: %v", work, first, longest, r)
+		if r.failed+r.unended != 0 || longest > 3*first*work {
+			t.Errorf("%v: the first %d wait for %v: %v", work, first, longest, r)
+		}
+	}
+}
+
 // TestFailedBesideHungReads holds that pods whose reads have failed, and that can be read again,
 // have their turn beside pods whose reads hang for ever and which come again and again: soon if one
 // read has failed, and at some time if all have for long.
