@@ -264,8 +264,8 @@ func TestNewcomerBesideHungReads(t *testing.T) {
 	}
 }
 
-// TestNewcomersOnASlowRuntime holds that pods that need a read one after another, on a runtime which
-// answers more rarely than the first probe comes, put off no pod that has waited for longer.
+// TestNewcomersOnASlowRuntime holds that pods that need a read one after another, on a runtime
+// which answers more rarely than the first probe comes, put off no pod that has waited for longer.
 func TestNewcomersOnASlowRuntime(t *testing.T) {
 	const first = 40
 	for _, work := range []time.Duration{90, 110, 150, 250, 500, 900} {
