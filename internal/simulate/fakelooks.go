@@ -100,14 +100,26 @@ func (l fakeLooks) accusing(
 	if i.Status == nil || over || after.fail || !lasting {
 		return i, err
 	}
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	for _, id := range i.Unread {
-		if !l.f.bad[id] && !l.f.newlySlow(begun) {
-			l.f.w.oracle.fail("accused", "%s can be read, and a read says that it cannot: %v", id, err)
-		}
+	accused := l.f.readable(i.Unread, begun)
+	if len(accused) > 0 {
+		l.f.w.truth.refresh() // a sandbox may have lost its metadata since the list
+	}
+	for _, id := range l.f.readable(accused, begun) {
+		l.f.w.oracle.fail("accused", "%s can be read, and a read says that it cannot: %v", id, err)
 	}
 	return i, err
+}
+
+// readable returns those of some items that a read begun at a time could get, as far as is known.
+func (f *fakeSide) readable(ids []string, begun time.Time) (some []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range ids {
+		if !f.bad[id] && !f.newlySlow(begun) {
+			some = append(some, id)
+		}
+	}
+	return some
 }
 
 // newlySlow reports whether a read begun at a time may have given up a container because nothing
