@@ -57,10 +57,10 @@ const (
 	hangAtLeast = 100 * time.Millisecond
 	// probeFirst is the pause before the first probe, if reads last no longer. Pauses double.
 	probeFirst = 100 * time.Millisecond
-	// probeBase bounds the pause before a probe of a pod that came after the last probe, and before
-	// any other while no more than probedReads times the workers are under way.
+	// probeBase bounds the growth of the pause before a probe of a pod that came after the last
+	// probe, and before any other while no more than probedReads times the workers are under way.
 	probeBase = time.Second
-	// probeMax bounds the pause before all other probes.
+	// probeMax bounds the pause before all other probes, and before those of a slow runtime.
 	probeMax = 8 * time.Second
 	// probedReads bounds the reads of a crowd of pods, as a multiple of the workers, while nothing
 	// ends.
@@ -123,7 +123,9 @@ func (l *limiter) room(now instant) bool {
 
 // probeAt returns when a probe may begin: another read although nothing has ended. Newest is since
 // when the latest comer has needed a read. Pauses double. They are shorter the more reads hang: the
-// next read will probably hang, too, and tell nothing.
+// next read will probably hang, too, and tell nothing. A comer since then waits for less, but for as
+// long as two ends are apart while reads take no longer than of late: otherwise, on a slow runtime,
+// pods that come one after another would all be probes, and be read before those that wait.
 func (l *limiter) probeAt(newest, now instant) instant {
 	if len(l.begins) >= allReads*l.workers {
 		return never
@@ -131,7 +133,8 @@ func (l *limiter) probeAt(newest, now instant) instant {
 	hung := l.hung(now)
 	pause := probeFirst << min(l.probes, 30)
 	if newest > l.quiet {
-		return l.quiet.add(min(pause, probeBase))
+		apart := l.longest(now) / time.Duration(max(1, len(l.begins)-hung)) // of the ends
+		return l.quiet.add(min(max(min(pause, probeBase), 2*apart), probeMax))
 	}
 	most := probeBase
 	if len(l.begins)-hung >= probedReads*(l.workers-l.fewer) {
@@ -282,9 +285,8 @@ func (l *lane[P]) next(after instant) instant {
 
 // take removes the pod that is read next. A pod must be waiting. As long as workers are free, the
 // oldest pod is taken. Beside reads that hang, the oldest may be behind others that hang, so that
-// every second read, and each probe but the first, takes the newest pod. The first probe does so
-// every second time: a slow runtime has ended nothing for so long between any two ends, and the
-// pods that come meanwhile would be read before all that have waited for longer.
+// every second read, and each probe, takes the newest pod. A slow runtime is probed too rarely for
+// that to put off the others: see probeAt.
 //
 // Pods whose last read failed come again and again, those that hang too, and the newest is most
 // often one of these. There, one probe takes the pod that has failed least, and the next the
@@ -300,10 +302,8 @@ func (l *lane[P]) take(now instant) P {
 			i = len(l.waiting) - 1
 		}
 	case !l.failed:
-		l.last = l.probes > 0 || !l.last
-		if l.last {
-			i = len(l.waiting) - 1
-		}
+		l.last = true
+		i = len(l.waiting) - 1
 	default:
 		l.last = !l.last
 		if l.last {

@@ -40,6 +40,7 @@ func crowd(n int, work time.Duration) (all []arrival) {
 
 // played is what became of a load.
 type played struct {
+	first   time.Duration // when the first read ended well
 	last    time.Duration // when the last pod was read that can be
 	waits   []time.Duration
 	most    int // reads at once
@@ -150,6 +151,7 @@ func (l load) play(workers int, until time.Duration) (r played) {
 			if well {
 				done[x.pod] = true
 				r.waits[x.pod] = now - l.arrives[x.pod].at
+				r.first = cmp.Or(r.first, now)
 				r.last = now
 			} else {
 				r.failed++
@@ -265,22 +267,58 @@ func TestNewcomerBesideHungReads(t *testing.T) {
 }
 
 // TestNewcomersOnASlowRuntime holds that pods that need a read one after another, on a runtime
-// which answers more rarely than the first probe comes, put off no pod that has waited for longer.
+// which answers more rarely than the first probe comes, put off no pod that has waited for longer,
+// and are not read all at once: once it is known how long reads last, by few more than the workers,
+// and before by one more each second. Uneven reads tell it later, as the short ones end first.
 func TestNewcomersOnASlowRuntime(t *testing.T) {
 	const first = 40
-	for _, work := range []time.Duration{90, 110, 150, 250, 500, 900} {
-		work *= time.Millisecond
-		l := load{processors: 1, timeout: 5 * time.Minute, arrives: crowd(first, work)}
-		for i := range 200 {
-			l.arrives = append(l.arrives, arrival{at: time.Duration(i) * work * 19 / 20, work: work})
-		}
-		r := l.play(testWorkers, 10*time.Minute)
-		longest := slices.Max(r.waits[:first])
-		t.Logf("%v: the first %d wait for %v at most: %v", work, first, longest, r)
-		if r.failed+r.unended != 0 || longest > 3*first*work {
-			t.Errorf("%v: the first %d wait for %v: %v", work, first, longest, r)
+	for _, tc := range []struct {
+		name   string
+		works  func(g *rand.Rand) float64 // the work of a read, of 1 on average
+		comes  func(g *rand.Rand) float64 // when the next pod comes
+		factor time.Duration              // how much longer the first may wait than if no others came
+		most   int                        // reads at once, as a multiple of the workers
+	}{
+		{name: "even", works: one, comes: one, factor: 2, most: 2},
+		{name: "uneven", works: func(g *rand.Rand) float64 { return 0.1 + 1.8*g.Float64() }, comes: (*rand.Rand).ExpFloat64, factor: 3, most: 4},
+		{name: "one in ten slow", works: oneInTen, comes: (*rand.Rand).ExpFloat64, factor: 4, most: 4},
+	} {
+		for _, work := range []time.Duration{90, 110, 150, 250, 500, 900, 1500, 2500, 5000} {
+			work *= time.Millisecond
+			for seed := range uint64(10) {
+				g := rand.New(rand.NewPCG(seed, 3))
+				times := func(d time.Duration, x float64) time.Duration { return time.Duration(x * float64(d)) }
+				l := load{processors: 1, timeout: time.Hour}
+				for range first {
+					l.arrives = append(l.arrives, arrival{work: times(work, tc.works(g))})
+				}
+				at := time.Duration(0)
+				for range 200 {
+					l.arrives = append(l.arrives, arrival{at: at, work: times(work, tc.works(g))})
+					at += times(work*19/20, tc.comes(g))
+				}
+				r := l.play(testWorkers, time.Hour)
+				longest := slices.Max(r.waits[:first])
+				most := tc.most*testWorkers + int(r.first/probeBase)
+				if seed == 0 {
+					t.Logf("%s, %v: the first %d wait for %v at most: %v", tc.name, work, first, longest.Round(time.Millisecond), r)
+				}
+				if r.failed+r.unended != 0 || longest > tc.factor*first*work || r.most > most {
+					t.Errorf("%s, %v, seed %d: the first %d wait for %v: %v, want at most %d", tc.name, work, seed, first, longest, r, most)
+				}
+			}
 		}
 	}
+}
+
+func one(*rand.Rand) float64 { return 1 }
+
+// oneInTen returns 1 on average, and one time in ten nine times as much as otherwise.
+func oneInTen(g *rand.Rand) float64 {
+	if g.IntN(10) == 0 {
+		return 5
+	}
+	return 5.0 / 9
 }
 
 // TestFailedBesideHungReads holds that pods whose reads have failed, and that can be read again,
