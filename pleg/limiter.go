@@ -123,7 +123,7 @@ func (l *limiter) room(now instant) bool {
 
 // probeAt returns when a probe may begin: another read although nothing has ended. Newest is since
 // when the latest comer has needed a read. Pauses double. They are shorter the more reads hang: the
-// next read will probably hang, too, and tell nothing. A comer since then waits for less, but for as
+// next read will probably hang, too, and tell nothing. A comer since then waits less, but for as
 // long as two ends are apart while reads take no longer than of late: otherwise, on a slow runtime,
 // pods that come one after another would all be probes, and be read before those that wait.
 func (l *limiter) probeAt(newest, now instant) instant {

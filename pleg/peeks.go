@@ -114,7 +114,7 @@ type peeking struct {
 	// A peek that is the first to miss an ID is followed soon all the same.
 	retry ladder
 
-	// failed reports whether the last peek has failed.
+	// failed reports whether the last peek that is made again has failed.
 	failed bool
 }
 
