@@ -27,7 +27,8 @@ var (
 //	calm                                 every fault ends
 //	settle                               time passes until all is at rest and must agree
 //	empty                                everything is removed, comes to rest, and is forgotten
-//	served 44s                           time passes until each pod has a status, within 44s
+//	served 44s [p]                       time passes until each pod, whose UID begins with p, has a
+//	                                     status, within 44s
 //	unfailed                             no read has failed, and nobody was warned, since the start
 //	reread                               time passes until each pod must have been read again
 //	each 1..500 CMD                      CMD once for each number, which replaces each $

@@ -65,9 +65,14 @@ func (w *world) every(args []string) error {
 	return nil
 }
 
-// served lets time pass until the cache has a status of each pod without an error, which must be so
-// within the given time.
+// served lets time pass until the cache has a status without an error of each pod, or of those
+// whose UID begins with a prefix, which must be so within the given time.
 func (w *world) served(args []string) error {
+	of := ""
+	if len(args) == 2 {
+		of = args[1]
+		args = args[:1]
+	}
 	bound, err := one(args)
 	if err != nil {
 		return err
@@ -78,7 +83,7 @@ func (w *world) served(args []string) error {
 	begun := time.Now()
 	for {
 		w.rest()
-		unserved := w.unserved()
+		unserved := w.unserved(of)
 		if unserved == 0 || w.oracle.result() != nil {
 			return nil
 		}
@@ -95,10 +100,11 @@ func (w *world) served(args []string) error {
 	}
 }
 
-// unserved returns the number of living pods without a status, or with an error.
-func (w *world) unserved() (n int) {
+// unserved returns the number of living pods without a status, or with an error, of those whose UID
+// begins with a prefix.
+func (w *world) unserved(of string) (n int) {
 	for _, uid := range w.truth.UIDs() {
-		live := len(w.truth.Live(uid)) > 0
+		live := len(w.truth.Live(uid)) > 0 && strings.HasPrefix(string(uid), of)
 		items, err := w.store.Get(uid)
 		if live && (err != nil || len(items) == 0) {
 			n++

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 )
 
 // kind is a sort of fault in the world, woven into a share of the histories of the first tier. Each
@@ -43,6 +44,7 @@ var kinds = []kind{
 	{name: "hurries", on: true, share: 0.1, weave: (*weaver).hurries},
 	{name: "queues", on: true, share: 0.1, weave: (*weaver).queues},
 	{name: "reboots", on: true, share: 0.1, weave: (*weaver).reboots},
+	{name: "arrives", on: true, share: 0.002, weave: (*weaver).arrives},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -645,4 +647,35 @@ func (v *weaver) crowd(h History) History {
 		out = append(out, v.word("relist", "stream cut", "advance 10ms"), "advance "+bound(3*pods))
 	}
 	return append(out, "served "+bound(pods), "unfailed", "settle")
+}
+
+// arrives is a history of its own: many pods at once, and then one after another, as fast as the
+// runtime reads them. No call fails or hangs, so those that were there first are read in a few times
+// their work, whoever comes meanwhile.
+func (v *weaver) arrives(h History) History {
+	first := 20 + v.rng.IntN(20)
+	work := time.Duration([]int{30, 90, 110, 150, 250}[v.rng.IntN(5)]) * time.Millisecond
+	out := History{
+		h[0],
+		"config processors 1",
+		fmt.Sprintf("config work %v", work),
+		"config capacity 10000",
+		fmt.Sprintf("each 1..%d runtime sandbox p$ s$", first),
+		"start",
+	}
+	even := v.chance(0.5)
+	comers := 4 * first
+	for i := range comers {
+		pause := work * 19 / 20
+		if !even {
+			pause = time.Duration(v.rng.ExpFloat64() * float64(pause))
+		}
+		out = append(
+			out,
+			fmt.Sprintf("runtime sandbox q%d t%d nil-statuses", i, i),
+			fmt.Sprintf("advance %v", max(pause.Round(time.Millisecond), time.Millisecond)),
+		)
+	}
+	all := time.Duration(first+comers) * work * 12 / 10
+	return append(out, "served 1ms p", fmt.Sprintf("served %v", all), "unfailed", "settle")
 }
