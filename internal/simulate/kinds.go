@@ -650,8 +650,8 @@ func (v *weaver) crowd(h History) History {
 }
 
 // arrives is a history of its own: many pods at once, and then one after another, as fast as the
-// runtime reads them. No call fails or hangs, so those that were there first are read in a few times
-// their work, whoever comes meanwhile.
+// runtime reads them. No call fails or hangs, so the first of them are read in a few times their
+// work, whoever comes meanwhile.
 func (v *weaver) arrives(h History) History {
 	first := 20 + v.rng.IntN(20)
 	work := time.Duration([]int{30, 90, 110, 150, 250}[v.rng.IntN(5)]) * time.Millisecond
