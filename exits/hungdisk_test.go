@@ -5,6 +5,7 @@ package exits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -145,7 +146,11 @@ func TestADiskThatHangsAtTheEnd(t *testing.T) {
 				}
 				r.ended = w
 				began = time.Now()
-				judgeEnd(t, "Save", path, r.Save(0), test.saved, began)
+				saved := r.Save(0)
+				judgeEnd(t, "Save", path, saved, test.saved, began)
+				if err != nil && !errors.Is(saved, err) {
+					t.Errorf("Save returns %v, want Run's error in it: %v", saved, err)
+				}
 				if want := min(test.hangs, 4); int(writes.Load()) != want {
 					t.Errorf("%d writes, want %d, and none beside one that hangs", writes.Load(), want)
 				}

@@ -240,7 +240,7 @@ func (r *Reporter[S]) unlock() {
 // is the number of Events left unsent by the shutdown, of an *events.UnsentError its Occurrences.
 // The next process makes them again. Before the end of Run, without a [Config.Sink], and the second
 // time, Save does nothing. It waits for the disk as Run does at its end, and returns an error if
-// the ledger is not written then.
+// the ledger is not written then, which wraps Run's error if the same write hangs.
 func (r *Reporter[S]) Save(unsent int64) error {
 	r.mu.Lock()
 	run := r.ended

@@ -44,6 +44,8 @@ type run[S any] struct {
 	save        func(path string, r *record) error // saveLedger
 	// hangs: ends no longer wait for the write, which takes too long.
 	hangs bool
+	// stuck is the error for a write that hung at the end of the run; nil: none did.
+	stuck error
 	// retryAt is when a failed write is made again; zero: none failed.
 	retryAt time.Time
 	// outage follows the failed writes.
@@ -615,10 +617,14 @@ func (w *run[S]) await(up <-chan time.Time) error {
 	}
 }
 
-// hung returns the error for a write that the end of the run does not wait for any longer.
+// hung returns the error for a write that the end of the run does not wait for any longer: one error
+// for all who wait.
 func (w *run[S]) hung() error {
-	return fmt.Errorf("exits: the ledger %s is not written after %v, its disk hangs: "+
-		"the next process will repeat or miss reports", w.config.Path, endPatience)
+	if w.stuck == nil {
+		w.stuck = fmt.Errorf("exits: the ledger %s is not written after %v, its disk hangs: "+
+			"the next process will repeat or miss reports", w.config.Path, endPatience)
+	}
+	return w.stuck
 }
 
 // saveFinally writes the ledger after the recorder's shutdown. All unsent reports are kept, the

@@ -184,7 +184,11 @@ func (a *agent) run(ctx context.Context) error {
 		a.printer.out.End(nil)
 	}
 	recorder.Wait()
-	return errors.Join(err, generated, a.reporter.Save(kept), a.client.Close())
+	saved := a.reporter.Save(kept)
+	if errors.Is(saved, err) {
+		err = nil // of the same write, which saved tells more of
+	}
+	return errors.Join(err, generated, saved, a.client.Close())
 }
 
 // flush has the recorder send the waiting Events, unless nothing can be printed, and returns the

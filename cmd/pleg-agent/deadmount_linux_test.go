@@ -95,4 +95,7 @@ func TestAMountThatDies(t *testing.T) {
 		t.Errorf("status %d, want %d: %s", status, cli.ExitInterrupted, said.String())
 	}
 	testkit.Says(t, "the agent", said.String(), state, "its disk hangs")
+	if n := strings.Count(said.String(), "its disk hangs"); n != 1 {
+		t.Errorf("it is said %d times, want once: %s", n, said.String())
+	}
 }
