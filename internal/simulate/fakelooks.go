@@ -115,28 +115,37 @@ func (f *fakeSide) readable(ids []string, begun time.Time) (some []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, id := range ids {
-		if !f.bad[id] && !f.newlySlow(begun) {
+		if f.bad[id] {
+			continue
+		}
+		f.noteSlow(begun)
+		if !f.newlySlow(begun) {
 			some = append(some, id)
 		}
 	}
 	return some
 }
 
-// newlySlow reports whether a read begun at a time may have given up a container because nothing
-// told yet that all containers are slow: it is the first, or the first had not been answered, or
-// never was, because its connection broke. The caller holds the mutex.
-func (f *fakeSide) newlySlow(begun time.Time) bool {
+// noteSlow notes since when it can be told that all containers are slow: from the first read that
+// gave one up on, begun at a time, or from the first after one whose connection broke before it was
+// answered. The caller holds the mutex.
+func (f *fakeSide) noteSlow(begun time.Time) {
 	slow := f.rt.Faults().SlowContainer
 	if slow == 0 {
-		return false
+		return
 	}
-	untaught := func(cut *time.Time) bool {
-		return cut != nil && !cut.Before(f.slowSince) && cut.Before(f.slowSince.Add(slow)) && begun.After(*cut)
-	}
-	if f.slowSince.IsZero() || untaught(f.cut.Load()) {
+	cut := f.cut.Load()
+	untaught := cut != nil && !cut.Before(f.slowSince) && cut.Before(f.slowSince.Add(slow)) && begun.After(*cut)
+	if f.slowSince.IsZero() || untaught {
 		f.slowSince = time.Now()
 	}
-	return begun.Before(f.slowSince.Add(slow))
+}
+
+// newlySlow reports whether a read begun at a time may have given up a container because nothing
+// told yet that all containers are slow. The caller holds the mutex.
+func (f *fakeSide) newlySlow(begun time.Time) bool {
+	slow := f.rt.Faults().SlowContainer
+	return slow > 0 && begun.Before(f.slowSince.Add(slow))
 }
 
 // weather reports whether calls fail for a reason outside of the items, and since when the faults
