@@ -617,7 +617,7 @@ func (w *run[S]) await(up <-chan time.Time) error {
 	}
 }
 
-// hung returns the error for a write that the end of the run does not wait for any longer: one error
+// hung returns the error for a write that the end of the run does not wait for any longer, the same
 // for all who wait.
 func (w *run[S]) hung() error {
 	if w.stuck == nil {

@@ -66,7 +66,7 @@ func Conclude(f Facts) Report {
 	}
 	var list []Finding
 	for _, rule := range []func(Facts) []Finding{
-		unreachable, silent, calls, lists, unlisted, hanging, conditions, unreadable, kubelet, mounts, disks, clocks, leftovers, events, pressure, costs, others, limits,
+		unreachable, silent, calls, lists, unlisted, hanging, endings, conditions, unreadable, kubelet, mounts, disks, clocks, leftovers, events, pressure, costs, others, limits,
 	} {
 		list = append(list, rule(f)...)
 	}
@@ -222,6 +222,9 @@ func (p Process) words() string {
 
 // stopped reports whether a process is stopped, by a signal or a debugger.
 func (p Process) stopped() bool { return p.State == "T" || p.State == "t" }
+
+// dead reports whether a process has ended, and is not yet collected or just being so.
+func (p Process) dead() bool { return p.State == "Z" || p.State == "X" }
 
 // conmon reports whether a process is CRI-O's monitor of a single container.
 func (p Process) conmon() bool { return strings.HasPrefix(p.Name, "conmon") }

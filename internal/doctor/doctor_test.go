@@ -32,12 +32,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine is a Host of the test's making.
-type machine struct{ facts HostFacts }
+// machine is a Host of the test's making, in which the processes run that are given.
+type machine struct {
+	facts HostFacts
+	runs  []int
+}
 
 func (*machine) Begin(context.Context) {}
 
 func (m *machine) End(context.Context, Whereabouts) HostFacts { return m.facts }
+
+func (m *machine) Runs(pid int) bool { return slices.Contains(m.runs, pid) }
 
 // sickness is a state of a node, and what doctor says of it.
 type sickness struct {
@@ -709,7 +714,7 @@ func examine(t *testing.T, s sickness) Report {
 			return lis.DialContext(ctx)
 		},
 		Within: 10 * time.Second,
-		Host:   &machine{s.host},
+		Host:   &machine{facts: s.host},
 	}
 	if s.options != nil {
 		s.options(&o)

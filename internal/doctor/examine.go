@@ -33,10 +33,12 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// Host looks at the machine. Begin begins a measurement of CPU, End returns the facts.
+// Host looks at the machine. Begin begins a measurement of CPU, End returns the facts. Runs reports
+// whether there is a process with a PID.
 type Host interface {
 	Begin(ctx context.Context)
 	End(ctx context.Context, what Whereabouts) HostFacts
+	Runs(pid int) bool
 }
 
 // Whereabouts tell a Host where to look.
@@ -104,6 +106,7 @@ var usual = map[string]struct{ base, item time.Duration }{
 // Examine examines a runtime.
 func Examine(ctx context.Context, o Options) Report {
 	e := &examiner{options: o, began: time.Now(), calls: make(map[string]*Call)}
+	defer e.disconnect()
 	e.facts.Began = e.began
 	e.facts.Endpoint = o.Endpoint
 	e.meter = o.Meter
@@ -124,6 +127,7 @@ func Examine(ctx context.Context, o Options) Report {
 	if o.Host != nil {
 		e.facts.Host = o.Host.End(context.WithoutCancel(ctx), Whereabouts{IDs: e.ids(), Paths: e.paths})
 		e.facts.Looked = true
+		e.unended(ctx)
 	}
 	e.strays()
 	e.facts.Kept = make(map[string]Item)
@@ -145,6 +149,13 @@ func Examine(ctx context.Context, o Options) Report {
 	return Conclude(e.facts)
 }
 
+// disconnect closes the connection for calls.
+func (e *examiner) disconnect() {
+	if e.conn != nil {
+		_ = e.conn.Close() // nothing is under way
+	}
+}
+
 // left returns the rest of a share of the examination's time, which the process's standstills do
 // not use up.
 func (e *examiner) left(share time.Duration) time.Duration {
@@ -158,7 +169,8 @@ type examiner struct {
 	began   time.Time
 	meter   *standstill.Meter
 	span    standstill.Span                 // the whole examination
-	client  runtimeapi.RuntimeServiceClient // for calls
+	conn    *grpc.ClientConn                // for calls, nil without one
+	client  runtimeapi.RuntimeServiceClient // likewise
 	events  runtimeapi.RuntimeServiceClient // for the stream
 
 	mu    sync.Mutex // owns the fields below while several goroutines run
@@ -225,7 +237,7 @@ func (e *examiner) examine(ctx context.Context) {
 		e.facts.Unreachable = err.Error()
 		return
 	}
-	defer conn.Close()
+	e.conn = conn
 	dialStream := dial
 	if e.options.DialStream != nil {
 		dialStream = e.options.DialStream

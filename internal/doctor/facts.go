@@ -54,6 +54,7 @@ type Facts struct {
 	Looked         bool
 	Host           HostFacts
 	Kept           map[string]Item    // the items of Host.Shims, by ID
+	Unended        []Unended          // containers that only the runtime takes to run
 	ListsAMinute   map[string]float64 // by method, from the runtime's metrics
 	MetricsAddress string
 }
@@ -86,6 +87,12 @@ type Item struct {
 	Call, Error string
 	Hung        bool
 	Seconds     float64
+}
+
+// Unended is a container that runs by the runtime, and whose process is gone.
+type Unended struct {
+	Item
+	PID int
 }
 
 // Stream is the event stream as heard.
@@ -125,6 +132,9 @@ type HostFacts struct {
 	// ShimCPU is the CPU of all shims together, and Shim their number.
 	ShimCPU  float64
 	ShimsRun int
+	// Alive are the listed items with a process in their cgroups, at the begin or the end of the
+	// examination. Nil if no cgroup of any process could be read.
+	Alive map[string]bool
 	// Stuck are processes in uninterruptible sleep, by the container's ID.
 	Stuck map[string][]Process
 	// Clients counts the connections of others to the socket; Callers are processes with the socket in

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -40,6 +41,7 @@ type Machine struct {
 
 	begun   time.Time
 	before  map[int]float64 // CPU seconds by PID, of the runtime and the shims
+	living  map[string]bool // IDs in the cgroups of processes, at the begin; nil if none could be read
 	clients int             // connections to the socket, before our own
 	listens bool            // the socket is in the table of this network namespace
 	locked  int             // the processes among dead
@@ -99,6 +101,7 @@ func (m *Machine) Begin(context.Context) {
 	m.clients, m.listens = m.connections()
 	owner := m.listener()
 	all, _ := procfs.AllProcs() // none are seen then
+	m.living = livingIn(all)
 	for _, p := range all {
 		name, _ := p.Comm()
 		if p.PID == owner || isShim(name) {
@@ -123,6 +126,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 		known[id] = true
 	}
 	all, _ := procfs.AllProcs()
+	f.Alive = m.alive(all, known)
 	for _, p := range all {
 		process := describe(p)
 		if before, ok := m.before[p.PID]; ok {
@@ -291,6 +295,64 @@ func containerOf(pid int, known map[string]bool) string {
 		return ""
 	}
 	return ids[len(ids)-1]
+}
+
+// livingIn returns the IDs in the cgroups of processes; nil if no cgroup could be read. The monitor
+// of a container may be in a cgroup with the container's ID, and so may a dead process, until it is
+// collected.
+func livingIn(all procfs.Procs) map[string]bool {
+	var living map[string]bool
+	for _, p := range all {
+		groups, err := p.Cgroups()
+		if err != nil {
+			continue
+		}
+		if living == nil {
+			living = make(map[string]bool)
+		}
+		var ids []string
+		for _, g := range groups {
+			ids = append(ids, idForm.FindAllString(g.Path, -1)...)
+		}
+		ids = slices.DeleteFunc(ids, func(id string) bool { return living[id] })
+		if len(ids) == 0 {
+			continue
+		}
+		process := describe(p)
+		if isShim(process.Name) || process.dead() {
+			continue
+		}
+		for _, id := range ids {
+			living[id] = true
+		}
+	}
+	return living
+}
+
+// alive returns the known IDs in the cgroups of processes, at the begin or now; nil if no cgroup
+// could be read at both times.
+func (m *Machine) alive(all procfs.Procs, known map[string]bool) map[string]bool {
+	living := livingIn(all)
+	if m.living == nil || living == nil {
+		return nil
+	}
+	alive := make(map[string]bool)
+	for id := range known {
+		if m.living[id] || living[id] {
+			alive[id] = true
+		}
+	}
+	return alive
+}
+
+// Runs implements [Host]. A process that is dead and not yet collected does not run.
+func (m *Machine) Runs(pid int) bool {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	process := describe(p)
+	return !process.dead()
 }
 
 func describe(p procfs.Proc) Process {

@@ -93,6 +93,67 @@ func TestStrays(t *testing.T) {
 	}
 }
 
+// TestLiving: a process with a container's ID in its cgroups is one of the container, of either
+// version of cgroups and seen from any namespace. A monitor is not, nor is one that is dead.
+func TestLiving(t *testing.T) {
+	t.Parallel()
+	id := func(n int) string { return fmt.Sprintf("%064x", 0xabc000+n) }
+	proc := t.TempDir()
+	enter := func(pid int, name, state, cgroup string) {
+		dir := filepath.Join(proc, fmt.Sprint(pid))
+		testkit.Check(t, os.Mkdir(dir, 0o755))
+		stat := fmt.Sprintf("%d (%s) %s 1", pid, name, state) + strings.Repeat(" 0", 48) + "\n"
+		for file, text := range map[string]string{"comm": name + "\n", "stat": stat, "wchan": "0", "cgroup": cgroup} {
+			testkit.Check(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+		}
+	}
+	enter(1, "systemd", "S", "0::/init.scope\n")
+	enter(2, "app", "S", "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-"+id(2)+".scope\n")
+	enter(3, "app", "R", "9:memory:/kubepods/pod1/"+id(3)+"\n8:cpu:/kubepods/pod1/"+id(3)+"\n")
+	enter(4, "app", "D", "0::/../../pod1/crio-"+id(4)+".scope/of its own\n")
+	enter(5, "conmon", "S", "0::/kubepods.slice/crio-conmon-"+id(5)+".scope\n")
+	enter(6, "containerd-shim", "S", "0::/kubepods.slice/"+id(6)+"\n")
+	enter(7, "app", "Z", "0::/kubepods.slice/"+id(7)+"\n")
+	fs := testkit.Must(procfs.NewFS(proc))(t)
+	all := testkit.Must(fs.AllProcs())(t)
+	want := map[string]bool{id(2): true, id(3): true, id(4): true}
+	if living := livingIn(all); !maps.Equal(living, want) {
+		t.Errorf("living %v, want %v", living, want)
+	}
+	known := map[string]bool{id(1): true, id(3): true, id(8): true}
+	m := &Machine{living: map[string]bool{id(8): true, id(9): true}}
+	want = map[string]bool{id(3): true, id(8): true}
+	if alive := m.alive(all, known); !maps.Equal(alive, want) {
+		t.Errorf("alive %v, want %v", alive, want)
+	}
+	m.living = nil
+	if alive := m.alive(all, known); alive != nil {
+		t.Errorf("%v are alive, although no cgroup could be read at the begin", alive)
+	}
+}
+
+// TestRuns: a process runs until it has ended, and does not once it is dead, collected or not.
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	var m Machine
+	cmd := exec.Command("cat")
+	input := testkit.Must(cmd.StdinPipe())(t)
+	testkit.Check(t, cmd.Start())
+	if !m.Runs(cmd.Process.Pid) {
+		t.Error("a process that reads does not run")
+	}
+	testkit.Check(t, input.Close())
+	for limit := time.Now().Add(time.Minute); m.Runs(cmd.Process.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("a process that has ended runs")
+		}
+	}
+	testkit.Check(t, cmd.Wait())
+	if m.Runs(cmd.Process.Pid) {
+		t.Error("a process that was collected runs")
+	}
+}
+
 // TestHungShim examines a runtime one of whose containers does not answer because its shim is
 // stopped: doctor names the container, the process and the command that continues it.
 func TestHungShim(t *testing.T) {

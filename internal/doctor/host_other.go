@@ -33,3 +33,6 @@ func (*Machine) End(context.Context, Whereabouts) (f HostFacts) {
 	}
 	return f
 }
+
+// Runs implements [Host].
+func (*Machine) Runs(int) bool { return true }

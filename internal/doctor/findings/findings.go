@@ -53,6 +53,7 @@ var Kinds = []Term{
 	{"shims-unlisted", "shims run that no list shows"},
 	{"item-hangs", "a container or sandbox hangs"},
 	{"shim-stopped", "a shim is stopped"},
+	{"end-unseen", "a container runs by the runtime, and its process is gone"},
 	{"items-unreadable", "items are listed and cannot be read"},
 	{"kubelet-unhealthy", "the kubelet says that it is not healthy"},
 	{"mount-dead", "a mount gives no answer"},
