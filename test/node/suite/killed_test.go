@@ -6,7 +6,9 @@
 package suite
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/evented-pleg/evented-pleg/internal/bench/child"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
 	"github.com/evented-pleg/evented-pleg/internal/criproxy"
+	"github.com/evented-pleg/evented-pleg/internal/doctor"
 	"github.com/evented-pleg/evented-pleg/pleg"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 )
@@ -52,12 +55,15 @@ func (a *Agent) runs(name string) (pod *crikit.Pod, id string) {
 	return pod, id
 }
 
-// killMonitor kills a container's monitor, and then the container: the runtime notices neither, and
-// the agent shows the runtime's state.
+// killMonitor kills a container's monitor, and then the container: the runtime notices neither, the
+// agent shows the runtime's state, and an examination of the node tells.
 func (a *Agent) killMonitor() {
 	t := a.t
 	pod, id := a.runs("monitor")
 	process := t.pidOf(id)
+	if unseen := t.unseenEnds(); len(unseen) > 0 {
+		t.Errorf("before, doctor says %v", unseen)
+	}
 	t.Check(syscall.Kill(t.keeperOf(id), syscall.SIGKILL))
 	t.Check(syscall.Kill(process, syscall.SIGKILL))
 	t.Sleep(3 * time.Second)
@@ -70,8 +76,34 @@ func (a *Agent) killMonitor() {
 		shown.ExitCode,
 		shown.Reason,
 	)
+	unseen := t.unseenEnds()
+	if shown.State == pleg.PhaseRunning && (len(unseen) != 1 || !strings.Contains(fmt.Sprint(unseen), id)) {
+		t.Errorf("the runtime says %s of %s, whose process was killed, and doctor %v", shown.State, id, unseen)
+	}
 	t.deletePod(pod)
 	a.deleted(pod, id)
+	if unseen := t.unseenEnds(); len(unseen) > 0 {
+		t.Errorf("after, doctor says %v", unseen)
+	}
+}
+
+// unseenEnds examines the node, and returns the findings about ends that the runtime has not seen.
+func (t *T) unseenEnds() (unseen []doctor.Finding) {
+	socket := strings.TrimPrefix(t.Endpoint, "unix://")
+	r := doctor.Examine(t.ctx, doctor.Options{
+		Endpoint: t.Endpoint,
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+		Within: 4 * time.Second,
+		Host:   &doctor.Machine{Socket: socket},
+	})
+	for _, f := range r.Findings {
+		if f.ID == "end-unseen" {
+			unseen = append(unseen, f)
+		}
+	}
+	return unseen
 }
 
 // kill kills a process of a pod, chosen by the pod and its container, and demands the ends that the
