@@ -41,6 +41,7 @@ type Machine struct {
 
 	begun   time.Time
 	before  map[int]float64 // CPU seconds by PID, of the runtime and the shims
+	owner   int             // the process listening on the socket, by End; 0 if not known
 	living  map[string]bool // IDs in the cgroups of processes, at the begin; nil if none could be read
 	clients int             // connections to the socket, before our own
 	listens bool            // the socket is in the table of this network namespace
@@ -121,6 +122,7 @@ func (m *Machine) End(ctx context.Context, what Whereabouts) HostFacts {
 	}
 	span := time.Since(m.begun).Seconds()
 	owner := m.listener()
+	m.owner = owner
 	known := make(map[string]bool)
 	for _, id := range what.IDs {
 		known[id] = true
@@ -345,14 +347,51 @@ func (m *Machine) alive(all procfs.Procs, known map[string]bool) map[string]bool
 	return alive
 }
 
-// Runs implements [Host]. A process that is dead and not yet collected does not run.
+// Runs implements [Host]. The PID is one of the runtime's namespace, which may be below ours, as on
+// a node that is a container.
 func (m *Machine) Runs(pid int) bool {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
+	proc, err := procfs.NewDefaultFS()
+	return err != nil || runsIn(proc, m.owner, pid)
+}
+
+// runsIn reports whether a process runs whose PID is of the namespace of another, the owner; ours if
+// that is not known. A process that is dead and not yet collected does not run.
+func runsIn(proc procfs.FS, owner, pid int) bool {
+	depth := len(pidsOf(proc, owner))
+	if depth < 2 {
+		p, err := proc.Proc(pid)
+		if err != nil {
+			return !errors.Is(err, fs.ErrNotExist)
+		}
+		process := describe(p)
+		return !process.dead()
 	}
-	process := describe(p)
-	return !process.dead()
+	all, err := proc.AllProcs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(all, func(p procfs.Proc) bool {
+		pids := pidsOf(proc, p.PID)
+		if len(pids) < depth || pids[depth-1] != uint64(pid) {
+			return false
+		}
+		process := describe(p)
+		return !process.dead()
+	})
+}
+
+// pidsOf returns the PIDs of a process: of this namespace, and of those below it, each the parent of
+// the next. None if they are not known.
+func pidsOf(proc procfs.FS, pid int) []uint64 {
+	p, err := proc.Proc(pid)
+	if err != nil {
+		return nil
+	}
+	status, err := p.NewStatus()
+	if err != nil {
+		return nil
+	}
+	return status.NSpids
 }
 
 func describe(p procfs.Proc) Process {

@@ -93,29 +93,40 @@ func TestStrays(t *testing.T) {
 	}
 }
 
+// procTree is a folder like /proc, of the test's making.
+type procTree string
+
+// enter adds a process. Pids are its PIDs, of this namespace and those below.
+func (p procTree) enter(t *testing.T, name, state, cgroup string, pids ...int) {
+	t.Helper()
+	dir := filepath.Join(string(p), fmt.Sprint(pids[0]))
+	testkit.Check(t, os.Mkdir(dir, 0o755))
+	for file, text := range map[string]string{
+		"comm":   name + "\n",
+		"stat":   fmt.Sprintf("%d (%s) %s 1", pids[0], name, state) + strings.Repeat(" 0", 48) + "\n",
+		"wchan":  "0",
+		"cgroup": cgroup,
+		"status": "Name:\t" + name + "\nNSpid:\t" + strings.ReplaceAll(strings.Trim(fmt.Sprint(pids), "[]"), " ", "\t") + "\n",
+	} {
+		testkit.Check(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+	}
+}
+
 // TestLiving: a process with a container's ID in its cgroups is one of the container, of either
 // version of cgroups and seen from any namespace. A monitor is not, nor is one that is dead.
 func TestLiving(t *testing.T) {
 	t.Parallel()
 	id := func(n int) string { return fmt.Sprintf("%064x", 0xabc000+n) }
-	proc := t.TempDir()
-	enter := func(pid int, name, state, cgroup string) {
-		dir := filepath.Join(proc, fmt.Sprint(pid))
-		testkit.Check(t, os.Mkdir(dir, 0o755))
-		stat := fmt.Sprintf("%d (%s) %s 1", pid, name, state) + strings.Repeat(" 0", 48) + "\n"
-		for file, text := range map[string]string{"comm": name + "\n", "stat": stat, "wchan": "0", "cgroup": cgroup} {
-			testkit.Check(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
-		}
-	}
-	enter(1, "systemd", "S", "0::/init.scope\n")
-	enter(2, "app", "S", "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-"+id(2)+".scope\n")
-	enter(3, "app", "R", "9:memory:/kubepods/pod1/"+id(3)+"\n8:cpu:/kubepods/pod1/"+id(3)+"\n")
-	enter(4, "app", "D", "0::/../../pod1/crio-"+id(4)+".scope/of its own\n")
-	enter(5, "conmon", "S", "0::/kubepods.slice/crio-conmon-"+id(5)+".scope\n")
-	enter(6, "containerd-shim", "S", "0::/kubepods.slice/"+id(6)+"\n")
-	enter(7, "app", "Z", "0::/kubepods.slice/"+id(7)+"\n")
-	fs := testkit.Must(procfs.NewFS(proc))(t)
-	all := testkit.Must(fs.AllProcs())(t)
+	tree := procTree(t.TempDir())
+	tree.enter(t, "systemd", "S", "0::/init.scope\n", 1)
+	tree.enter(t, "app", "S", "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-"+id(2)+".scope\n", 2)
+	tree.enter(t, "app", "R", "9:memory:/kubepods/pod1/"+id(3)+"\n8:cpu:/kubepods/pod1/"+id(3)+"\n", 3)
+	tree.enter(t, "app", "D", "0::/../../pod1/crio-"+id(4)+".scope/of its own\n", 4)
+	tree.enter(t, "conmon", "S", "0::/kubepods.slice/crio-conmon-"+id(5)+".scope\n", 5)
+	tree.enter(t, "containerd-shim", "S", "0::/kubepods.slice/"+id(6)+"\n", 6)
+	tree.enter(t, "app", "Z", "0::/kubepods.slice/"+id(7)+"\n", 7)
+	proc := testkit.Must(procfs.NewFS(string(tree)))(t)
+	all := testkit.Must(proc.AllProcs())(t)
 	want := map[string]bool{id(2): true, id(3): true, id(4): true}
 	if living := livingIn(all); !maps.Equal(living, want) {
 		t.Errorf("living %v, want %v", living, want)
@@ -151,6 +162,38 @@ func TestRuns(t *testing.T) {
 	testkit.Check(t, cmd.Wait())
 	if m.Runs(cmd.Process.Pid) {
 		t.Error("a process that was collected runs")
+	}
+}
+
+// TestRunsBelow: where the runtime has a namespace of processes below ours, the PIDs are those of
+// that namespace, also of processes in one of their own below.
+func TestRunsBelow(t *testing.T) {
+	t.Parallel()
+	tree := procTree(t.TempDir())
+	tree.enter(t, "containerd", "S", "", 100)
+	tree.enter(t, "containerd", "S", "", 200, 7)
+	tree.enter(t, "app", "S", "", 201, 8, 1)
+	tree.enter(t, "app", "Z", "", 202, 9, 1)
+	tree.enter(t, "app", "S", "", 10)
+	proc := testkit.Must(procfs.NewFS(string(tree)))(t)
+	for _, test := range []struct {
+		owner, pid int
+		runs       bool
+	}{
+		{100, 10, true},
+		{100, 202, false},
+		{100, 8, false},
+		{0, 10, true},
+		{0, 8, false},
+		{200, 7, true},
+		{200, 8, true},
+		{200, 9, false},
+		{200, 10, false},
+		{200, 1, false},
+	} {
+		if runs := runsIn(proc, test.owner, test.pid); runs != test.runs {
+			t.Errorf("process %d of the namespace of %d runs: %v, want %v", test.pid, test.owner, runs, test.runs)
+		}
 	}
 }
 
