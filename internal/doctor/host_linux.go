@@ -354,8 +354,8 @@ func (m *Machine) Runs(pid int) bool {
 	return err != nil || runsIn(proc, m.owner, pid)
 }
 
-// runsIn reports whether a process runs whose PID is of the namespace of another, the owner; ours if
-// that is not known. A process that is dead and not yet collected does not run.
+// runsIn reports whether a process runs whose PID is of the namespace of another, the owner; of ours
+// if that is not known. A process that is dead and not yet collected does not run.
 func runsIn(proc procfs.FS, owner, pid int) bool {
 	depth := len(pidsOf(proc, owner))
 	if depth < 2 {
@@ -380,8 +380,8 @@ func runsIn(proc procfs.FS, owner, pid int) bool {
 	})
 }
 
-// pidsOf returns the PIDs of a process: of this namespace, and of those below it, each the parent of
-// the next. None if they are not known.
+// pidsOf returns the PIDs of a process: of this namespace, and of those below it, each the parent
+// of the next. None if they are not known.
 func pidsOf(proc procfs.FS, pid int) []uint64 {
 	p, err := proc.Proc(pid)
 	if err != nil {

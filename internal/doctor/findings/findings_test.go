@@ -27,7 +27,10 @@ func names(terms []Term) (list []string) {
 // table of docs/doctor.md.
 func TestKindsAreThoseOfDoctor(t *testing.T) {
 	kinds := names(Kinds)
-	code := string(testkit.Must(os.ReadFile("../conclude.go"))(t))
+	var code string
+	for _, file := range []string{"conclude.go", "ended.go"} {
+		code += string(testkit.Must(os.ReadFile("../" + file))(t))
+	}
 	var made []string
 	for _, m := range regexp.MustCompile(`ID:\s+"([a-z-]+)",\n`).FindAllStringSubmatch(code, -1) {
 		made = append(made, m[1])
