@@ -354,8 +354,8 @@ func (m *Machine) Runs(pid int) bool {
 	return err != nil || runsIn(proc, m.owner, pid)
 }
 
-// runsIn reports whether a process runs whose PID is of the namespace of another, the owner. If that
-// is not known, the PID is of ours. A process that is dead and not yet collected does not run.
+// runsIn reports whether a process runs whose PID is of the namespace of another, the owner. If the
+// owner is not known, it is of ours. A process that is dead and not yet collected does not run.
 func runsIn(proc procfs.FS, owner, pid int) bool {
 	depth := len(pidsOf(proc, owner))
 	if depth < 2 {
