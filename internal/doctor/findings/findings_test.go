@@ -27,10 +27,8 @@ func names(terms []Term) (list []string) {
 // table of docs/doctor.md.
 func TestKindsAreThoseOfDoctor(t *testing.T) {
 	kinds := names(Kinds)
-	var code string
-	for _, file := range []string{"conclude.go", "ended.go"} {
-		code += string(testkit.Must(os.ReadFile("../" + file))(t))
-	}
+	read := func(file string) string { return string(testkit.Must(os.ReadFile("../" + file))(t)) }
+	code := read("conclude.go") + read("ended.go")
 	var made []string
 	for _, m := range regexp.MustCompile(`ID:\s+"([a-z-]+)",\n`).FindAllStringSubmatch(code, -1) {
 		made = append(made, m[1])
