@@ -32,7 +32,7 @@ var (
 //	unfailed                             no read has failed, and nobody was warned, since the start
 //	reread                               time passes until each pod must have been read again
 //	each 1..500 CMD                      CMD once for each number, which replaces each $
-//	every 1s 30 CMD                      CMD so often, and time passes after each
+//	every 1s 30 CMD                      CMD so often, likewise from 1 on, and time passes after each
 //	wait p1 [ago=5s] [limit=2s] [wall] [phases] [as=w1]
 //	                                     somebody waits in GetNewerThan, or GetPhasesNewerThan
 //	keep p1 10s                          likewise, again and again 5 ms after an answer

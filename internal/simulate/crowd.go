@@ -26,7 +26,7 @@ func (w *world) each(args []string) error {
 		return errUsage
 	}
 	for i := first; i <= last; i++ {
-		words := strings.Fields(strings.ReplaceAll(strings.Join(args[1:], " "), "$", strconv.Itoa(i)))
+		words := numbered(args[1:], i)
 		var err error
 		if words[0] == "expect" {
 			err = w.expect(words[1:])
@@ -40,7 +40,13 @@ func (w *world) each(args []string) error {
 	return nil
 }
 
-// every runs a command a number of times, and lets time pass after each.
+// numbered returns the words of a command with a number for each $.
+func numbered(words []string, n int) []string {
+	return strings.Fields(strings.ReplaceAll(strings.Join(words, " "), "$", strconv.Itoa(n)))
+}
+
+// every runs a command a number of times, with the number of each, from 1 on, for each $, and lets
+// time pass after each.
 func (w *world) every(args []string) error {
 	if len(args) < 3 {
 		return errUsage
@@ -53,8 +59,9 @@ func (w *world) every(args []string) error {
 	if err != nil || n < 1 || n > maxEach {
 		return errUsage
 	}
-	for range n {
-		if err := w.act(args[2], args[3:]); err != nil && w.opts.Strict {
+	for i := range n {
+		words := numbered(args[2:], i+1)
+		if err := w.act(words[0], words[1:]); err != nil && w.opts.Strict {
 			return err
 		}
 		w.rest()
