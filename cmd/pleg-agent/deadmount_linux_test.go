@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 // TestDeadMount names paths on a dead mount in every place of the agent: the agent ends with 1, and
 // names the path and what to do. A usual socket on such a mount is passed by.
 func TestDeadMount(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	alive := filepath.Join(t.TempDir(), "cri.sock")
 	listener := testkit.Must(net.Listen("unix", alive))(t)
@@ -31,32 +31,34 @@ func TestDeadMount(t *testing.T) {
 	testkit.MountDead(t, dir)
 	dead := "the kernel gives no answer about "
 	onAlive := []string{"--node", "n", "--endpoint", alive}
-	for name, test := range map[string]struct {
+	tests := []struct {
+		name    string
 		setting string
 		args    []string
 		status  int
 		says    string
 	}{
-		"config":       {"", []string{"--config", kept, "--print", "--endpoint", alive}, 1, "--config: " + dead + kept},
-		"endpoint":     {"", []string{"--print", "--endpoint", kept}, 1, "--endpoint: " + dead + kept},
-		"its variable": {endpointVariable + "=unix://" + kept, []string{"--print"}, 1, "--endpoint: " + dead + kept},
-		"kubeconfig":   {"", append(onAlive, "--kubeconfig", kept), 1, "--kubeconfig: " + dead + kept},
-		"its default":  {"KUBECONFIG=" + alive + ":" + kept, onAlive, 1, "--kubeconfig: " + dead + kept},
-		"certificate":  {"", append(onAlive, "--kubeconfig", certificate), 1, "--kubeconfig: " + dead + kept},
-		"state":        {"", append(onAlive, "--print", "--state", kept), 2, "its disk hangs"},
-		"a socket":     {deadSockets + "=" + kept + "," + alive, []string{"--print", "--duration", "1ms"}, 0, "unix://" + alive},
-		"all sockets":  {deadSockets + "=" + kept, []string{"--print"}, 2, "none of the usual sockets exists"},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-		program := exec.CommandContext(ctx, os.Args[0], test.args...)
+		{"config", "", []string{"--config", kept, "--print", "--endpoint", alive}, 1, "--config: " + dead + kept},
+		{"endpoint", "", []string{"--print", "--endpoint", kept}, 1, "--endpoint: " + dead + kept},
+		{"its variable", endpointVariable + "=unix://" + kept, []string{"--print"}, 1, "--endpoint: " + dead + kept},
+		{"kubeconfig", "", append(onAlive, "--kubeconfig", kept), 1, "--kubeconfig: " + dead + kept},
+		{"its default", "KUBECONFIG=" + alive + ":" + kept, onAlive, 1, "--kubeconfig: " + dead + kept},
+		{"certificate", "", append(onAlive, "--kubeconfig", certificate), 1, "--kubeconfig: " + dead + kept},
+		{"state", "", append(onAlive, "--print", "--state", kept), 2, "its disk hangs"},
+		{"a socket", deadSockets + "=" + kept + "," + alive, []string{"--print", "--duration", "1ms"}, 0, "unix://" + alive},
+		{"all sockets", deadSockets + "=" + kept, []string{"--print"}, 2, "none of the usual sockets exists"},
+	}
+	var programs []*exec.Cmd
+	for _, test := range tests {
+		program := exec.Command(os.Args[0], test.args...)
 		program.Env = append(os.Environ(), asProgram+"=1", "HOME="+t.TempDir(), test.setting)
-		var said bytes.Buffer
-		program.Stdout, program.Stderr = &said, &said
-		_ = program.Run() // the status tells
-		cancel()
-		status := program.ProcessState.ExitCode()
-		if status != test.status || !strings.Contains(said.String(), test.says) {
-			t.Errorf("%s: status %d, want %d and %q: %.500s", name, status, test.status, test.says, said.String())
+		programs = append(programs, program)
+	}
+	for n, ended := range testkit.RunTogether(t, 30*time.Second, programs...) {
+		test := tests[n]
+		said := ended.Stdout + ended.Stderr
+		if ended.Status != test.status || !strings.Contains(said, test.says) {
+			t.Errorf("%s: status %d, want %d and %q: %.500s", test.name, ended.Status, test.status, test.says, said)
 		}
 	}
 }
@@ -64,6 +66,7 @@ func TestDeadMount(t *testing.T) {
 // TestAMountThatDies: the mount with the ledger dies while the agent runs. Ends are told all the
 // same, and the agent ends when it is asked to, and names the ledger.
 func TestAMountThatDies(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	state := filepath.Join(dir, "reported.json")
 	testkit.OwnMounts(t)

@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(cli.Execute(newRoot(cli.NewOutlet(os.Stdout), cli.NewOutlet(os.Stderr)), os.Args[1:], nil))
 	}
+	testkit.Waiting(6) // for programs, their deadlines and disks that hang
 	os.Exit(m.Run())
 }
 
@@ -177,6 +178,7 @@ func served(said string) string {
 // TestStatusOfABrokenOutput runs the program into a pipe without a reader, a pipe that is full, and
 // a full disk.
 func TestStatusOfABrokenOutput(t *testing.T) {
+	t.Parallel()
 	full := func(t *testing.T) *os.File {
 		read, write, err := os.Pipe()
 		testkit.Check(t, err)

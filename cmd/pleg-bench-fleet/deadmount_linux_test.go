@@ -4,8 +4,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,20 +21,19 @@ func TestDeadMount(t *testing.T) {
 	kept := filepath.Join(dir, "kept")
 	certificate := testkit.KubeconfigWith(t, kept)
 	testkit.MountDead(t, dir)
-	for _, path := range []string{kept, certificate} {
-		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-		program := exec.CommandContext(ctx, os.Args[0], "run", "--kubeconfig", path, "--nodes", "a=b",
+	paths := []string{kept, certificate}
+	var programs []*exec.Cmd
+	for _, path := range paths {
+		program := exec.Command(os.Args[0], "run", "--kubeconfig", path, "--nodes", "a=b",
 			"--job-image", "example.local/pleg-bench:1")
 		program.Env = append(os.Environ(), asProgram+"=1", "HOME="+t.TempDir())
-		var said bytes.Buffer
-		program.Stdout = &said
-		program.Stderr = &said
-		_ = program.Run() // the status tells
-		cancel()
-		status := program.ProcessState.ExitCode()
+		programs = append(programs, program)
+	}
+	for n, ended := range testkit.RunTogether(t, 30*time.Second, programs...) {
+		said := ended.Stdout + ended.Stderr
 		want := "--kubeconfig: the kernel gives no answer about " + kept
-		if status != 1 || !strings.Contains(said.String(), want) {
-			t.Errorf("--kubeconfig %s: status %d, want 1 and %q: %.500s", path, status, want, said.String())
+		if ended.Status != 1 || !strings.Contains(said, want) {
+			t.Errorf("--kubeconfig %s: status %d, want 1 and %q: %.500s", paths[n], ended.Status, want, said)
 		}
 	}
 }

@@ -4,8 +4,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -28,6 +26,7 @@ func hasOutput(command string) bool {
 // TestDeadMount names paths on a dead mount in every place of the tool: each command ends with 1,
 // and names the path and what to do, with -o json in a document, too.
 func TestDeadMount(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	alive := onfake.Socket(t, testkit.Must(fakeruntime.New(fakeruntime.Config{Seed: 7}))(t))
 	free := filepath.Join(t.TempDir(), "proxy.sock")
@@ -35,7 +34,7 @@ func TestDeadMount(t *testing.T) {
 	socket := filepath.Join(dir, "cri.sock")
 	kept := filepath.Join(dir, "kept")
 	onAlive := []string{"run", "--endpoint", alive, "--image", fakeruntime.WorkloadImage, "--pods", "1"}
-	for _, test := range []struct {
+	tests := []struct {
 		path, setting string
 		args          []string
 	}{
@@ -54,30 +53,33 @@ func TestDeadMount(t *testing.T) {
 		{dir, "TMPDIR=" + dir, []string{"run"}},
 		{dir, "", append(onAlive, "--log-directory", dir)},
 		{kept, load.StateVariable + "=" + kept, onAlive},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), endsWithin)
-		program := exec.CommandContext(ctx, os.Args[0])
+	}
+	var programs []*exec.Cmd
+	inJSON := make([]bool, len(tests))
+	for n, test := range tests {
+		program := exec.Command(os.Args[0])
 		program.Args = append([]string{"pleg-bench"}, test.args...)
+		inJSON[n] = hasOutput(test.args[0]) && !slices.Contains(test.args, "--check")
+		if inJSON[n] {
+			program.Args = append(program.Args, "-o", "json")
+		}
 		if test.setting != "" {
 			program.Env = append(os.Environ(), test.setting)
 		}
-		var said bytes.Buffer
-		program.Stdout, program.Stderr = &said, &said
-		var document bytes.Buffer
-		ofJSON := hasOutput(test.args[0]) && !slices.Contains(test.args, "--check")
-		if ofJSON {
-			program.Args = append(program.Args, "-o", "json")
-			program.Stdout = &document
-		}
-		_ = program.Run() // the status tells
-		cancel()
-		status := program.ProcessState.ExitCode()
+		programs = append(programs, program)
+	}
+	for n, ended := range testkit.RunTogether(t, endsWithin, programs...) {
+		test := tests[n]
 		want := "the kernel gives no answer about " + test.path
-		if status != 1 || !strings.Contains(said.String(), want) {
-			t.Errorf("%s %s: status %d, want 1 and %q: %s", test.setting, test.args, status, want, &said)
+		said := ended.Stderr
+		if !inJSON[n] {
+			said += ended.Stdout
 		}
-		if ofJSON && !(json.Valid(document.Bytes()) && strings.Contains(document.String(), want)) {
-			t.Errorf("%s %s: with -o json it printed %q, want one document with %q", test.setting, test.args, &document, want)
+		if ended.Status != 1 || !strings.Contains(said, want) {
+			t.Errorf("%s %s: status %d, want 1 and %q: %s", test.setting, test.args, ended.Status, want, said)
+		}
+		if inJSON[n] && !(json.Valid([]byte(ended.Stdout)) && strings.Contains(ended.Stdout, want)) {
+			t.Errorf("%s %s: with -o json it printed %q, want one document with %q", test.setting, test.args, ended.Stdout, want)
 		}
 	}
 }

@@ -4,12 +4,15 @@
 package testkit
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // OwnMounts gives this thread, and what the thread starts, mounts of their own. The thread ends
@@ -46,6 +49,39 @@ func MountDead(t *testing.T, dir string) {
 	t.Helper()
 	OwnMounts(t)
 	CoverDead(t, dir)
+}
+
+// Ended is how a program ended.
+type Ended struct {
+	Status         int // -1: it was killed
+	Stdout, Stderr string
+}
+
+// RunTogether runs programs at the same time, and returns how each ended. They are started on this
+// thread, so that they have its mounts ([OwnMounts]). A program that has not ended within the time
+// is killed.
+func RunTogether(t *testing.T, within time.Duration, programs ...*exec.Cmd) []Ended {
+	t.Helper()
+	stdout := make([]bytes.Buffer, len(programs))
+	stderr := make([]bytes.Buffer, len(programs))
+	for n, program := range programs {
+		program.Stdout = &stdout[n]
+		program.Stderr = &stderr[n]
+		program.WaitDelay = time.Second
+		Check(t, program.Start())
+		limit := time.AfterFunc(within, func() { _ = program.Process.Kill() })
+		defer limit.Stop()
+	}
+	ended := make([]Ended, len(programs))
+	for n, program := range programs {
+		_ = program.Wait() // the status tells
+		ended[n] = Ended{
+			Status: program.ProcessState.ExitCode(),
+			Stdout: stdout[n].String(),
+			Stderr: stderr[n].String(),
+		}
+	}
+	return ended
 }
 
 // KubeconfigWith returns the path of a kubeconfig whose cluster takes the server's certificate from
