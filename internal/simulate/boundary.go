@@ -382,10 +382,14 @@ func (b *boundary) surelyRunsHere(it pleg.Item) bool {
 	return b.surelyRuns(it) && !b.pace.wandered[it.ID]
 }
 
-// surelyRuns reports whether the generator knows an ID as running, whatever the claims.
+// surelyRuns reports whether the generator knows an ID as running, whatever the claims. An ID that
+// has recovered during a call of the agent's own ended for the generator with the call, until its
+// status is read.
 func (b *boundary) surelyRuns(it pleg.Item) bool {
 	_, phase := b.truth.phaseOf(it.ID)
-	ended := b.truth.told(it.ID, pleg.PhaseExited) || b.truth.told(it.ID, pleg.PhaseRemoved)
+	ended := b.truth.told(it.ID, pleg.PhaseExited) ||
+		b.truth.told(it.ID, pleg.PhaseRemoved) ||
+		b.truth.borneOut(it.ID)
 	return it.Phase == pleg.PhaseRunning && phase == pleg.PhaseRunning && !ended
 }
 

@@ -315,6 +315,15 @@ func (t *Truth) BornOut(id string) {
 	}
 }
 
+// borneOut reports whether a call of the agent's own has reported the end of an ID, and no read of
+// the status since has settled that.
+func (t *Truth) borneOut(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lives[id]
+	return l != nil && !l.acked.IsZero()
+}
+
 // Refutes notes that the status of an ID was read, by a read begun at the given time. What a call
 // has told of an end before is settled: the end is shown, or refuted.
 func (t *Truth) Refutes(id string, began time.Time) {
