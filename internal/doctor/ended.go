@@ -63,7 +63,7 @@ func (e *examiner) unended(ctx context.Context) {
 // container runs.
 func (e *examiner) process(ctx context.Context, id string) (pid int, runs bool, err error) {
 	request := &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}
-	answer, _, _, err := timed(ctx, e, e.client.ContainerStatus, request)
+	answer, _, err := try(ctx, e, "ContainerStatus", e.client.ContainerStatus, request)
 	if err != nil {
 		return 0, false, err
 	}

@@ -192,5 +192,11 @@ func TestUnseenEndsOfMany(t *testing.T) {
 		if asked := server.asked.Load(); asked != mostUnended || r.Worth != Well {
 			t.Errorf("%s, and asked %d times, want %d: %+v", r.Worth, asked, mostUnended, r.Findings)
 		}
+		counted := slices.ContainsFunc(r.Calls, func(c Call) bool {
+			return c.Method == "ContainerStatus" && c.Count == 11*mostUnended
+		})
+		if !counted {
+			t.Errorf("not all calls are counted: %+v", r.Calls)
+		}
 	})
 }
