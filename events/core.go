@@ -119,7 +119,8 @@ func (c *core) book(e *emission, built *series, now time.Time) bool {
 // series.
 func (c *core) occur(e *emission, now time.Time) bool {
 	s := c.table.find(&e.key, e.hash)
-	if s == nil {
+	own := s != nil
+	if !own {
 		s = c.combined(e, now)
 	}
 	if s == nil {
@@ -134,6 +135,8 @@ func (c *core) occur(e *emission, now time.Time) bool {
 		return false
 	}
 	c.count.Unsent++
+	e.taken = true
+	e.combined = !own
 	if s.in == c.table.leaving { // evicted, and going on
 		c.table.share(s)
 	}
@@ -193,6 +196,8 @@ func (c *core) begin(e *emission, built *series, now time.Time) {
 		c.limits.tokens.allow(bucket, now)
 	}
 	c.count.Unsent++
+	e.taken = true
+	e.combined = s != built
 	if prev != nil {
 		prev.st.tick(now, c.opts)
 		if prev.st.end == going {

@@ -52,6 +52,15 @@ func (r *Recorder) Eventf(regarding, related runtime.Object, eventtype, reason, 
 // first event of a series are stored. The map is copied. At most 8 KiB are kept, with keys valid
 // for the server.
 func (r *Recorder) AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, eventtype, reason, action, note string, args ...any) {
+	r.Record(regarding, related, annotations, eventtype, reason, action, note, args...)
+}
+
+// Record is [Recorder.AnnotatedEventf], and tells what has become of the event. Taken: an Event
+// counts the event, or is to: without it, the event is in Stats().Dropped. Combined: the Event
+// counts different actions of the object and reason together, because of [Options.Burst], and has
+// the reason for its action. What is taken may still be dropped later: because a queue is full, or
+// because the server refuses the Event.
+func (r *Recorder) Record(regarding, related runtime.Object, annotations map[string]string, eventtype, reason, action, note string, args ...any) (taken, combined bool) {
 	e := emission{
 		regarding: regarding,
 		related:   related,
@@ -63,6 +72,7 @@ func (r *Recorder) AnnotatedEventf(regarding, related runtime.Object, annotation
 	e.annotations = annotations
 	e.note = note
 	r.emit(r.logger, &e)
+	return e.taken, e.combined
 }
 
 // WithLogger returns a recorder with the given logger for rejected events.
@@ -123,6 +133,9 @@ type emission struct {
 
 	key  seriesKey
 	hash uint64 // of the key
+
+	taken    bool // by a series
+	combined bool // the series counts different events together
 }
 
 // emit counts an occurrence of a known series without formatting or allocating anything, and begins

@@ -27,8 +27,10 @@ var (
 // TestEachEndIsReportedOnce plays random histories of a node: containers start, end and are
 // removed, the runtime restarts, the API server goes away, the agent is stopped and killed and
 // starts again. Each end that an agent could know of is reported once, with its final code, and
-// never twice. In every third history most of the ends are combined, and counted as exactly. All
-// have the same goroutines: under the race detector every third is played.
+// never twice. In every third history most of the ends are combined, and counted as exactly. In
+// every other third the API server takes nothing of a namespace that is being deleted, and has
+// trouble with another for a while; and the recorder combines Events of different codes. All have
+// the same goroutines: under the race detector every third is played.
 func TestEachEndIsReportedOnce(t *testing.T) {
 	for n := range uint64(*seeds) {
 		if raceDetector && *seeds > 2 && n%3 != 2 {
@@ -75,10 +77,16 @@ type history struct {
 	// that they are repeated.
 	again int64
 	rates func(*Config[cri.PodStatus]) // of the agents; nil: each end has an Event of its own
-	log   []string
-	pods  []string // sandbox IDs
-	live  []string // container IDs
+	// weather: the API server refuses or fails the Events of some namespaces, and the recorder's limits
+	// are low.
+	weather bool
+	log     []string
+	pods    []string // sandbox IDs
+	live    []string // container IDs
 }
+
+// deleted is the namespace that is being deleted in histories with weather.
+const deleted = "deleted"
 
 func playRandom(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 46))
@@ -93,6 +101,12 @@ func playRandom(t *testing.T, seed uint64) {
 	if seed%3 == 1 {
 		h.note("most ends are combined")
 		h.rates = func(c *Config[cri.PodStatus]) { c.NamespaceRate = Rate{PerSecond: 0.02, Burst: 2} }
+	}
+	if seed%3 == 2 {
+		h.note("the recorder combines, and namespaces are deleted and sick")
+		h.burst = 1 + rng.IntN(3)
+		h.deleteNamespace(deleted)
+		h.weather = true
 	}
 	for range 2 + rng.IntN(4) {
 		h.addPod()
@@ -109,8 +123,12 @@ func playRandom(t *testing.T, seed uint64) {
 	}
 	h.runtimeUp()
 	h.serverBack()
+	h.sick.Store("")
 	h.startAgent()
 	h.pass(time.Minute)
+	if h.weather { // a namespace in trouble is tried more and more rarely
+		h.pass(10 * time.Minute)
+	}
 	h.observeTruth()
 	h.stopAgent()
 	h.judge()
@@ -153,6 +171,10 @@ func (h *history) act() {
 	case n < 84:
 		h.note("the API server goes away")
 		h.away.Store(true)
+	case n >= 96 && h.weather:
+		sick := []string{"", "sick"}[h.rng.IntN(2)]
+		h.note("the API server has trouble with namespace %q", sick)
+		h.sick.Store(sick)
 	case n < 94 && h.agent == nil:
 		h.startAgent()
 	case n < 88:
@@ -173,7 +195,11 @@ func one[T any](h *history, all []T) (x T, ok bool) {
 }
 
 func (h *history) addPod() {
-	id, err := h.runtime.AddPod(fakeruntime.PodSpec{Name: fmt.Sprintf("p%d", len(h.log)), Namespace: "ns"})
+	namespace := "ns"
+	if h.weather {
+		namespace = []string{"ns", "sick", deleted}[h.rng.IntN(3)]
+	}
+	id, err := h.runtime.AddPod(fakeruntime.PodSpec{Name: fmt.Sprintf("p%d", len(h.log)), Namespace: namespace})
 	if err != nil || len(h.pods) > 8 {
 		return // the runtime is down
 	}
@@ -424,6 +450,15 @@ func (h *history) judge() {
 	}
 }
 
+// about identifies ends that are counted together: with a low limit of the recorder those of all
+// containers of a pod.
+func (h *history) about(uid, container, kind string) string {
+	if h.weather {
+		return uid + " " + kind
+	}
+	return uid + " " + container + " " + kind
+}
+
 // judgeEvents compares the counts on the server with the reports. Only reports of a killed agent's
 // last second may be missing, and only those of which the server's answer came in that second are
 // counted twice: see the package's documentation.
@@ -431,8 +466,9 @@ func (h *history) judgeEvents() {
 	want := make(map[string]int64)
 	for _, r := range h.reports {
 		switch {
+		case r.Pod.Namespace == deleted:
 		case r.outcome == Reported:
-			want[fmt.Sprintf("%s %s %s", r.Pod.UID, r.Container, r.Kind)]++
+			want[h.about(string(r.Pod.UID), r.Container, string(r.Kind))]++
 		case r.outcome == Combined && h.rates != nil:
 			want[fmt.Sprintf("%s %s", r.Pod.Namespace, r.Kind)]++
 		default:
@@ -448,7 +484,7 @@ func (h *history) judgeEvents() {
 		}
 		switch e.Regarding.Kind {
 		case "Pod":
-			got[fmt.Sprintf("%s %s %s", e.Regarding.UID, name, e.Reason)] += count
+			got[h.about(string(e.Regarding.UID), name, e.Reason)] += count
 		case "Namespace":
 			got[fmt.Sprintf("%s %s", e.Regarding.Namespace, e.Reason)] += count
 		}

@@ -36,6 +36,16 @@ type Recorder interface {
 		eventtype, reason, action, note string, args ...any)
 }
 
+// tellingRecorder is a [Recorder] that tells what has become of an event: whether an Event counts
+// it, and whether that one counts different events of the object and reason together. The
+// *events.Recorder is one. Of another recorder, what it drops and combines is inferred, from the
+// number of its unsent Events and from their actions: then the ledger may take a report for another
+// of the same pod and kind, or drop an earlier one in its place.
+type tellingRecorder interface {
+	Record(regarding, related runtime.Object, annotations map[string]string,
+		eventtype, reason, action, note string, args ...any) (taken, combined bool)
+}
+
 // Config configures a Reporter. Generator, Statuses, View and Recorder are required; the zero value
 // of every other field is its default.
 type Config[S any] struct {

@@ -513,8 +513,9 @@ func (w *run[S]) deliver(now time.Time, e *End) {
 
 // hand makes the Event about a container, or about its pod. again: the ledger holds the report.
 func (w *run[S]) hand(e *End, again bool) {
+	var number uint64
 	if w.sink != nil {
-		w.sink.add(e, again)
+		number = w.sink.add(e, again)
 		if !again {
 			w.keepSoon()
 		}
@@ -527,7 +528,29 @@ func (w *run[S]) hand(e *End, again bool) {
 		UID:        types.UID(e.Pod.UID),
 		FieldPath:  fieldPathOf(e),
 	}
-	w.config.Recorder.AnnotatedEventf(about, nil, annotationsOf(e), eventType(e.Kind), string(e.Kind), actionOf(e), "%s", e.Note)
+	f := w.emit(about, annotationsOf(e), e.Kind, actionOf(e), e.Note)
+	if w.sink != nil {
+		w.sink.told(number, f)
+	}
+}
+
+// emit makes an event, and returns what the recorder tells of it.
+func (w *run[S]) emit(about *corev1.ObjectReference, annotations map[string]string, kind Kind, action, note string) fate {
+	of := eventType(kind)
+	reason := string(kind)
+	recorder, tells := w.config.Recorder.(tellingRecorder)
+	if !tells {
+		w.config.Recorder.AnnotatedEventf(about, nil, annotations, of, reason, action, "%s", note)
+		return fateUntold
+	}
+	taken, combined := recorder.Record(about, nil, annotations, of, reason, action, "%s", note)
+	switch {
+	case !taken:
+		return fateDropped
+	case combined:
+		return fateCombined
+	}
+	return fateOwn
 }
 
 // fieldPathOf returns the part of the pod that the Event of an end is about. Programs print it
@@ -565,7 +588,10 @@ func (w *run[S]) handCombined(namespace string, kind Kind) {
 	}
 	const note = "More containers of this namespace end on this node than are reported one by one; " +
 		"this Event counts the others"
-	w.config.Recorder.AnnotatedEventf(about, nil, nil, eventType(kind), string(kind), combinedAction, "%s", note)
+	f := w.emit(about, nil, kind, combinedAction, note)
+	if w.sink != nil && f == fateDropped {
+		w.sink.uncount(keyOfCombined(namespace, kind))
+	}
 }
 
 func eventType(kind Kind) string {

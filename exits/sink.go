@@ -51,7 +51,19 @@ type handed struct {
 	again bool
 	// refused: the API server refused its Event. The recorder has dropped it, or tries again.
 	refused bool
+	// fate is what the recorder has told of it.
+	fate fate
 }
+
+// fate is what a recorder tells of an event.
+type fate int8
+
+const (
+	fateUntold   fate = iota // not yet, or never: the recorder is no tellingRecorder
+	fateDropped              // no Event counts it
+	fateOwn                  // an Event about equal ends counts it
+	fateCombined             // an Event about all ends of the pod and kind counts it
+)
 
 // eventKey identifies the Events of equal ends.
 type eventKey struct {
@@ -71,8 +83,8 @@ func NewSink(before EventSink) *Sink {
 // maxUnsent bounds the followed reports, and the tallies: an outage of the API server in a storm.
 const maxUnsent = 4096
 
-// add follows a report, before the recorder gets it.
-func (s *Sink) add(e *End, again bool) {
+// add follows a report, before the recorder gets it, and returns the report's number.
+func (s *Sink) add(e *End, again bool) uint64 {
 	key := keyOf(e)
 	at := s.timeFor(key)
 	s.mu.Lock()
@@ -88,6 +100,25 @@ func (s *Sink) add(e *End, again bool) {
 		at:     at,
 		again:  again,
 	})
+	return s.handed
+}
+
+// told notes what the recorder has told of a report. What the recorder has dropped is followed no
+// longer: the number of unsent Events cannot tell which of all reports was dropped.
+func (s *Sink) told(number uint64, f fate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.reports) - 1; i >= 0; i-- {
+		r := &s.reports[i]
+		if r.number != number {
+			continue
+		}
+		r.fate = f
+		if f == fateDropped {
+			s.reports = slices.Delete(s.reports, i, i+1)
+		}
+		return
+	}
 }
 
 // timeFor returns the time of a new report. It is later than the Events of the reports before, in
@@ -193,13 +224,13 @@ func (s *Sink) answered(e *eventsv1.Event, until time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.reports {
-		if r := &s.reports[i]; r.key.countedIn(e) {
+		if r := &s.reports[i]; r.countedIn(e) {
 			r.refused = refused
 		}
 	}
 	if err == nil {
 		s.reports = slices.DeleteFunc(s.reports, func(r handed) bool {
-			return r.key.countedIn(e) && !r.at.After(until)
+			return r.countedIn(e) && !r.at.After(until)
 		})
 	}
 	for key, t := range s.tallies {
@@ -221,18 +252,40 @@ func (s *Sink) tidy(key eventKey) {
 	}
 }
 
-// countedIn reports whether an event counts equal ends. Above the recorder's limits an event counts
-// them together with others of the pod: then the action is the reason.
-func (k eventKey) countedIn(e *eventsv1.Event) bool {
-	about := &e.Regarding
-	if k.pod != cache.UID(about.UID) || k.namespace != about.Namespace || k.reason != e.Reason {
-		return false
+// countedIn reports whether an event counts a report.
+func (r *handed) countedIn(e *eventsv1.Event) bool {
+	switch r.fate {
+	case fateOwn:
+		return r.key.isAbout(e) && r.key.equalIn(e)
+	case fateCombined:
+		return r.key.isAbout(e) && combines(e)
+	default:
+		return r.key.countedIn(e)
 	}
-	return e.Action == e.Reason || k.action == e.Action && k.fieldPath == about.FieldPath
 }
 
-// bound drops the reports given up by the recorder: only the given number waits there. The recorder
-// gives up refused reports first.
+// countedIn reports whether an event may count equal ends, their own or a combined one.
+func (k eventKey) countedIn(e *eventsv1.Event) bool {
+	return k.isAbout(e) && (combines(e) || k.equalIn(e))
+}
+
+// isAbout reports whether an event is about the pod, for the kind of end.
+func (k eventKey) isAbout(e *eventsv1.Event) bool {
+	about := &e.Regarding
+	return k.pod == cache.UID(about.UID) && k.namespace == about.Namespace && k.reason == e.Reason
+}
+
+// equalIn reports whether an event that isAbout the pod is about equal ends.
+func (k eventKey) equalIn(e *eventsv1.Event) bool {
+	return k.action == e.Action && k.fieldPath == e.Regarding.FieldPath
+}
+
+// combines reports whether an event counts different ends of a pod together, above the recorder's
+// limits. Its action is the reason.
+func combines(e *eventsv1.Event) bool { return e.Action == e.Reason }
+
+// bound drops the reports that the recorder has given up later than when it took them: only the
+// given number waits there. The recorder gives up refused reports first.
 func (s *Sink) bound(unsent int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

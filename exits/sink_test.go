@@ -120,6 +120,86 @@ func TestAnUnsentReportIsKeptAfterASecond(t *testing.T) {
 	})
 }
 
+// TestALoopInADeletedNamespace: the recorder drops the ends of a container whose Event was refused,
+// without a call. The ledger keeps the report of a namespace in trouble all the same.
+func TestALoopInADeletedNamespace(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed %v", killed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, fakeruntime.Config{Seed: 46})
+				w.sick.Store("sick")
+				w.deleteNamespace("gone")
+				a := w.start(nil)
+				time.Sleep(time.Second)
+				for _, namespace := range []string{"sick", "gone"} {
+					pod := must(w.runtime.AddPod(fakeruntime.PodSpec{Name: "p", Namespace: namespace}))(t)
+					for range 2 {
+						w.end(pod, 1)
+					}
+				}
+				if killed {
+					a.kill()
+				} else {
+					a.stop()
+				}
+				w.sick.Store("")
+				a = w.start(nil)
+				time.Sleep(time.Minute)
+				a.stop()
+				if got := known(w)["sick"]; got != 2 {
+					t.Errorf("%d ends at the server, want 2", got)
+				}
+			})
+		})
+	}
+}
+
+// TestManyCodesAndAKill: the Event that counts the ends of many codes together acknowledges those
+// of none that has an Event of its own, whose count waits.
+func TestManyCodesAndAKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeruntime.Config{Seed: 46})
+		w.burst = 0 // the recorder's default
+		a := w.start(nil)
+		time.Sleep(time.Second)
+		pod := must(w.runtime.AddPod(fakeruntime.PodSpec{Name: "p", Namespace: "ns"}))(t)
+		ends := int32(0)
+		end := func(code int32) {
+			w.end(pod, code)
+			ends++
+		}
+		for code := range int32(25) {
+			end(code + 1)
+		}
+		for range 20 {
+			end(1)
+		}
+		if a.sink.waiting() == 0 {
+			t.Error("no count waits")
+		}
+		end(40)
+		if stored := w.server.Events(); !slices.ContainsFunc(stored, func(e eventsv1.Event) bool { return e.Action == e.Reason }) {
+			t.Errorf("nothing is combined in %d Events", len(stored))
+		}
+		a.kill()
+		a = w.start(nil)
+		time.Sleep(10 * time.Minute)
+		a.stop()
+		if got := known(w)["ns"]; got != ends {
+			t.Errorf("%d ends at the server, want %d", got, ends)
+		}
+	})
+}
+
+// end has a new container of a pod run for 3 s and end, and waits until that is reported.
+func (w *world) end(pod string, code int32) {
+	id := must(w.runtime.AddContainer(pod, fakeruntime.ContainerSpec{Name: "app"}))(w.t)
+	check(w.t, w.runtime.Start(id))
+	time.Sleep(3 * time.Second)
+	check(w.t, w.runtime.Exit(id, code))
+	time.Sleep(2 * time.Second)
+}
+
 // known returns the ends that the API server knows of, by namespace.
 func known(w *world) map[string]int32 {
 	got := make(map[string]int32)

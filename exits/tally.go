@@ -149,6 +149,25 @@ func (s *Sink) count(key eventKey) {
 	t.thin(at)
 }
 
+// uncount takes the last end back, which the recorder has dropped.
+func (s *Sink) uncount(key eventKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tallies[key]
+	if t == nil || len(t.spells) == 0 {
+		return
+	}
+	last := len(t.spells) - 1
+	p := &t.spells[last]
+	p.numbers -= p.numbers / uint64(p.ends)
+	p.ends--
+	if p.ends == 0 {
+		t.spells = t.spells[:last]
+		t.sealed = t.sealed && last > 0
+	}
+	s.tidy(key)
+}
+
 // countAgain follows ends that are in the ledger, before the recorder gets them. Last is to be
 // called before the recorder gets the last of them.
 func (s *Sink) countAgain(key eventKey, ends int64) (last func()) {

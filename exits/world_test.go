@@ -18,7 +18,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientevents "k8s.io/client-go/tools/events"
 
 	"github.com/go-logr/logr"
@@ -65,6 +68,7 @@ type world struct {
 	away    atomic.Bool  // the API server
 	sick    atomic.Value // the namespace, a string, of which it takes no Event
 	ledger  string
+	burst   int // Burst of the agents' recorders
 }
 
 func newWorld(t testing.TB, config fakeruntime.Config) *world {
@@ -74,6 +78,7 @@ func newWorld(t testing.TB, config fakeruntime.Config) *world {
 		listen:  bufconn.Listen(1 << 16),
 		server:  eventstest.NewServer(),
 		ledger:  filepath.Join(t.TempDir(), "reported.json"),
+		burst:   -1,
 	}
 	w.server.SetTTL(1000 * time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -92,6 +97,18 @@ func (w *world) dial(ctx context.Context) (net.Conn, error) {
 		return nil, syscall.ECONNREFUSED
 	}
 	return w.listen.DialContext(ctx)
+}
+
+// deleteNamespace has the API server refuse the Events of a namespace, which is being deleted.
+func (w *world) deleteNamespace(name string) {
+	w.server.SetFault(func(_ context.Context, c eventstest.Call) error {
+		if c.Namespace != name {
+			return nil
+		}
+		err := apierrors.NewForbidden(eventsv1.Resource("events"), c.Name, errors.New("it is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	})
 }
 
 // report is an end as the agents of a world handed it to their recorder, or left it out.
@@ -173,7 +190,7 @@ func (w *world) start(change func(*Config[cri.PodStatus])) *agent {
 		Source: a.client, Stream: a.client, Cache: statuses, Merge: cri.KeepIPs, Seed: 1,
 	}))(t)
 	a.sink = NewSink(&sink{w.server.Sink(), a})
-	a.broadcaster = must(events.New(events.Options{Sink: a.sink, Instance: "node", Burst: -1, MaxPerObject: -1}))(t)
+	a.broadcaster = must(events.New(events.Options{Sink: a.sink, Instance: "node", Burst: w.burst, MaxPerObject: -1}))(t)
 	config := Config[cri.PodStatus]{
 		Generator:     a.generator,
 		Statuses:      statuses,
