@@ -276,12 +276,16 @@ func (x *container) learn(shown *Container) {
 // its own: what was created or started later than the reporter has ended later.
 //
 // An end without a stamp is old in the first process alone: the later ones know by the ledger which
-// have ended before.
+// have ended before. So is an end with a stamp from the future, among what the first process meets
+// at its start: the clock is not set yet, as on a node that has just booted.
 func (c *core) old(now time.Time, shown *Container) bool {
 	if shown.FinishedAt.IsZero() && !c.fresh {
 		return false
 	}
 	latest := later(shown.FinishedAt, later(shown.CreatedAt, shown.StartedAt))
+	if c.fresh && c.syncedAt.IsZero() && latest.After(now) {
+		return true
+	}
 	return latest.Before(c.since) && !now.Before(c.since)
 }
 
@@ -384,7 +388,7 @@ func (c *core) stood(long time.Duration) {
 func (c *core) overdue(now time.Time, p *pod, out *effects) {
 	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
 		x := p.containers[id]
-		if x.stage == stageSettling && now.Sub(x.since) >= c.settle+c.giveUp {
+		if x.stage == stageSettling && now.Sub(x.since)-c.settle >= c.giveUp {
 			x.unread = true
 			c.tell(now, p, x, false, out)
 		}

@@ -5,6 +5,7 @@ package exits
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -58,6 +59,47 @@ func shows(all ...Container) Pod {
 		pod.Sandboxes = []Sandbox{{ID: "s", Ready: true}}
 	}
 	return pod
+}
+
+// TestNeverGivingUp: without a bound, an end waits for its status as long as that cannot be read.
+func TestNeverGivingUp(t *testing.T) {
+	s := newStand(t, nil)
+	s.core.giveUp = math.MaxInt64
+	s.cached(shows(running("a")), pleg.Event{})
+	s.cached(shows(exited("a", 137, "Error")), pleg.Event{Type: pleg.ContainerDied, Kind: pleg.Container, ID: "a"})
+	s.read(shows(exited("a", 137, "Error")), true)
+	if len(s.told) > 0 {
+		t.Fatalf("given up at the first read that fails: %s", s.told[0].Note)
+	}
+	s.now = s.now.Add(time.Hour)
+	s.read(shows(exited("a", 137, "OOMKilled")), false)
+	if len(s.told) != 1 || s.told[0].Reason != "OOMKilled" {
+		t.Errorf("told: %+v", s.told)
+	}
+}
+
+// TestFirstStartBeforeTheClockIsSet: at the boot of a node without a clock of its own, the first
+// process meets ends with stamps from the future. They are from before its start.
+func TestFirstStartBeforeTheClockIsSet(t *testing.T) {
+	s := newStand(t, nil)
+	s.now = time.Unix(31, 0)
+	r := newRecord(time.Unix(30, 0))
+	s.core = newCore(settings{settle: s.core.settle, giveUp: s.core.giveUp}, &r)
+	s.cached(shows(exited("a", 1, "Error")), pleg.Event{})
+	s.core.synced(s.now)
+	for !s.core.next().IsZero() {
+		s.read(shows(exited("a", 1, "Error")), false)
+	}
+	if len(s.told) > 0 {
+		t.Errorf("an end from before the first start is told: %s", s.told[0].Note)
+	}
+	s.cached(shows(running("b")), pleg.Event{}).cached(shows(exited("b", 1, "Error")), pleg.Event{})
+	for !s.core.next().IsZero() {
+		s.read(shows(exited("b", 1, "Error")), false)
+	}
+	if len(s.told) != 1 {
+		t.Errorf("the end of a container that ran is told %d times, want once", len(s.told))
+	}
 }
 
 func (s *stand) take(in sighting) *stand {

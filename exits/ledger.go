@@ -95,11 +95,36 @@ func lookAt(path string) error {
 	if errors.Is(probe(path), errInUse) {
 		return inUse(path)
 	}
+	for _, suffix := range []string{newSuffix, lockSuffix, damagedSuffix} {
+		if err := lookBeside(path, suffix); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// lockSuffix ends the name of the file beside a ledger that a reporter locks.
-const lockSuffix = ".lock"
+// lookBeside returns the refusal of a path beside which no file of a suffix can be made.
+func lookBeside(path, suffix string) error {
+	info, err := os.Lstat(path + suffix)
+	switch {
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return refuse("%s: the name is too long for the file with %s beside it: use one of %d bytes at most",
+			path, suffix, maxFileName-len(lockSuffix))
+	case err == nil && info.IsDir():
+		return refuse("%s%s is a folder: a reporter makes a file there, so remove it, or name another ledger", path, suffix)
+	}
+	return nil
+}
+
+// The files beside a ledger: its next content, the lock of a reporter, and a damaged ledger.
+const (
+	newSuffix     = ".new"
+	lockSuffix    = ".lock"
+	damagedSuffix = ".bad"
+)
+
+// maxFileName is the longest name of a file, in bytes, on Linux.
+const maxFileName = 255
 
 // errInUse: the lock of a ledger is taken.
 var errInUse = errors.New("the ledger is in use")
@@ -135,7 +160,7 @@ func loadLedger(path string, now time.Time) (record, error) {
 		return fresh, err
 	}
 	err = fmt.Errorf("exits: the ledger %s cannot be used, and is put aside as %s.bad: %w", path, path, err)
-	return fresh, errors.Join(err, os.Rename(path, path+".bad"))
+	return fresh, errors.Join(err, os.Rename(path, path+damagedSuffix))
 }
 
 // readLedger returns the content of the file. The error is fs.ErrNotExist without a file, a
@@ -276,7 +301,7 @@ func saveLedger(path string, r *record) error {
 // ledger: a file in the new file's place is left from a crash, or is a planted link. replace
 // removes such a file rather than writing through a link.
 func replace(path string, data []byte) error {
-	next := path + ".new"
+	next := path + newSuffix
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -101,6 +101,29 @@ func TestWhatIsNoLedgerStays(t *testing.T) {
 	}
 }
 
+// TestNoRoomBesideTheLedger: a path beside which the other files of a ledger cannot be made is
+// refused, as each write would fail.
+func TestNoRoomBesideTheLedger(t *testing.T) {
+	dir := t.TempDir()
+	for _, suffix := range []string{".new", ".lock", ".bad"} {
+		path := filepath.Join(dir, "of"+suffix)
+		check(t, os.MkdirAll(filepath.Join(path+suffix, "precious"), 0o700))
+		if text := fmt.Sprint(CheckPath(path)); !strings.Contains(text, path+suffix+" is a folder") {
+			t.Errorf("%s: %s", suffix, text)
+		}
+	}
+	const longest = 250
+	if text := fmt.Sprint(CheckPath(filepath.Join(dir, strings.Repeat("a", longest+1)))); !strings.Contains(text, "250 bytes at most") {
+		t.Errorf("a name of %d bytes: %s", longest+1, text)
+	}
+	path := filepath.Join(dir, strings.Repeat("a", longest))
+	check(t, CheckPath(path))
+	r := newRecord(time.Now())
+	check(t, saveLedger(path, &r))
+	file := must(lock(path))(t)
+	check(t, file.Close())
+}
+
 // ended returns a context that has ended.
 func ended(t *testing.T) context.Context {
 	t.Helper()
