@@ -125,7 +125,8 @@ func (l *limiter) room(now instant) bool {
 // when the latest comer has needed a read. Pauses double. They are shorter the more reads hang: the
 // next read will probably hang, too, and tell nothing. A comer since then waits less, but for as
 // long as two ends are apart while reads take no longer than of late: otherwise, on a slow runtime,
-// pods that come one after another would all be probes, and be read before those that wait.
+// pods that come one after another would all be probes, and be read before those that wait. A read
+// several times as long as the shortest of late is no measure: the runtime froze for a while.
 func (l *limiter) probeAt(newest, now instant) instant {
 	if len(l.begins) >= allReads*l.workers {
 		return never
@@ -133,7 +134,8 @@ func (l *limiter) probeAt(newest, now instant) instant {
 	hung := l.hung(now)
 	pause := probeFirst << min(l.probes, 30)
 	if newest > l.quiet {
-		apart := l.longest(now) / time.Duration(max(1, len(l.begins)-hung)) // of the ends
+		usual := min(l.longest(now), hangFactor*l.brisk)
+		apart := usual / time.Duration(max(1, len(l.begins)-hung)) // of the ends
 		return l.quiet.add(min(max(min(pause, probeBase), 2*apart), probeMax))
 	}
 	most := probeBase

@@ -266,6 +266,35 @@ func TestNewcomerBesideHungReads(t *testing.T) {
 	}
 }
 
+// TestNewcomerAfterAFreeze holds the same on a runtime that has frozen for a while: all reads of that
+// time ended well, and late, but the reads since tell that the runtime is not slow.
+func TestNewcomerAfterAFreeze(t *testing.T) {
+	const long = 12 * time.Second
+	for _, n := range []int{8, 16, 100, 1000} {
+		var waits []time.Duration
+		for _, at := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
+			l := load{processors: 4, timeout: 30 * time.Second, arrives: crowd(4, long)}
+			from := long
+			for range 4 {
+				from += time.Second
+				l.arrives = append(l.arrives, arrival{at: from, work: 300 * time.Millisecond})
+			}
+			from += time.Second
+			for range n {
+				l.arrives = append(l.arrives, arrival{at: from, work: hangs})
+			}
+			newcomer := len(l.arrives)
+			l.arrives = append(l.arrives, arrival{at: from + at, work: 10 * time.Millisecond})
+			r := l.play(testWorkers, from+at+time.Minute)
+			waits = append(waits, r.waits[newcomer].Round(time.Millisecond))
+			if r.unended != 0 || r.waits[newcomer] > 1500*time.Millisecond {
+				t.Errorf("beside %d, at %v: the newcomer waits for %v", n, at, r.waits[newcomer])
+			}
+		}
+		t.Logf("beside %d reads that hang: %v", n, waits)
+	}
+}
+
 // TestNewcomersOnASlowRuntime holds that pods that need a read one after another, on a runtime
 // which answers more rarely than the first probe comes, put off no pod that has waited for longer,
 // and are not read all at once: once it is known how long reads last, by few more than the workers,
