@@ -226,7 +226,7 @@ func cleanAnnotations(in map[string]string) (out map[string]string, left int64) 
 	}
 	room := maxAnnotations
 	for _, key := range slices.Sorted(maps.Keys(in)) {
-		value := in[key]
+		value := strings.ToValidUTF8(in[key], string(utf8.RuneError)) // it may grow
 		size := len(key) + len(value)
 		if size > room || !annotationKey(key) {
 			left++
@@ -236,7 +236,7 @@ func cleanAnnotations(in map[string]string) (out map[string]string, left int64) 
 			out = make(map[string]string, len(in))
 		}
 		room -= size
-		out[key] = strings.ToValidUTF8(value, string(utf8.RuneError))
+		out[key] = value
 	}
 	return out, left
 }

@@ -195,6 +195,27 @@ func TestAnnotationsTheServerWouldRefuse(t *testing.T) {
 	})
 }
 
+// TestAnnotationsAreMeasuredAsStored: what is no UTF-8 is replaced, and is then three times as long.
+func TestAnnotationsAreMeasuredAsStored(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.rec.AnnotatedEventf(podRef("a"), nil, map[string]string{
+			"a": strings.Repeat("a\xff", 4000), // 8001 bytes, and 16,001 as stored
+			"b": strings.Repeat("b\xff", 2000),
+		}, "Normal", "R", "A", "")
+		synctest.Wait()
+		size := 0
+		for key, value := range r.one().Annotations {
+			size += len(key) + len(value)
+		}
+		if size != 1+2000*(1+3) {
+			t.Errorf("%d bytes of annotations are stored, want those of b alone", size)
+		}
+		if n := r.Stats().AnnotationsDropped; n != 1 {
+			t.Errorf("%d were dropped, want 1", n)
+		}
+	})
+}
+
 // TestManyGoroutines: counts are exact whoever emits; for the race detector.
 func TestManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
