@@ -5,6 +5,7 @@ package events
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -92,6 +93,9 @@ func (c *core) grant(p place, now time.Time) {
 	opened, ok := c.granted[role]
 	if !ok && len(c.granted) >= 2*c.opts.MaxSeries {
 		clear(c.granted)
+	}
+	if !ok { // the name is a part of the strings of a series, which it outlives
+		role.namespace = strings.Clone(role.namespace)
 	}
 	if !c.queue.holding(p).IsZero() {
 		opened = now

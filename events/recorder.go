@@ -35,7 +35,7 @@ type reporter struct {
 }
 
 // Recorder emits events.k8s.io/v1 Events. Its methods never block, start no goroutine, and keep
-// strings of their arguments only. They are safe for concurrent use.
+// copies of strings of their arguments only. They are safe for concurrent use.
 type Recorder struct {
 	*reporter
 	logger klog.Logger
@@ -208,11 +208,43 @@ func (e *emission) fit() {
 	}
 }
 
+// own copies what a series keeps of the caller's strings, into one string: a part of a longer one
+// would hold the memory of all of it.
+func (e *emission) own() {
+	k := &e.key
+	r := &k.regarding
+	rel := &k.related
+	all := [...]*string{
+		&k.eventType, &k.reason, &k.action, &e.note, &e.regardingVersion, &e.relatedVersion,
+		&r.Kind, &r.APIVersion, &r.Namespace, &r.Name, (*string)(&r.UID), &r.FieldPath,
+		&rel.Kind, &rel.APIVersion, &rel.Namespace, &rel.Name, (*string)(&rel.UID), &rel.FieldPath,
+	}
+	size := 0
+	for _, s := range all {
+		size += len(*s)
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for _, s := range all {
+		b.WriteString(*s)
+	}
+	rest := b.String()
+	for _, s := range all {
+		n := len(*s)
+		*s = rest[:n]
+		rest = rest[n:]
+	}
+	if k.note != "" { // the note is part of the identity
+		k.note = cmp.Or(e.note, emptyNote)
+	}
+}
+
 // build makes a series of an emission, without a name and state, and returns the number of
 // annotations left out. build runs without the lock.
 func (c *reporter) build(e *emission) (s *series, left int64) {
 	e.fit()
 	e.format()
+	e.own()
 	e.annotations, left = cleanAnnotations(e.annotations)
 	e.namespace = cmp.Or(e.key.regarding.Namespace, c.b.opts.ClusterNamespace)
 	return newSeries(&e.key, e.hash, c.from, &e.content), left
@@ -236,7 +268,7 @@ func cleanAnnotations(in map[string]string) (out map[string]string, left int64) 
 			out = make(map[string]string, len(in))
 		}
 		room -= size
-		out[key] = value
+		out[strings.Clone(key)] = strings.Clone(value)
 	}
 	return out, left
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -196,6 +197,7 @@ func (r *groupRoles) set(g grant, to role) {
 	if len(r.by) >= maxRoles {
 		clear(r.by)
 	}
+	g.namespace = strings.Clone(g.namespace) // of a series, which this outlives
 	r.by[g] = to
 }
 
