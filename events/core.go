@@ -46,7 +46,7 @@ type core struct {
 	lastErr error
 	// birth is the latest time in a name.
 	birth time.Time
-	// silent is, by reason of refusal, until when no further message is logged.
+	// silent is, by reason why events are lost, until when no further message is logged.
 	silent map[string]time.Time
 	// notes are messages to be logged when the lock is free.
 	notes []func(klog.Logger)

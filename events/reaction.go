@@ -300,15 +300,25 @@ func (c *core) rename(s *series, now time.Time) {
 // complain logs the server's refusals at default verbosity, for each reason once in a while: a
 // missing verb in a role must show in the log.
 func (c *core) complain(e *eventsv1.Event, a reply) {
-	const every = 10 * time.Minute
-	if !a.now.After(c.silent[a.reason]) {
+	if !c.tells(a.reason, a.now) {
 		return
 	}
-	c.silent[a.reason] = a.now.Add(every)
 	c.note(func(l klog.Logger) {
 		l.Error(a.err, "The server refuses events; they are lost, and counted as dropped",
-			"why", a.reason, "event", klog.KObj(e), "reason", e.Reason, "nextMessageIn", every)
+			"why", a.reason, "event", klog.KObj(e), "reason", e.Reason, "nextMessageIn", messageEvery)
 	})
+}
+
+// messageEvery is the time in which lost events are logged once for each reason.
+const messageEvery = 10 * time.Minute
+
+// tells reports whether the message for a reason is due, and books that it is logged.
+func (c *core) tells(reason string, now time.Time) bool {
+	if !now.After(c.silent[reason]) {
+		return false
+	}
+	c.silent[reason] = now.Add(messageEvery)
+	return true
 }
 
 // note keeps a message until the lock is free: a logger is code of others.

@@ -5,6 +5,7 @@ package events
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -131,7 +132,7 @@ func (c *reporter) emit(logger klog.Logger, e *emission) {
 	b := c.b
 	now := time.Now()
 	if err := c.identify(e); err != nil {
-		c.reject(logger, e, err)
+		c.reject(logger, e, err, now)
 		return
 	}
 	b.mu.Lock()
@@ -146,26 +147,41 @@ func (c *reporter) emit(logger klog.Logger, e *emission) {
 	b.mu.Unlock()
 }
 
-// reject counts an event that cannot be sent.
-func (c *reporter) reject(logger klog.Logger, e *emission, why error) {
+// rejection is an error about a part of an event, by one of a few words, which cannot be sent.
+type rejection struct {
+	part string
+	error
+}
+
+// reject counts an event that cannot be sent, and logs the first one in a while for each part.
+func (c *reporter) reject(logger klog.Logger, e *emission, why error, now time.Time) {
+	var by rejection
+	errors.As(why, &by)
 	c.b.mu.Lock()
 	c.b.core.count.Emitted++
 	c.b.core.count.drop(DropInvalid, 1)
+	told := c.b.core.tells("invalid "+by.part, now)
 	c.b.mu.Unlock()
-	logger.Error(why, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
+	if !told {
+		return
+	}
+	logger.Error(why, "Event not recorded", "eventType", cut(e.eventType, maxWord),
+		"reason", cut(e.reason, maxWord), "action", cut(e.action, maxWord), "nextMessageIn", messageEvery)
 }
 
+// identify writes the key of an event. Its error is a rejection.
 func (c *reporter) identify(e *emission) (err error) {
 	if c.bad != nil {
-		return c.bad
+		return rejection{"controller", c.bad}
 	}
 	if e.eventType != corev1.EventTypeNormal && e.eventType != corev1.EventTypeWarning {
-		return fmt.Errorf("events: the type is %q: it must be Normal or Warning", e.eventType)
+		err = fmt.Errorf("events: the type is %.100q: it must be Normal or Warning", e.eventType)
+		return rejection{"type", err}
 	}
 	k := &e.key
 	e.regardingVersion, err = c.kinds.refer(e.regarding, &k.regarding)
 	if err != nil {
-		return fmt.Errorf("events: no reference to what the event is about: %w", err)
+		return rejection{"reference", fmt.Errorf("events: no reference to what the event is about: %w", err)}
 	}
 	if e.related != nil {
 		e.relatedVersion, err = c.kinds.refer(e.related, &k.related)

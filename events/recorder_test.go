@@ -143,6 +143,34 @@ func TestBadInputIsCountedAndLogged(t *testing.T) {
 	}
 }
 
+// TestInvalidEventsAreLoggedOnceInAWhile: a caller that is wrong with each event does not fill the
+// log, neither by the number of lines nor by their length.
+func TestInvalidEventsAreLoggedOnceInAWhile(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		var log []string
+		rec := r.rec.WithLogger(funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{}))
+		long := strings.Repeat("\xff", 1<<20)
+		for range 100 {
+			rec.Eventf(nil, nil, "Normal", long, long, "n")
+			rec.Eventf(podRef("a"), nil, long, long, long, "n")
+		}
+		if len(log) != 2 || !strings.Contains(log[0], "the object is nil") || !strings.Contains(log[1], "the type is") {
+			t.Errorf("%d lines: %.500q", len(log), log)
+		}
+		for _, line := range log {
+			if len(line) > 2000 {
+				t.Errorf("a line of %d bytes: %.100q", len(line), line)
+			}
+		}
+		pass(10*time.Minute + time.Second)
+		rec.Eventf(nil, nil, "Normal", "R", "A", "n")
+		if len(log) != 3 {
+			t.Errorf("%d lines after a while, want 3", len(log))
+		}
+		r.wantBooks(201, 0)
+	})
+}
+
 // TestNothingIsKept: the caller may change all arguments after the call.
 func TestNothingIsKept(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
