@@ -462,7 +462,6 @@ func (c *core) callOf(s *series, now time.Time) (j job) {
 	}
 	s.inflight = true
 	c.table.unhurry(s) // the answer decides when the next call is due
-	c.count.Calls[string(k.kind)]++
 	return job{
 		series: s,
 		place:  at,

@@ -38,6 +38,9 @@ func (c *core) answered(j job, a reply) {
 	a.now = c.clock(a.now)
 	s := j.series
 	s.inflight = false
+	if !a.unsent {
+		c.count.Calls[string(j.call.kind)]++
+	}
 	a.verdict = c.reconsider(j, a)
 	switch a.verdict {
 	case verdictOK:
@@ -54,7 +57,9 @@ func (c *core) answered(j job, a reply) {
 		c.refused(j, a)
 	case verdictStopped:
 		c.queue.stopped(j.place, a.now)
-		s.st.doubtful(j.call)
+		if a.perhaps {
+			s.st.doubtful(j.call)
+		}
 	case verdictHeld:
 		c.held(j.place, a)
 	default:

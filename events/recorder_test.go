@@ -223,7 +223,7 @@ func TestAnnotationsTheServerWouldRefuse(t *testing.T) {
 	})
 }
 
-// TestAnnotationsAreMeasuredAsStored: what is no UTF-8 is replaced, and is then three times as long.
+// TestAnnotationsAreMeasuredAsStored: a byte that is no UTF-8 is replaced, by three.
 func TestAnnotationsAreMeasuredAsStored(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.rec.AnnotatedEventf(podRef("a"), nil, map[string]string{
