@@ -40,13 +40,16 @@ type judged struct {
 	reason  string        // short, of low cardinality, for metrics
 	after   time.Duration // how long the server asks us to wait
 	perhaps bool          // the call may have been carried out
-	// everywhere: only the server as a whole explains the answer.
+	// everywhere: only the server as a whole, or the own client, explains the answer.
 	everywhere bool
+	// unsent: the own client let nothing through.
+	unsent bool
 }
 
 // judge classifies an error by the reaction to take; ctx stops the recorder. A call without a
-// connection is the server's trouble. Every other error without a status, such as an unrecognized
-// failed handshake or an undecodable answer, may be caused by the request.
+// connection is the server's trouble, and one without a turn at the own client's rate limiter is
+// that client's: either stops all calls, and blames none. Every other error without a status, such
+// as an unrecognized failed handshake or an undecodable answer, may be caused by the request.
 func judge(ctx context.Context, err error) judged {
 	if err == nil {
 		return judged{}
@@ -57,6 +60,15 @@ func judge(ctx context.Context, err error) judged {
 	case errors.As(err, new(*restclient.RequestConstructionError)):
 		return judged{verdict: verdictRefused, reason: "RequestConstruction"}
 	case errors.As(err, &as):
+	case unsent(err) && ctx.Err() != nil:
+		return judged{verdict: verdictStopped, reason: "Stopped", unsent: true}
+	case unsent(err):
+		return judged{
+			verdict:    verdictTrouble,
+			reason:     "ClientRateLimit",
+			everywhere: true,
+			unsent:     true,
+		}
 	case ctx.Err() != nil:
 		return judged{verdict: verdictStopped, reason: "Stopped", perhaps: true}
 	case errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &op) && op.Op == "dial":

@@ -65,7 +65,7 @@ func New(opts Options) (*Broadcaster, error) {
 func (b *Broadcaster) newReporter(scheme *runtime.Scheme, from source) *reporter {
 	c := &reporter{b: b, kinds: &kinds{scheme: scheme}, from: from}
 	invalid := validation.IsQualifiedName(from.controller)
-	c.bad = check(len(invalid) == 0, "the API server does not take the controller %q: %s",
+	c.bad = check(len(invalid) == 0, "the API server does not take the controller %.200q: %s",
 		from.controller, strings.Join(invalid, "; "))
 	if c.bad != nil {
 		klog.Background().Error(c.bad, "No event of this recorder will be recorded")

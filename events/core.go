@@ -46,7 +46,7 @@ type core struct {
 	lastErr error
 	// birth is the latest time in a name.
 	birth time.Time
-	// silent is, by reason of refusal, until when no further message is logged.
+	// silent is, by reason why events are lost, until when no further message is logged.
 	silent map[string]time.Time
 	// notes are messages to be logged when the lock is free.
 	notes []func(klog.Logger)
@@ -467,7 +467,6 @@ func (c *core) callOf(s *series, now time.Time) (j job) {
 	}
 	s.inflight = true
 	c.table.unhurry(s) // the answer decides when the next call is due
-	c.count.Calls[string(k.kind)]++
 	return job{
 		series: s,
 		place:  at,

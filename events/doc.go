@@ -40,6 +40,9 @@
 // queue, in the order of emission. Where the queue or the table is full, the namespace with the
 // most series gives way.
 //
+// A call waits for the rate limiter of the own client before its time begins. Where nothing was
+// sent, the server is not to blame, and no series is given up.
+//
 // A failed call (429, 5xx, a connection that hangs or breaks) closes the smallest scope that
 // explains it: the object; the namespace, once several of its objects fail with no success between;
 // the server, once several namespaces do, or nobody listens. A closed scope is tried again by a

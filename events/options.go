@@ -28,7 +28,19 @@ const (
 	defaultBackoffMax   = 30 * time.Second
 )
 
+// The largest values of the options. What is computed from them fits its type: four times as many
+// series, eleven times as many years, and the refill of all tokens of a bucket.
+const (
+	mostSeries  = 1 << 24 // at 1 KiB each
+	mostBurst   = 1 << 20
+	mostWriters = 256
+	mostTime    = 365 * 24 * time.Hour
+)
+
 // Options configure a [Broadcaster]. The zero value of every field is usable and means the default.
+// Each number and time has a largest value that counts; a larger one, as math.MaxInt for "no
+// bound", is taken for that one: 2^24 for MaxSeries, MaxQueue and MaxPerObject, 2^20 for Burst, 256
+// for Writers, and 365 days for each time.
 type Options struct {
 	// Sink stores events.k8s.io/v1 Events. Sink must honour the context and must not retry: see
 	// [ClientSink]. Nil: there are watchers only, as in a node agent without an API server; nothing
@@ -85,7 +97,8 @@ type Options struct {
 	BackoffBase, BackoffMax time.Duration
 }
 
-// complete fills in the defaults and returns an error for each invalid value.
+// complete fills in the defaults and the largest values, and returns an error for each invalid
+// value.
 func (o *Options) complete() error {
 	o.ClusterNamespace = cmp.Or(o.ClusterNamespace, metav1.NamespaceSystem)
 	o.RosterNamespace = cmp.Or(o.RosterNamespace, o.ClusterNamespace)
@@ -98,7 +111,25 @@ func (o *Options) complete() error {
 	o.Heartbeat = cmp.Or(o.Heartbeat, defaultHeartbeat)
 	o.BackoffBase = cmp.Or(o.BackoffBase, defaultBackoffBase)
 	o.BackoffMax = cmp.Or(o.BackoffMax, defaultBackoffMax)
-	return o.check()
+	err := o.check() // before the bounds: an error has the value that was given
+	o.bound()
+	return err
+}
+
+// bound takes each value that is larger than the largest for that one.
+func (o *Options) bound() {
+	for v, most := range map[*int]int{
+		&o.MaxSeries:    mostSeries,
+		&o.MaxQueue:     mostSeries,
+		&o.MaxPerObject: mostSeries,
+		&o.Burst:        mostBurst,
+		&o.Writers:      mostWriters,
+	} {
+		*v = min(*v, most)
+	}
+	for _, v := range []*time.Duration{&o.FinishAfter, &o.Heartbeat, &o.BackoffBase, &o.BackoffMax} {
+		*v = min(*v, mostTime)
+	}
 }
 
 // check returns an error for each invalid value.

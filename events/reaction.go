@@ -5,6 +5,7 @@ package events
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -37,6 +38,9 @@ func (c *core) answered(j job, a reply) {
 	a.now = c.clock(a.now)
 	s := j.series
 	s.inflight = false
+	if !a.unsent {
+		c.count.Calls[string(j.call.kind)]++
+	}
 	a.verdict = c.reconsider(j, a)
 	switch a.verdict {
 	case verdictOK:
@@ -53,7 +57,9 @@ func (c *core) answered(j job, a reply) {
 		c.refused(j, a)
 	case verdictStopped:
 		c.queue.stopped(j.place, a.now)
-		s.st.doubtful(j.call)
+		if a.perhaps {
+			s.st.doubtful(j.call)
+		}
 	case verdictHeld:
 		c.held(j.place, a)
 	default:
@@ -92,6 +98,9 @@ func (c *core) grant(p place, now time.Time) {
 	opened, ok := c.granted[role]
 	if !ok && len(c.granted) >= 2*c.opts.MaxSeries {
 		clear(c.granted)
+	}
+	if !ok { // the name is a part of the strings of a series, which it outlives
+		role.namespace = strings.Clone(role.namespace)
 	}
 	if !c.queue.holding(p).IsZero() {
 		opened = now
@@ -296,15 +305,25 @@ func (c *core) rename(s *series, now time.Time) {
 // complain logs the server's refusals at default verbosity, for each reason once in a while: a
 // missing verb in a role must show in the log.
 func (c *core) complain(e *eventsv1.Event, a reply) {
-	const every = 10 * time.Minute
-	if !a.now.After(c.silent[a.reason]) {
+	if !c.tells(a.reason, a.now) {
 		return
 	}
-	c.silent[a.reason] = a.now.Add(every)
 	c.note(func(l klog.Logger) {
 		l.Error(a.err, "The server refuses events; they are lost, and counted as dropped",
-			"why", a.reason, "event", klog.KObj(e), "reason", e.Reason, "nextMessageIn", every)
+			"why", a.reason, "event", klog.KObj(e), "reason", e.Reason, "nextMessageIn", messageEvery)
 	})
+}
+
+// messageEvery is the time in which lost events are logged once for each reason.
+const messageEvery = 10 * time.Minute
+
+// tells reports whether the message for a reason is due, and books that it is logged.
+func (c *core) tells(reason string, now time.Time) bool {
+	if !now.After(c.silent[reason]) {
+		return false
+	}
+	c.silent[reason] = now.Add(messageEvery)
+	return true
 }
 
 // note keeps a message until the lock is free: a logger is code of others.

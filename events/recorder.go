@@ -5,6 +5,7 @@ package events
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,7 +36,7 @@ type reporter struct {
 }
 
 // Recorder emits events.k8s.io/v1 Events. Its methods never block, start no goroutine, and keep
-// strings of their arguments only. They are safe for concurrent use.
+// copies of strings of their arguments only. They are safe for concurrent use.
 type Recorder struct {
 	*reporter
 	logger klog.Logger
@@ -144,7 +145,7 @@ func (c *reporter) emit(logger klog.Logger, e *emission) {
 	b := c.b
 	now := time.Now()
 	if err := c.identify(e); err != nil {
-		c.reject(logger, e, err)
+		c.reject(logger, e, err, now)
 		return
 	}
 	b.mu.Lock()
@@ -159,26 +160,41 @@ func (c *reporter) emit(logger klog.Logger, e *emission) {
 	b.mu.Unlock()
 }
 
-// reject counts an event that cannot be sent.
-func (c *reporter) reject(logger klog.Logger, e *emission, why error) {
+// rejection is an error about a part of an event, by one of a few words, which cannot be sent.
+type rejection struct {
+	part string
+	error
+}
+
+// reject counts an event that cannot be sent, and logs the first one in a while for each part.
+func (c *reporter) reject(logger klog.Logger, e *emission, why error, now time.Time) {
+	var by rejection
+	errors.As(why, &by)
 	c.b.mu.Lock()
 	c.b.core.count.Emitted++
 	c.b.core.count.drop(DropInvalid, 1)
+	told := c.b.core.tells("invalid "+by.part, now)
 	c.b.mu.Unlock()
-	logger.Error(why, "Event not recorded", "eventType", e.eventType, "reason", e.reason, "action", e.action)
+	if !told {
+		return
+	}
+	logger.Error(why, "Event not recorded", "eventType", cut(e.eventType, maxWord),
+		"reason", cut(e.reason, maxWord), "action", cut(e.action, maxWord), "nextMessageIn", messageEvery)
 }
 
+// identify writes the key of an event. Its error is a rejection.
 func (c *reporter) identify(e *emission) (err error) {
 	if c.bad != nil {
-		return c.bad
+		return rejection{"controller", c.bad}
 	}
 	if e.eventType != corev1.EventTypeNormal && e.eventType != corev1.EventTypeWarning {
-		return fmt.Errorf("events: the type is %q: it must be Normal or Warning", e.eventType)
+		err = fmt.Errorf("events: the type is %.100q: it must be Normal or Warning", e.eventType)
+		return rejection{"type", err}
 	}
 	k := &e.key
 	e.regardingVersion, err = c.kinds.refer(e.regarding, &k.regarding)
 	if err != nil {
-		return fmt.Errorf("events: no reference to what the event is about: %w", err)
+		return rejection{"reference", fmt.Errorf("events: no reference to what the event is about: %w", err)}
 	}
 	if e.related != nil {
 		e.relatedVersion, err = c.kinds.refer(e.related, &k.related)
@@ -221,11 +237,43 @@ func (e *emission) fit() {
 	}
 }
 
+// own copies what a series keeps of the caller's strings, into one string: a part of a longer one
+// would hold the memory of all of it.
+func (e *emission) own() {
+	k := &e.key
+	r := &k.regarding
+	rel := &k.related
+	all := [...]*string{
+		&k.eventType, &k.reason, &k.action, &e.note, &e.regardingVersion, &e.relatedVersion,
+		&r.Kind, &r.APIVersion, &r.Namespace, &r.Name, (*string)(&r.UID), &r.FieldPath,
+		&rel.Kind, &rel.APIVersion, &rel.Namespace, &rel.Name, (*string)(&rel.UID), &rel.FieldPath,
+	}
+	size := 0
+	for _, s := range all {
+		size += len(*s)
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for _, s := range all {
+		b.WriteString(*s)
+	}
+	rest := b.String()
+	for _, s := range all {
+		n := len(*s)
+		*s = rest[:n]
+		rest = rest[n:]
+	}
+	if k.note != "" { // the note is part of the identity
+		k.note = cmp.Or(e.note, emptyNote)
+	}
+}
+
 // build makes a series of an emission, without a name and state, and returns the number of
 // annotations left out. build runs without the lock.
 func (c *reporter) build(e *emission) (s *series, left int64) {
 	e.fit()
 	e.format()
+	e.own()
 	e.annotations, left = cleanAnnotations(e.annotations)
 	e.namespace = cmp.Or(e.key.regarding.Namespace, c.b.opts.ClusterNamespace)
 	return newSeries(&e.key, e.hash, c.from, &e.content), left
@@ -239,7 +287,7 @@ func cleanAnnotations(in map[string]string) (out map[string]string, left int64) 
 	}
 	room := maxAnnotations
 	for _, key := range slices.Sorted(maps.Keys(in)) {
-		value := in[key]
+		value := strings.ToValidUTF8(in[key], string(utf8.RuneError)) // it may grow
 		size := len(key) + len(value)
 		if size > room || !annotationKey(key) {
 			left++
@@ -249,7 +297,7 @@ func cleanAnnotations(in map[string]string) (out map[string]string, left int64) 
 			out = make(map[string]string, len(in))
 		}
 		room -= size
-		out[key] = strings.ToValidUTF8(value, string(utf8.RuneError))
+		out[strings.Clone(key)] = strings.Clone(value)
 	}
 	return out, left
 }

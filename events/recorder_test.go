@@ -143,6 +143,34 @@ func TestBadInputIsCountedAndLogged(t *testing.T) {
 	}
 }
 
+// TestInvalidEventsAreLoggedOnceInAWhile: a caller that is wrong with each event does not fill the
+// log, neither by the number of lines nor by their length.
+func TestInvalidEventsAreLoggedOnceInAWhile(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		var log []string
+		rec := r.rec.WithLogger(funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{}))
+		long := strings.Repeat("\xff", 1<<20)
+		for range 100 {
+			rec.Eventf(nil, nil, "Normal", long, long, "n")
+			rec.Eventf(podRef("a"), nil, long, long, long, "n")
+		}
+		if len(log) != 2 || !strings.Contains(log[0], "the object is nil") || !strings.Contains(log[1], "the type is") {
+			t.Errorf("%d lines: %.500q", len(log), log)
+		}
+		for _, line := range log {
+			if len(line) > 2000 {
+				t.Errorf("a line of %d bytes: %.100q", len(line), line)
+			}
+		}
+		pass(10*time.Minute + time.Second)
+		rec.Eventf(nil, nil, "Normal", "R", "A", "n")
+		if len(log) != 3 {
+			t.Errorf("%d lines after a while, want 3", len(log))
+		}
+		r.wantBooks(201, 0)
+	})
+}
+
 // TestNothingIsKept: the caller may change all arguments after the call.
 func TestNothingIsKept(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
@@ -191,6 +219,27 @@ func TestAnnotationsTheServerWouldRefuse(t *testing.T) {
 		}
 		if n := r.Stats().AnnotationsDropped; n != 4 {
 			t.Errorf("%d were dropped", n)
+		}
+	})
+}
+
+// TestAnnotationsAreMeasuredAsStored: a byte that is no UTF-8 is replaced, by three.
+func TestAnnotationsAreMeasuredAsStored(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.rec.AnnotatedEventf(podRef("a"), nil, map[string]string{
+			"a": strings.Repeat("a\xff", 4000), // 8001 bytes, and 16,001 as stored
+			"b": strings.Repeat("b\xff", 2000),
+		}, "Normal", "R", "A", "")
+		synctest.Wait()
+		size := 0
+		for key, value := range r.one().Annotations {
+			size += len(key) + len(value)
+		}
+		if size != 1+2000*(1+3) {
+			t.Errorf("%d bytes of annotations are stored, want those of b alone", size)
+		}
+		if n := r.Stats().AnnotationsDropped; n != 1 {
+			t.Errorf("%d were dropped, want 1", n)
 		}
 	})
 }

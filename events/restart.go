@@ -82,14 +82,12 @@ func (c *core) rosterJob(r *roster, now time.Time) job {
 	switch r.phase {
 	case rosterUnread, rosterOvertaken:
 		j.call.kind = callRead
-		c.count.Calls["read"]++
 		return j
 	case rosterAbsent:
 		j.call.kind = callCreate
 	}
 	r.rest = now.Add(rosterEvery)
 	j.write = r.write(c.stage == stageDraining, func() []string { return c.lines(r) })
-	c.count.Calls["roster"]++
 	return j
 }
 
@@ -125,6 +123,13 @@ func (c *core) rosterAnswered(j job, a reply) {
 	r := j.roster
 	r.busy = false
 	r.rest = a.now
+	switch {
+	case a.unsent:
+	case j.write == nil:
+		c.count.Calls["read"]++
+	default:
+		c.count.Calls["roster"]++
+	}
 	trouble := a.verdict >= verdictTrouble
 	roles := a.verdict == verdictRefused && a.reason == "Forbidden" && c.queue.server.failing()
 	switch {

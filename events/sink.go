@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 var _ clientevents.EventSink = (*ClientSink)(nil)
@@ -48,7 +50,10 @@ type ClientSink struct {
 // groupSink stores Events in an API group.
 type groupSink = clientevents.EventSink
 
-// NewClientSink returns a sink over the client. The client's rate limits apply.
+// NewClientSink returns a sink over the client. The client's rate limits apply: a call of the
+// recorder waits for its turn as long as it takes, and has all of its time from then on. Where
+// another caller's context leaves too little time for that wait, the error says that nothing was
+// sent, and the recorder takes that for no fault of the server.
 func NewClientSink(client kubernetes.Interface) *ClientSink {
 	s := &ClientSink{
 		core:  coreGroup{client.CoreV1()},
@@ -60,22 +65,36 @@ func NewClientSink(client kubernetes.Interface) *ClientSink {
 	if s.fake {
 		return s
 	}
-	s.core = coreGroup{typedcorev1.New(single{older})}
+	s.core = coreGroup{typedcorev1.New(newSingle(older))}
 	newer, ok := client.EventsV1().RESTClient().(*rest.RESTClient)
 	if ok && newer != nil {
-		s.newer = newerGroup{typedeventsv1.New(single{newer})}
+		s.newer = newerGroup{typedeventsv1.New(newSingle(newer))}
 	}
 	return s
 }
 
-// single is a REST client that makes each call once.
-type single struct{ rest.Interface }
+// single is a REST client that makes each call once, when the client's rate limiter lets it.
+type single struct {
+	rest.Interface
+	limit flowcontrol.RateLimiter // nil: no limit
+}
 
-func (s single) Post() *rest.Request { return s.Interface.Post().MaxRetries(0) }
+func newSingle(client *rest.RESTClient) single {
+	s := single{Interface: client}
+	limiter := client.GetRateLimiter()
+	if limiter != nil {
+		s.limit = turn{limiter}
+	}
+	return s
+}
 
-func (s single) Put() *rest.Request { return s.Interface.Put().MaxRetries(0) }
+func (s single) once(r *rest.Request) *rest.Request { return r.MaxRetries(0).Throttle(s.limit) }
 
-func (s single) Patch(t types.PatchType) *rest.Request { return s.Interface.Patch(t).MaxRetries(0) }
+func (s single) Post() *rest.Request { return s.once(s.Interface.Post()) }
+
+func (s single) Put() *rest.Request { return s.once(s.Interface.Put()) }
+
+func (s single) Patch(t types.PatchType) *rest.Request { return s.once(s.Interface.Patch(t)) }
 
 // interfaceSink is a sink that stores the events of the two kinds of recorders differently.
 type interfaceSink interface {
@@ -196,6 +215,7 @@ func (r *groupRoles) set(g grant, to role) {
 	if len(r.by) >= maxRoles {
 		clear(r.by)
 	}
+	g.namespace = strings.Clone(g.namespace) // of a series, which this outlives
 	r.by[g] = to
 }
 

@@ -29,7 +29,7 @@ type Stats struct {
 	Acknowledged int64            // occurrences known to the server, as an object or in a count
 	Unsent       int64            // occurrences not yet known to the server
 	Dropped      map[string]int64 // occurrences lost, by reason: see the Drop constants
-	Calls        map[string]int64 // API calls by kind: create, patch, read (empty patch), roster
+	Calls        map[string]int64 // API calls that have ended, by kind: create, patch, read (empty patch), roster
 	Retries      map[string]int64 // failed calls to be made again, by the reason of the failure
 	Rejected     map[string]int64 // calls permanently refused by the server, by its reason
 	// Transitions of series: finished, adopted, abandoned (by a killed process), evicted, renewed
@@ -39,8 +39,8 @@ type Stats struct {
 	WatchDropped       int64 // events missed by slow watchers
 	Series             int   // in the table, whatever their phase
 	Queue              int   // series with a call to make
-	// GateClosed is for how long nothing will be sent, for trouble of the server as a whole. Trouble
-	// of a namespace or an object closes only that.
+	// GateClosed is for how long nothing will be sent, for trouble of the server as a whole, or of the
+	// own client (ClientRateLimit). Trouble of a namespace or an object closes only that.
 	GateClosed time.Duration
 	// Closed is the number of closed scopes by kind: server (0 or 1), namespace, call (a kind of calls
 	// in a namespace, for a role) and object. Each is tried again by one call at a time.

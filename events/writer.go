@@ -98,31 +98,28 @@ func (b *Broadcaster) write(ctx context.Context) {
 	}
 }
 
-// callLimit is the context of a writer's calls. A context with a timer costs as much as the rest of
-// a call's booking, so the calls of a burst share one: then the time for a call is shorter by up to
-// a thirty-second part.
+// callLimit makes the contexts of a writer's calls. A context with a timer costs as much as the
+// rest of a call's booking, so the calls of a burst share one: then the time for a call is shorter
+// by up to a thirty-second part.
 type callLimit struct {
-	ctx      context.Context
-	cancel   context.CancelFunc
-	deadline time.Time
+	ctx *callContext
 }
 
 // context returns a context that ends after the given time for a call, or a little before.
 func (l *callLimit) context(parent context.Context, now time.Time, limit time.Duration) context.Context {
-	early := now.Add(limit).Sub(l.deadline)
+	early := now.Add(limit).Sub(l.ctx.end())
 	if l.ctx != nil && early >= 0 && early <= limit/32 && l.ctx.Err() == nil {
 		return l.ctx
 	}
 	l.release()
-	l.deadline = now.Add(limit)
-	l.ctx, l.cancel = context.WithDeadline(parent, l.deadline)
+	l.ctx = newCallContext(parent, now.Add(limit), limit)
 	return l.ctx
 }
 
 // release ends the context. The writer has no call under way.
 func (l *callLimit) release() {
-	if l.cancel != nil {
-		l.cancel()
+	if l.ctx != nil {
+		l.ctx.release()
 	}
 }
 
