@@ -266,8 +266,8 @@ func TestNewcomerBesideHungReads(t *testing.T) {
 	}
 }
 
-// TestNewcomerAfterAFreeze holds the same on a runtime that has frozen for a while: all reads of that
-// time ended well, and late, but the reads since tell that the runtime is not slow.
+// TestNewcomerAfterAFreeze holds the same on a runtime that has frozen for a while: all reads of
+// that time ended well, and late, but the reads since tell that the runtime is not slow.
 func TestNewcomerAfterAFreeze(t *testing.T) {
 	const long = 12 * time.Second
 	for _, n := range []int{8, 16, 100, 1000} {
