@@ -27,11 +27,11 @@ func TestAFullDiskInAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ends = 1000
 		path := filepath.Join(t.TempDir(), "reported.json")
-		check(t, os.MkdirAll(filepath.Join(path+".new", "in the way"), 0o700)) // of each write
 		var lines atomic.Int64
 		logger := funcr.New(func(_, _ string) { lines.Add(1) }, funcr.Options{})
 		g := &slowReads{statuses: cache.New[Pod](nil), watch: make(chan pleg.Event, 10)}
 		r := withLedger(t, g, path)
+		check(t, os.MkdirAll(filepath.Join(path+".new", "in the way"), 0o700)) // of each write
 		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 		var running sync.WaitGroup
 		running.Go(func() { _ = r.Run(ctx) })

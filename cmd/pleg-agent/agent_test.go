@@ -377,10 +377,10 @@ func TestAStateThatIsNotWritten(t *testing.T) {
 		testkit.Check(t, err)
 		defer stop()
 		state := filepath.Join(t.TempDir(), "reported.json")
-		inTheWay := filepath.Join(state+".new", "in the way")
-		testkit.Check(t, os.MkdirAll(inTheWay, 0o700)) // of each write
 		o := testkit.Must(config(t, "--fake", "--node", "n1", "--state", state))(t)
 		a := testkit.Must(newAgent(o, parts{sink: newPrinter(io.Discard, false), dial: dial}))(t)
+		inTheWay := filepath.Join(state+".new", "in the way")
+		testkit.Check(t, os.MkdirAll(inTheWay, 0o700)) // of each write
 		ended := make(chan error, 1)
 		go func() { ended <- a.run(ctx) }()
 		page := func(path string) string {
