@@ -172,7 +172,8 @@ func phaseOf(items []pleg.Item, id string) pleg.Phase {
 }
 
 // TestHungConnection: a connection is closed after three calls that met their deadline over five
-// seconds in silence. Any answer, an error of the runtime's own included, is none.
+// seconds in silence. Any answer, an error of the runtime's own included, is none; calls that did
+// not wait for long are none; and those that end at once are one.
 func TestHungConnection(t *testing.T) {
 	ctx := t.Context()
 	begun := time.Now()
@@ -180,23 +181,74 @@ func TestHungConnection(t *testing.T) {
 	defer theirs.Close()
 	m := &connMonitor{}
 	m.connected(ours, nil)
-	for range hungCalls {
-		m.timedOut(begun)
+	miss := func(after, waited time.Duration) { m.timedOut(begun.Add(after), waited) }
+	for i := range hungCalls {
+		miss(time.Duration(i)*hungWait, hungWait)
 	}
 	if m.abandoned.Load() != 0 {
-		t.Error("closed after calls that were made at once")
+		t.Error("closed after calls that followed one another at once")
 	}
-	m.observe(ctx, status.Error(codes.Internal, "broken"))
-	m.timedOut(begun.Add(hungTime))
+	m.observe(ctx, begun, status.Error(codes.Internal, "broken"))
+	miss(hungTime, hungWait)
 	if m.abandoned.Load() != 0 {
 		t.Error("closed although the runtime has answered")
 	}
-	for i := range hungCalls {
-		m.timedOut(begun.Add(hungTime + time.Duration(i+1)*hungTime/2))
+	for i := range 2 * hungCalls {
+		miss(hungTime+time.Duration(i)*hungTime, hungWait-1)
 	}
+	if m.abandoned.Load() != 0 {
+		t.Error("closed for calls that have not waited for long")
+	}
+	for i := range hungCalls {
+		miss(2*hungTime+time.Duration(i), hungWait)
+	}
+	if m.abandoned.Load() != 0 {
+		t.Error("closed for two misses, the last of several calls")
+	}
+	miss(3*hungTime, hungWait)
 	if m.abandoned.Load() != 1 {
 		t.Errorf("%d connections were closed, want 1", m.abandoned.Load())
 	}
+}
+
+// TestImpatientCallsGiveNothingUp: calls with deadlines shorter than the runtime takes for its
+// answers, as those of a probe, keep the connection, and with it the stream of events.
+func TestImpatientCallsGiveNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(stub)
+		c := serve(t, s, Config{})
+		s.on("GetContainerEvents", hang)
+		s.on("Version", func(c *call) error {
+			time.Sleep(50 * time.Millisecond)
+			return raw(nil)(c)
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			defer close(ended)
+			for _, err := range c.Events(ctx) {
+				ended <- err
+			}
+		}()
+		synctest.Wait()
+		for range 2 * hungCalls {
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			_, err := c.Version(short)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the call is not late: %v", err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if len(ended) > 0 {
+			t.Errorf("the stream of events has ended: %v", <-ended)
+		}
+		if n := c.Stats().Abandoned; n > 0 {
+			t.Errorf("%d connections to a runtime that answers were given up", n)
+		}
+		stop()
+		<-ended
+	})
 }
 
 // TestAReplacedSocketIsSeenAtOnce: the first call that meets its deadline closes a connection whose
@@ -213,14 +265,14 @@ func TestAReplacedSocketIsSeenAtOnce(t *testing.T) {
 	m := &connMonitor{kernel: newKernel(), path: path}
 	m.connected(ours, m.kernel.look(path))
 	now := time.Now()
-	m.timedOut(now)
+	m.timedOut(now, 0)
 	check(t, os.Rename(path, path+".old"))
-	m.timedOut(now)
+	m.timedOut(now, 0)
 	if m.abandoned.Load() != 0 {
 		t.Error("closed although no other server has the socket")
 	}
 	replace()
-	m.timedOut(now)
+	m.timedOut(now, 0)
 	if m.abandoned.Load() != 1 {
 		t.Errorf("%d connections were closed, want 1", m.abandoned.Load())
 	}

@@ -108,8 +108,9 @@ func (c *Client) resetBackoff(ctx context.Context) {
 func (c *Client) invoke(ctx context.Context, m method, req request, reply any) error {
 	c.counter.calls[m].Add(1)
 	c.resetBackoff(ctx)
+	begun := time.Now()
 	err := c.conn.Invoke(ctx, methodPaths[m], req, reply)
-	c.monitor.observe(ctx, err)
+	c.monitor.observe(ctx, begun, err)
 	return err
 }
 

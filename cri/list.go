@@ -12,6 +12,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -127,6 +128,7 @@ func (l *lister) call(ctx context.Context, req request, m method) error {
 func (l *lister) stream(ctx context.Context, req request, m method) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	begun := time.Now()
 	stream, err := l.client.open(ctx, m, req)
 	for err == nil {
 		var batch borrowed
@@ -137,7 +139,7 @@ func (l *lister) stream(ctx context.Context, req request, m method) error {
 			}
 		}
 	}
-	l.client.monitor.observe(ctx, err)
+	l.client.monitor.observe(ctx, begun, err)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
