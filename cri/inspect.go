@@ -516,17 +516,17 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		b.addSandbox(raw)
 	}
 	for _, raw := range in.reused.containers {
-		b.addContainer(raw, "")
+		b.addContainer(raw, "", origin{})
 	}
 	for i, raw := range in.containerStatuses {
 		if raw != nil {
-			b.addContainer(raw, in.containers[i])
+			b.addContainer(raw, in.containers[i], origin{read: true})
 		}
 	}
 	for _, statuses := range in.bundled {
 		b.body.shared = b.body.shared || len(statuses) > 0
 		for _, raw := range statuses {
-			b.addContainer(raw, "")
+			b.addContainer(raw, "", origin{read: true})
 		}
 	}
 	unread := in.unread()
@@ -582,7 +582,7 @@ func (b *inspectionBuilder) addSandbox(raw []byte) {
 // addContainer adds the status of the container with the ID; the status names the ID if it is
 // empty. Several answers may show the same container, none older than this inspection: the later
 // phase holds.
-func (b *inspectionBuilder) addContainer(raw []byte, id string) {
+func (b *inspectionBuilder) addContainer(raw []byte, id string, from origin) {
 	var item containerItem
 	if !item.readStatus(raw) {
 		return // no stored status
@@ -590,7 +590,7 @@ func (b *inspectionBuilder) addContainer(raw []byte, id string) {
 	if id == "" {
 		id = string(item.id)
 	}
-	b.in.client.exits.note(id, &item)
+	b.in.client.exits.note(id, &item, from)
 	if len(item.labels.uid) > 0 && string(item.labels.uid) != string(b.pod.UID) {
 		return // another pod's
 	}
