@@ -16,8 +16,10 @@ import (
 // and waits for nothing. Safe for concurrent use.
 //
 // Of a [pleg.ContainerDied] event they are known when Watch delivers the event, unless the runtime
-// removed the container before any status showed its end. A runtime may correct both a moment after
-// the end.
+// removed the container before any status showed its end, or its status cannot be read: then the
+// pod's status names the container in [PodStatus.Unread], and a [pleg.PodSync] of the pod follows
+// once it can. Ask again then. A runtime may correct both a moment after the end; what a read has
+// shown, no earlier event takes back.
 func (c *Client) Exit(containerID string) (code int32, reason string, ok bool) {
 	c.exits.mu.Lock()
 	defer c.exits.mu.Unlock()
