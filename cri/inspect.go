@@ -247,10 +247,13 @@ func (in *inspection) addWitnesses(calls *gathering, n int) {
 // for in vain. The first two are of either kind, if there are both: a sandbox answers where all
 // containers hang, and some runtimes lock each container for the answer about a sandbox.
 func (in *inspection) unchanged(calls *gathering) (found []pleg.Item) {
+	asked := make(map[string]bool, len(calls.calls))
+	for _, call := range calls.calls {
+		asked[call.id] = true
+	}
 	for _, item := range in.pod.Items {
-		isAsked := slices.ContainsFunc(calls.calls, func(call itemCall) bool { return call.id == item.ID })
 		_, isLate := in.client.late.waitingSince(item.ID)
-		if !isAsked && !isLate {
+		if !asked[item.ID] && !isLate {
 			found = append(found, item)
 		}
 	}
