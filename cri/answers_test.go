@@ -172,7 +172,8 @@ func phaseOf(items []pleg.Item, id string) pleg.Phase {
 }
 
 // TestHungConnection: a connection is closed after three calls that met their deadline over five
-// seconds in silence. Any answer, an error of the runtime's own included, is none.
+// seconds in silence. Any answer, an error of the runtime's own included, is none; calls that did
+// not wait for long are none; and those that end at once are one.
 func TestHungConnection(t *testing.T) {
 	ctx := t.Context()
 	begun := time.Now()
@@ -180,23 +181,74 @@ func TestHungConnection(t *testing.T) {
 	defer theirs.Close()
 	m := &connMonitor{}
 	m.connected(ours, nil)
-	for range hungCalls {
-		m.timedOut(begun)
+	miss := func(after, waited time.Duration) { m.timedOut(begun.Add(after), waited) }
+	for i := range hungCalls {
+		miss(time.Duration(i)*hungWait, hungWait)
 	}
 	if m.abandoned.Load() != 0 {
-		t.Error("closed after calls that were made at once")
+		t.Error("closed after calls that followed one another at once")
 	}
-	m.observe(ctx, status.Error(codes.Internal, "broken"))
-	m.timedOut(begun.Add(hungTime))
+	m.observe(ctx, begun, status.Error(codes.Internal, "broken"))
+	miss(hungTime, hungWait)
 	if m.abandoned.Load() != 0 {
 		t.Error("closed although the runtime has answered")
 	}
-	for i := range hungCalls {
-		m.timedOut(begun.Add(hungTime + time.Duration(i+1)*hungTime/2))
+	for i := range 2 * hungCalls {
+		miss(hungTime+time.Duration(i)*hungTime, hungWait-1)
 	}
+	if m.abandoned.Load() != 0 {
+		t.Error("closed for calls that have not waited for long")
+	}
+	for i := range hungCalls {
+		miss(2*hungTime+time.Duration(i), hungWait)
+	}
+	if m.abandoned.Load() != 0 {
+		t.Error("closed for two misses, the last of several calls")
+	}
+	miss(3*hungTime, hungWait)
 	if m.abandoned.Load() != 1 {
 		t.Errorf("%d connections were closed, want 1", m.abandoned.Load())
 	}
+}
+
+// TestImpatientCallsGiveNothingUp: calls with deadlines shorter than the runtime takes for its
+// answers, as those of a probe, keep the connection, and with it the stream of events.
+func TestImpatientCallsGiveNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(stub)
+		c := serve(t, s, Config{})
+		s.on("GetContainerEvents", hang)
+		s.on("Version", func(c *call) error {
+			time.Sleep(50 * time.Millisecond)
+			return raw(nil)(c)
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			defer close(ended)
+			for _, err := range c.Events(ctx) {
+				ended <- err
+			}
+		}()
+		synctest.Wait()
+		for range 2 * hungCalls {
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			_, err := c.Version(short)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the call is not late: %v", err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if len(ended) > 0 {
+			t.Errorf("the stream of events has ended: %v", <-ended)
+		}
+		if n := c.Stats().Abandoned; n > 0 {
+			t.Errorf("%d connections to a runtime that answers were given up", n)
+		}
+		stop()
+		<-ended
+	})
 }
 
 // TestAReplacedSocketIsSeenAtOnce: the first call that meets its deadline closes a connection whose
@@ -213,14 +265,14 @@ func TestAReplacedSocketIsSeenAtOnce(t *testing.T) {
 	m := &connMonitor{kernel: newKernel(), path: path}
 	m.connected(ours, m.kernel.look(path))
 	now := time.Now()
-	m.timedOut(now)
+	m.timedOut(now, 0)
 	check(t, os.Rename(path, path+".old"))
-	m.timedOut(now)
+	m.timedOut(now, 0)
 	if m.abandoned.Load() != 0 {
 		t.Error("closed although no other server has the socket")
 	}
 	replace()
-	m.timedOut(now)
+	m.timedOut(now, 0)
 	if m.abandoned.Load() != 1 {
 		t.Errorf("%d connections were closed, want 1", m.abandoned.Load())
 	}
@@ -307,7 +359,7 @@ func TestWhatWasNotAskedForIsNotGone(t *testing.T) {
 func TestExitCodesOfTwoGenerations(t *testing.T) {
 	c := new(Client)
 	for i := range keptExits + 1 {
-		c.exits.note(fmt.Sprint(i), &containerItem{state: exited, exitCode: int32(i)})
+		c.exits.note(fmt.Sprint(i), &containerItem{state: exited, exitCode: int32(i)}, origin{read: true})
 	}
 	for _, i := range []int{0, 1, keptExits} {
 		if code, ok := c.ExitCode(fmt.Sprint(i)); !ok || code != int32(i) {
@@ -315,16 +367,90 @@ func TestExitCodesOfTwoGenerations(t *testing.T) {
 		}
 	}
 	latest := fmt.Sprint(keptExits)
-	c.exits.note(latest, &containerItem{state: exited, exitCode: 255}) // a runtime may correct it
+	c.exits.note(latest, &containerItem{state: exited, exitCode: 255}, origin{read: true}) // a runtime may correct it
 	if code, _ := c.ExitCode(latest); code != 255 {
 		t.Errorf("code %d after the correction", code)
 	}
 	long := strings.Repeat("x", 1<<20)
 	for _, reason := range []string{"OOMKilled", "Error", long} {
-		c.exits.note(latest, &containerItem{state: exited, exitCode: 255, reason: []byte(reason)})
+		c.exits.note(latest, &containerItem{state: exited, exitCode: 255, reason: []byte(reason)}, origin{read: true})
 		code, got, ok := c.Exit(latest)
 		if !ok || code != 255 || got != truncate(reason) {
 			t.Errorf("code %d and reason %.20q of %d bytes after the reason has come", code, got, len(got))
 		}
+	}
+}
+
+// TestAnOldEventTakesNoExitBack: a read has shown a corrected end, and an event from before the
+// correction, about another container of the pod, comes after it.
+func TestAnOldEventTakesNoExitBack(t *testing.T) {
+	ended := func(code int32, reason string) *runtimeapi.ContainerStatus {
+		st := wholeContainer("c1", "u", exited)
+		st.ExitCode, st.Reason, st.FinishedAt = code, reason, 7
+		return st
+	}
+	s := statuses(0, nil, nil)
+	s.containerStatus = func(string) (*runtimeapi.ContainerStatusResponse, error) {
+		return &runtimeapi.ContainerStatusResponse{Status: ended(137, "OOMKilled")}, nil
+	}
+	c := serve(t, s, Config{})
+	s.on("GetContainerEvents", raw(encode(&runtimeapi.ContainerEventResponse{
+		ContainerId: "c2", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, CreatedAt: 8,
+		PodSandboxStatus:   sandboxStatus("s1", "u", ready),
+		ContainersStatuses: []*runtimeapi.ContainerStatus{ended(255, "Error"), wholeContainer("c2", "u", running)},
+	})))
+	must(c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c1", Phase: pleg.PhaseExited}}}))(t)
+	for range c.Events(t.Context()) {
+	}
+	if code, reason, _ := c.Exit("c1"); code != 137 || reason != "OOMKilled" {
+		t.Errorf("after an old event: %d, %s", code, reason)
+	}
+}
+
+// TestWhichExitCounts tells of an end twice: whether the second telling counts.
+func TestWhichExitCounts(t *testing.T) {
+	read := origin{read: true}
+	own := func(stamp int64) origin { return origin{own: true, stamp: stamp} }
+	other := func(stamp int64) origin { return origin{stamp: stamp} }
+	kept := origin{}
+	for name, tc := range map[string]struct {
+		first, second     origin
+		ended, endedAgain int64 // FinishedAt
+		counts            bool
+	}{
+		"a read after a read":                      {read, read, 7, 7, true},
+		"a read after its own event":               {own(8), read, 7, 7, true},
+		"its own event after a read":               {read, own(8), 7, 7, false},
+		"its own event of another end, and a read": {read, own(10), 7, 9, true},
+		"its own event, and a read without a time": {read, own(10), 0, 9, false},
+		"its own event after another's":            {other(8), own(8), 7, 7, true},
+		"another's event after its own":            {own(8), other(8), 7, 7, false},
+		"a later event of another":                 {own(8), other(9), 7, 7, true},
+		"an earlier event of its own":              {other(9), own(8), 7, 7, false},
+		"events without stamps, its own last":      {other(0), own(0), 7, 7, true},
+		"events without stamps, another's last":    {own(0), other(0), 7, 7, false},
+		"a status kept from an event":              {own(8), kept, 7, 7, false},
+		"a status kept from a read, then an event": {kept, own(8), 7, 7, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, generation := range []string{"", "in the generation before"} {
+				c := new(Client)
+				c.exits.note("c", &containerItem{state: exited, exitCode: 1, finishedAt: tc.ended}, tc.first)
+				if generation != "" {
+					c.exits.previous, c.exits.current = c.exits.current, nil
+				}
+				c.exits.note("c", &containerItem{state: exited, exitCode: 2, finishedAt: tc.endedAgain}, tc.second)
+				want := int32(1)
+				if tc.counts {
+					want = 2
+				}
+				if code, _ := c.ExitCode("c"); code != want {
+					t.Errorf("%s code %d, want %d", generation, code, want)
+				}
+				if _, ok := c.exits.current["c"]; !ok {
+					t.Errorf("%s an end that is told again will be forgotten", generation)
+				}
+			}
+		})
 	}
 }

@@ -128,3 +128,51 @@ func BenchmarkCall(b *testing.B) {
 		must(c.Version(b.Context()))(b)
 	}
 }
+
+// BenchmarkUnlabelledPod commits a list of a pod whose sandboxes and containers lack the label of
+// its UID. The time of each must not grow with their number.
+func BenchmarkUnlabelledPod(b *testing.B) {
+	for _, items := range []int{5_000, 20_000} {
+		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				x := newIndex()
+				x.begin()
+				for i := range items {
+					x.sandbox(encode(bare(fmt.Sprintf("%064x", i), "u")))
+					x.container(encode(container(fmt.Sprintf("%063xc", i), fmt.Sprintf("%064x", i), "", running)))
+				}
+				b.StartTimer()
+				byID := new(unlabelled)
+				x.commit(0, byID)
+				if ids := byID.sandboxes("u"); len(ids) != items {
+					b.Fatalf("the pod is found by %d sandboxes", len(ids))
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(items), "ns/item")
+		})
+	}
+}
+
+// BenchmarkInspect reads the statuses of a pod of many containers. The time of each must not grow
+// with their number.
+func BenchmarkInspect(b *testing.B) {
+	for _, items := range []int{1_000, 8_000} {
+		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
+			has := make(map[string]runtimeapi.ContainerState)
+			pod := pleg.Pod{UID: "u"}
+			for i := range items {
+				id := fmt.Sprintf("%064x", i)
+				has[id] = running
+				pod.Items = append(pod.Items, pleg.Item{ID: id, Phase: pleg.PhaseRunning})
+			}
+			c := serve(b, statuses(0, nil, has), Config{})
+			for b.Loop() {
+				if read := must(c.Inspect(b.Context(), pod))(b); len(read.Unread) > 0 {
+					b.Fatalf("%d are not read", len(read.Unread))
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(items), "ns/item")
+		})
+	}
+}

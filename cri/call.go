@@ -108,8 +108,9 @@ func (c *Client) resetBackoff(ctx context.Context) {
 func (c *Client) invoke(ctx context.Context, m method, req request, reply any) error {
 	c.counter.calls[m].Add(1)
 	c.resetBackoff(ctx)
+	begun := time.Now()
 	err := c.conn.Invoke(ctx, methodPaths[m], req, reply)
-	c.monitor.observe(ctx, err)
+	c.monitor.observe(ctx, begun, err)
 	return err
 }
 
@@ -156,6 +157,8 @@ func (c *Client) explain(ctx context.Context, m method, id string, err error) er
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("cri: %s on %s: %w (%w)", subject, c.endpoint, context.Cause(ctx), err)
+	case c.closed.Load() && st.Code() == codes.Canceled:
+		return fmt.Errorf("cri: %s on %s: %w: %w", subject, c.endpoint, ErrClosed, err)
 	case st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "received message larger than max"):
 		return fmt.Errorf("cri: %s on %s: %w of %d bytes: raise Config.MaxMessageSize%s: %w", subject, c.endpoint,
 			ErrMessageSize, c.config.MaxMessageSize, m.orStreaming(", or upgrade to a runtime that has the streaming lists"), err)
@@ -209,6 +212,8 @@ func (c *Client) parallel(ctx context.Context, n int, do func(ctx context.Contex
 }
 
 var (
+	// ErrClosed is part of the error of a call after [Client.Close], or ended by it.
+	ErrClosed = errors.New("the client was closed by this process: close it after Run has returned")
 	// ErrMessageSize is part of an error about an answer larger than Config.MaxMessageSize. The read
 	// has no result.
 	ErrMessageSize = errors.New("the answer is larger than the message limit")

@@ -97,6 +97,7 @@ type Client struct {
 	connects     atomic.Uint64
 	broken       atomic.Uint64 // connections that have ended, or could not be made
 	counter      counters
+	closed       atomic.Bool // by Close
 }
 
 var (
@@ -223,8 +224,15 @@ func dialClient(ctx context.Context, config Config, calls *kernel) (*Client, err
 }
 
 // Close ends the connection and every call in flight. The client cannot be used afterwards: its
-// calls, and a second Close, return an error.
-func (c *Client) Close() error { return c.conn.Close() }
+// calls return [ErrClosed], as do those that Close has ended. A second Close does nothing, and
+// returns nil.
+func (c *Client) Close() error {
+	again := c.closed.Swap(true)
+	if again {
+		return nil
+	}
+	return c.conn.Close()
+}
 
 // Endpoint returns the endpoint of the client, for messages.
 func (c *Client) Endpoint() string { return c.endpoint }

@@ -5,6 +5,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -507,6 +508,55 @@ func listenOnSocket(t *testing.T, path string) *stub {
 	s := &stub{sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", ready)}}
 	s.start(t, l)
 	return s
+}
+
+// TestCallsAfterClose: each call of a closed client, and each that Close ends, says who closed it.
+// A second Close does nothing.
+func TestCallsAfterClose(t *testing.T) {
+	s := statuses(0, nil, map[string]runtimeapi.ContainerState{"c": running})
+	c := serve(t, s, Config{})
+	calls := map[string]func() error{
+		"Version": func() error { _, err := c.Version(t.Context()); return err },
+		"List":    func() error { _, err := c.List(t.Context(), 0); return err },
+		"ListPod": func() error { _, err := c.ListPod(t.Context(), "u"); return err },
+		"Inspect": func() error {
+			_, err := c.Inspect(t.Context(), pleg.Pod{UID: "u", Items: []pleg.Item{{ID: "c"}}})
+			return err
+		},
+		"Events": func() (err error) {
+			for _, err = range c.Events(t.Context()) {
+			}
+			return err
+		},
+	}
+	const methods = 5 // those that hang: of List and of ListPod the first
+	begun := make(chan struct{}, 2*methods)
+	for _, method := range []string{
+		"Version", "StreamPodSandboxes", "ListPodSandbox", "ListContainers", "ContainerStatus", "GetContainerEvents",
+	} {
+		s.on(method, func(c *call) error {
+			begun <- struct{}{}
+			return hang(c)
+		})
+	}
+	underWay := make(map[string]chan error)
+	for name, do := range calls {
+		ended := make(chan error, 1)
+		underWay[name] = ended
+		go func() { ended <- do() }()
+	}
+	for range methods {
+		<-begun
+	}
+	check(t, c.Close())
+	check(t, c.Close())
+	for name, do := range calls {
+		for when, err := range map[string]error{"under way": <-underWay[name], "afterwards": do()} {
+			if !errors.Is(err, ErrClosed) || status.Code(err) != codes.Canceled {
+				t.Errorf("%s %s: %v", name, when, err)
+			}
+		}
+	}
 }
 
 // socketPathForTest returns a short path: t.TempDir may be too long for a socket.

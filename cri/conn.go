@@ -23,13 +23,18 @@ import (
 )
 
 // A connection is closed, so that the next call makes another, when a call has met its deadline and
-// the socket has been replaced by another server's; or when hungCalls consecutive calls, over
-// hungTime or longer, have met theirs while nothing at all arrived from the runtime, not even an
+// the socket has been replaced by another server's; or when hungCalls misses, over hungTime or
+// longer, were consecutive, and nothing at all arrived from the runtime meanwhile, not even an
 // event. A hung server ends nothing by itself: its client would wait for ever while the successor
 // listens beside it.
+//
+// A miss is a call that has met its deadline after hungWait or longer: a runtime that takes longer
+// than a caller's impatience answers all the same. Calls of one read end together, and tell no more
+// than one of them: calls that end within hungWait of a miss belong to it.
 const (
 	hungCalls = 3
 	hungTime  = 5 * time.Second
+	hungWait  = time.Second
 )
 
 // connMonitor watches over the present connection.
@@ -51,11 +56,11 @@ type connMonitor struct {
 	made    time.Time
 	taken   uint64
 	refused bool
-	// timeouts counts the calls that met their deadline since the last message from the runtime;
-	// firstTimeout is the time of the first, receivedBefore the value of received then.
-	timeouts       int
-	firstTimeout   time.Time
-	receivedBefore uint64
+	// timeouts counts the misses since the last message from the runtime; firstTimeout is the time of
+	// the first, lastTimeout that of the last, receivedBefore the value of received at the first.
+	timeouts                  int
+	firstTimeout, lastTimeout time.Time
+	receivedBefore            uint64
 }
 
 // connsInRow is how many connections may be made in a row, each within apart of the one before,
@@ -103,40 +108,48 @@ func (m *connMonitor) connected(conn net.Conn, socket os.FileInfo) {
 // call's deadline: the server knows the deadline too, and its clock may be ahead.
 const deadlineSlack = 20 * time.Millisecond
 
-// observe takes the result of a call: an answer, or a deadline met in silence.
-func (m *connMonitor) observe(ctx context.Context, err error) {
+// observe takes the result of a call begun at a time: an answer, or a deadline met in silence.
+func (m *connMonitor) observe(ctx context.Context, begun time.Time, err error) {
 	deadline, bound := ctx.Deadline()
 	switch code := status.Code(err); {
 	case err == nil || errors.Is(err, io.EOF):
 		m.received.Add(1)
 	case bound && code == codes.DeadlineExceeded && time.Until(deadline) <= deadlineSlack:
-		m.timedOut(time.Now())
+		now := time.Now()
+		m.timedOut(now, now.Sub(begun))
 	case ctx.Err() == nil && code != codes.Unavailable:
 		m.received.Add(1) // an error of the runtime's own
 	}
 }
 
-// timedOut notes a call that met its deadline, and closes a hung connection. It waits for no more
-// than [lookIn].
-func (m *connMonitor) timedOut(now time.Time) {
-	conn, socket, hung := m.late(now)
+// timedOut notes a call that met its deadline after it had waited for a time, and closes a hung
+// connection. It waits for no more than [lookIn].
+func (m *connMonitor) timedOut(now time.Time, waited time.Duration) {
+	conn, socket, hung := m.late(now, waited)
 	if conn == nil || !hung && !m.replaced(socket) {
 		return
 	}
 	m.abandon(conn)
 }
 
-// late counts a call that met its deadline. It returns the connection, nil if there is none, its
-// socket file, and whether the connection hangs.
-func (m *connMonitor) late(now time.Time) (conn net.Conn, socket os.FileInfo, hung bool) {
+// late counts a call that met its deadline after it had waited for a time, if that is a miss of its
+// own. It returns the connection, nil if there is none, its socket file, and whether the connection
+// hangs.
+func (m *connMonitor) late(now time.Time, waited time.Duration) (conn net.Conn, socket os.FileInfo, hung bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if waited < hungWait {
+		return m.conn, m.socket, false
+	}
 	if said := m.received.Load(); m.timeouts == 0 || said != m.receivedBefore {
 		m.timeouts = 0
 		m.firstTimeout = now
 		m.receivedBefore = said
 	}
-	m.timeouts++
+	if m.timeouts == 0 || now.Sub(m.lastTimeout) >= hungWait {
+		m.timeouts++
+		m.lastTimeout = now
+	}
 	hung = m.timeouts >= hungCalls && now.Sub(m.firstTimeout) >= hungTime
 	return m.conn, m.socket, hung
 }

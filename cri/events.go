@@ -240,7 +240,7 @@ func (b *eventBuffer) takeContainers(c *Client, e *event, names *interner, uid [
 		b.parts = append(b.parts, rawStatus{raw: raw, shape: ofContainer})
 		id := names.intern(item.id)
 		b.payload = append(b.payload, pleg.Item{ID: id, Kind: pleg.Container, Phase: item.phase()})
-		c.exits.note(id, &item)
+		c.exits.note(id, &item, origin{own: isOwn, stamp: e.createdAt})
 		stopped := e.kind == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT && isOwn
 		known := e.createdAt > 0 && item.finishedAt > 0 // else the difference may overflow
 		if stopped && known && e.createdAt-item.finishedAt >= int64(lateExitAfter) {

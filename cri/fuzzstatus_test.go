@@ -134,7 +134,7 @@ func checkContainerItem(t *testing.T, raw []byte, m *runtimeapi.ContainerStatus)
 		t.Fatalf("a container is read as %q, want %q, readable %v", got, want, readable)
 	}
 	var told exits
-	told.note("c", &item)
+	told.note("c", &item, origin{read: true})
 	code, reason, ended := (&Client{exits: exits{current: told.current}}).Exit("c")
 	if want := m.State == exited; ended != want || ended && (code != m.ExitCode || reason != truncate(m.Reason)) {
 		t.Fatalf("exit %d, %q, %v of %v", code, reason, ended, m)

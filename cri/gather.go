@@ -78,8 +78,10 @@ type gathering struct {
 	calls  []itemCall
 	// state holds the progress of each call.
 	state []callState
-	// next is the first call not begun; underWay counts those begun, not ended, and not given up.
-	next, underWay int
+	// next is the first call not begun; underWay holds those begun, not ended, and not given up, in no
+	// order: a look at them costs the same in a pod of many items.
+	next     int
+	underWay []int
 	// beside is how many calls may be under way beyond callsPerRead, because others are not answered.
 	beside int
 	// ended receives the outcome of each call begun. It has room for all of them, so that a call given
@@ -132,10 +134,10 @@ func (g *gathering) wait(stuck time.Duration) bool {
 	defer timer.Stop()
 	begun := time.Now()
 	for {
-		for g.next < len(g.calls) && g.underWay < callsPerRead+g.beside {
+		for g.next < len(g.calls) && len(g.underWay) < callsPerRead+g.beside {
 			g.begin()
 		}
-		if g.underWay == 0 {
+		if len(g.underWay) == 0 {
 			return true
 		}
 		look := g.nextLook(begun, stuck)
@@ -194,7 +196,7 @@ func (g *gathering) begin() {
 		begun:  state.begun,
 	}
 	state.late = late
-	g.underWay++
+	g.underWay = append(g.underWay, i)
 	go func() {
 		defer cancel(nil)
 		accept, err := call.do(ctx)
@@ -226,7 +228,10 @@ func (g *gathering) end(o outcome) {
 	}
 	state.over = true
 	state.err = o.err
-	g.underWay--
+	at := slices.Index(g.underWay, o.call)
+	last := len(g.underWay) - 1
+	g.underWay[at] = g.underWay[last]
+	g.underWay = g.underWay[:last]
 	if o.err != nil {
 		return
 	}
@@ -267,8 +272,8 @@ func (g *gathering) nextLook(begun time.Time, stuck time.Duration) time.Time {
 		}
 		return look
 	}
-	for i := range g.next {
-		if at := g.lateAt(i); !g.state[i].over && at.Before(look) {
+	for _, i := range g.underWay {
+		if at := g.lateAt(i); at.Before(look) {
 			look = at
 		}
 	}
@@ -280,15 +285,17 @@ func (g *gathering) nextLook(begun time.Time, stuck time.Duration) time.Time {
 // reader. Their goroutines go on until the runtime answers, the read's deadline passes or the
 // client is closed, so that the client learns whether an item is slow or hangs.
 func (g *gathering) giveUpLate(now time.Time) {
-	for i := range g.next {
+	waited := g.underWay
+	g.underWay = nil
+	for _, i := range waited {
 		state := &g.state[i]
-		if state.over || g.lateAt(i).After(now) {
+		if g.lateAt(i).After(now) {
+			g.underWay = append(g.underWay, i)
 			continue
 		}
 		state.over = true
 		state.err = fmt.Errorf("cri: %s on %s has not been answered for %v, and other items of the pod have",
 			g.calls[i].subject(), g.client.endpoint, now.Sub(state.begun).Round(time.Millisecond))
-		g.underWay--
 		g.beside++
 		g.client.late.giveUp(state.late)
 	}
@@ -296,12 +303,10 @@ func (g *gathering) giveUpLate(now time.Time) {
 
 // abort ends the calls under way, because the read's context has ended, and waits for them.
 func (g *gathering) abort() {
-	for i := range g.next {
-		if !g.state[i].over {
-			g.state[i].cancel(context.Cause(g.ctx))
-		}
+	for _, i := range g.underWay {
+		g.state[i].cancel(context.Cause(g.ctx))
 	}
-	for g.underWay > 0 {
+	for len(g.underWay) > 0 {
 		g.end(<-g.ended)
 	}
 	for i := g.next; i < len(g.calls); i++ {

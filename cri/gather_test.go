@@ -646,7 +646,7 @@ func TestAStandstillIsNotHeldAgainstItems(t *testing.T) {
 				g.add(itemCall{id: "c1"})
 				begun := time.Now()
 				g.state[0] = callState{begun: begun, late: &lateCall{id: "c1", begun: begun}}
-				g.next, g.underWay = 1, 1
+				g.next, g.underWay = 1, []int{0}
 				g.lastEnd = begun.Add(time.Millisecond)
 
 				look := g.nextLook(begun, 0)
@@ -670,6 +670,17 @@ func TestAStandstillIsNotHeldAgainstItems(t *testing.T) {
 	}
 }
 
+// TestCallsThatAreOverAreNotLookedAt: a look at the calls under way costs the same however many of
+// the read are over, or a pod of many containers takes the time of their square.
+func TestCallsThatAreOverAreNotLookedAt(t *testing.T) {
+	now := time.Now()
+	over := &gathering{next: 1 << 20, lastEnd: now} // a look at any call, or at what is known of it, panics
+	over.giveUpLate(now)
+	if look := over.nextLook(now, 0); look.Before(now.Add(stuckAfter)) {
+		t.Errorf("calls that are over are looked at after %v", look.Sub(now))
+	}
+}
+
 // TestACallInAStandstillIsNoMeasure: how long a call took that the process did not see end is
 // not known. Taken for a measure of the runtime, it would have a read wait for minutes for an item
 // that hangs; so would other reads of items of its kind.
@@ -686,7 +697,7 @@ func TestACallInAStandstillIsNoMeasure(t *testing.T) {
 			t.Fatal("a minute is no standstill")
 		}
 		g.state[1] = callState{begun: time.Now()}
-		g.underWay = 2
+		g.underWay = []int{0, 1}
 		took := 3 * time.Millisecond
 		time.Sleep(took)
 		accept := func() {}

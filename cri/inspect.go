@@ -247,10 +247,13 @@ func (in *inspection) addWitnesses(calls *gathering, n int) {
 // for in vain. The first two are of either kind, if there are both: a sandbox answers where all
 // containers hang, and some runtimes lock each container for the answer about a sandbox.
 func (in *inspection) unchanged(calls *gathering) (found []pleg.Item) {
+	asked := make(map[string]bool, len(calls.calls))
+	for _, call := range calls.calls {
+		asked[call.id] = true
+	}
 	for _, item := range in.pod.Items {
-		isAsked := slices.ContainsFunc(calls.calls, func(call itemCall) bool { return call.id == item.ID })
 		_, isLate := in.client.late.waitingSince(item.ID)
-		if !isAsked && !isLate {
+		if !asked[item.ID] && !isLate {
 			found = append(found, item)
 		}
 	}
@@ -516,17 +519,17 @@ func (in *inspection) result() pleg.Inspection[PodStatus] {
 		b.addSandbox(raw)
 	}
 	for _, raw := range in.reused.containers {
-		b.addContainer(raw, "")
+		b.addContainer(raw, "", origin{})
 	}
 	for i, raw := range in.containerStatuses {
 		if raw != nil {
-			b.addContainer(raw, in.containers[i])
+			b.addContainer(raw, in.containers[i], origin{read: true})
 		}
 	}
 	for _, statuses := range in.bundled {
 		b.body.shared = b.body.shared || len(statuses) > 0
 		for _, raw := range statuses {
-			b.addContainer(raw, "")
+			b.addContainer(raw, "", origin{read: true})
 		}
 	}
 	unread := in.unread()
@@ -582,7 +585,7 @@ func (b *inspectionBuilder) addSandbox(raw []byte) {
 // addContainer adds the status of the container with the ID; the status names the ID if it is
 // empty. Several answers may show the same container, none older than this inspection: the later
 // phase holds.
-func (b *inspectionBuilder) addContainer(raw []byte, id string) {
+func (b *inspectionBuilder) addContainer(raw []byte, id string, from origin) {
 	var item containerItem
 	if !item.readStatus(raw) {
 		return // no stored status
@@ -590,7 +593,7 @@ func (b *inspectionBuilder) addContainer(raw []byte, id string) {
 	if id == "" {
 		id = string(item.id)
 	}
-	b.in.client.exits.note(id, &item)
+	b.in.client.exits.note(id, &item, from)
 	if len(item.labels.uid) > 0 && string(item.labels.uid) != string(b.pod.UID) {
 		return // another pod's
 	}

@@ -138,7 +138,7 @@ func TestAMountThatDiesLater(t *testing.T) {
 		m.connected(ours, socket)
 		late := func(most time.Duration) {
 			begun := time.Now()
-			m.timedOut(begun)
+			m.timedOut(begun, hungWait)
 			if took := time.Since(begun); took > most {
 				t.Errorf("a call that has met its deadline takes %v more, want %v", took, most)
 			}
@@ -147,13 +147,14 @@ func TestAMountThatDiesLater(t *testing.T) {
 		calls.Go(func() { late(lookIn + settle) })
 		synctest.Wait() // it looks
 		begun := time.Now()
-		m.observe(t.Context(), status.Error(codes.Internal, "broken"))
+		m.observe(t.Context(), begun, status.Error(codes.Internal, "broken"))
 		m.connected(ours, socket)
 		if took := time.Since(begun); took > 0 {
 			t.Errorf("others wait for the look for %v", took)
 		}
 		calls.Wait()
 		late(0)
+		time.Sleep(hungWait) // or it is the same miss
 		late(0)
 		if calls, _ := dead.hanging(); calls != 1 {
 			t.Errorf("%d looks are left, want 1", calls)

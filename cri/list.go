@@ -12,6 +12,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -127,6 +128,7 @@ func (l *lister) call(ctx context.Context, req request, m method) error {
 func (l *lister) stream(ctx context.Context, req request, m method) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	begun := time.Now()
 	stream, err := l.client.open(ctx, m, req)
 	for err == nil {
 		var batch borrowed
@@ -137,7 +139,7 @@ func (l *lister) stream(ctx context.Context, req request, m method) error {
 			}
 		}
 	}
-	l.client.monitor.observe(ctx, err)
+	l.client.monitor.observe(ctx, begun, err)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -168,7 +170,9 @@ func (l *lister) take(reply *borrowed, m method) error {
 //
 // A pod without the label is also listed by the IDs of its sandboxes, known from the last
 // [Client.List] or a later event. So a new sandbox of such a pod is found by its event, else by the
-// next List.
+// next List. Who makes sandboxes and containers must give both the label, as kubelets do: what
+// lacks it is missing from the pod until then, and a new pod without it may be gone for a waiter in
+// GetNewerThan, whatever Generator.Calling was told.
 func (c *Client) ListPod(ctx context.Context, uid cache.UID) (pleg.Pod, error) {
 	if uid == "" {
 		return pleg.Pod{}, errors.New("cri: cannot list a pod with an empty UID")

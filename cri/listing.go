@@ -191,12 +191,19 @@ func (p *podRecord) needsIDs() (ids []string, needed bool) {
 	if !needed {
 		return nil, false
 	}
+	found := make(map[string]struct{}, len(p.sandboxes))
+	note := func(id string) {
+		if _, twice := found[id]; !twice {
+			found[id] = struct{}{}
+			ids = append(ids, id)
+		}
+	}
 	for _, s := range p.sandboxes {
-		ids = append(ids, s.id)
+		note(s.id)
 	}
 	for _, c := range p.containers {
-		if c.sandbox != nil && !slices.Contains(ids, c.sandbox.id) {
-			ids = append(ids, c.sandbox.id)
+		if c.sandbox != nil {
+			note(c.sandbox.id)
 		}
 	}
 	return ids, true
