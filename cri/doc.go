@@ -44,10 +44,10 @@
 // Errors name the call, the endpoint and, where there is one, the ID; status.Code and errors.As
 // find the grpc status. [ErrMessageSize]: an answer exceeds the configured limit. [ErrMalformed]: a
 // message is not protobuf, or a status is not whole. [ErrClosed]: the client was closed before, or
-// meanwhile. pleg.ErrNoEvents: the runtime has no event stream. An ID unknown to the runtime is not an error. A list that fails halfway has no result,
-// because items missing from a partial result would be taken for removed. An item that is protobuf
-// but makes no sense (an ID or UID that is empty, too long or not UTF-8) is left out and counted;
-// an unknown state is pleg.PhaseUnknown.
+// meanwhile. pleg.ErrNoEvents: the runtime has no event stream. An ID unknown to the runtime is not
+// an error. A list that fails halfway has no result, because items missing from a partial result
+// would be taken for removed. An item that is protobuf but makes no sense (an ID or UID that is
+// empty, too long or not UTF-8) is left out and counted; an unknown state is pleg.PhaseUnknown.
 //
 // # Where to read
 //

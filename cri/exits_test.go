@@ -18,8 +18,8 @@ import (
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
-// TestExitOfAContainerThatCannotBeRead ends a container whose status cannot be read for a while. Its
-// ContainerDied comes before its exit code, the pod's status says so, and a PodSync brings it.
+// TestExitOfAContainerThatCannotBeRead ends a container whose status cannot be read for a while.
+// Its ContainerDied comes before its exit code, the pod's status says so, and a PodSync brings it.
 func TestExitOfAContainerThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		has := map[string]runtimeapi.ContainerState{"c1": running, "c2": running}
