@@ -255,6 +255,7 @@ func (c *core[S]) review(p *pod, now instant) {
 	c.out.advance(c.lists.advance())
 	if forget {
 		c.forget(p)
+		c.rota.forgotten(len(c.pods), c.known)
 	}
 	c.reads.place(p, next, now)
 	if x := c.peeks.of[p.uid]; x != nil {
@@ -345,6 +346,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	c.peeks.check(check, over, now)
 	c.lists.check(check, c.pods, now)
 	c.reads.check(check, c.pods, due, now)
+	c.rota.check(check, len(c.pods))
 	period := c.trust.sched.period
 	check(c.stream.up() || period == c.trust.sched.base,
 		"the stream is down, and the period is %v", period)

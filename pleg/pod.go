@@ -66,8 +66,8 @@ type pod struct {
 	// without an error.
 	accused bool
 
-	// onRota reports whether the pod is on the rota, once. Only rota.join and rota.leave write onRota.
-	// A forgotten pod stays there until its turn.
+	// onRota reports whether the pod is on the rota, once. Only the rota writes onRota. A forgotten
+	// pod stays there until its turn, or until rota.forgotten removes all of them.
 	onRota bool `prove:"-"`
 
 	// expected are the phases reported of the pod and confirmed by no read yet. Only evidence adds and
