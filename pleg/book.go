@@ -66,7 +66,7 @@ func (k *book[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 	}
 	p.heard(now)
 	if p.calling() || p.held(now) {
-		p.holdFor(&k.cfg, p.ownBurst(&k.cfg, now), now)
+		p.holdFor(&k.cfg, p.ownBurst(&k.records, &k.cfg, now), now)
 	}
 	return true
 }

@@ -127,7 +127,7 @@ func (p *pod) listedSince() []Item {
 	if !p.differs() || p.diff.at <= looked {
 		return nil
 	}
-	return p.diff.items
+	return p.diff.shows.items
 }
 
 // lane returns the lane of the pod's next read.
