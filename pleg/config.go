@@ -155,7 +155,7 @@ type limits struct {
 	RelistSlow time.Duration
 
 	// ListFirst is how long a pod that needs a read waits for a list of everything under way, which
-	// may make the read unnecessary.
+	// may make the read unnecessary: a tenth of RelistBase, soonMost at most.
 	ListFirst time.Duration
 
 	// SweepAgain is the least time from a list of everything to one that replaces the reads of many
@@ -166,7 +166,7 @@ type limits struct {
 	ForceAgain time.Duration
 
 	// TeardownAgain is the first delay of the reads of a pod in its teardown, whose removal may never
-	// be announced.
+	// be announced: a tenth of RelistBase, soonMost at most.
 	TeardownAgain time.Duration
 
 	// CallBurst is how long a burst of own calls may put off the reads of a pod: see
@@ -197,6 +197,10 @@ type limits struct {
 // (embed/ledger).
 const LateCall = 10 * time.Minute
 
+// soonMost bounds the delays that are a tenth of RelistBase: agents that poll rarely are promised a
+// read within a second likewise.
+const soonMost = defaultRelistBase / 10
+
 // limits returns the core's part.
 func (c *Config[S]) limits() limits {
 	return limits{
@@ -206,10 +210,10 @@ func (c *Config[S]) limits() limits {
 		RelistBase:     c.RelistBase,
 		RelistMax:      c.RelistMax,
 		RelistSlow:     c.RelistSlow,
-		ListFirst:      c.RelistBase / 10,
+		ListFirst:      min(c.RelistBase/10, soonMost),
 		SweepAgain:     c.RelistBase,
 		ForceAgain:     c.RelistBase,
-		TeardownAgain:  max(c.RelistBase/10, 1),
+		TeardownAgain:  max(min(c.RelistBase/10, soonMost), 1),
 		CallBurst:      min(c.RelistBase, math.MaxInt64/5) * 5,
 		CallWait:       max(c.RelistBase/4, c.CallSettle),
 		Grace:          c.Grace,
