@@ -5,7 +5,6 @@ package pleg
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -434,5 +433,5 @@ func (k *book[S]) prune(reads pruning, now instant) {
 	}
 	k.records.prune(now)
 	k.evidence.prune(reads)
-	k.out.do(action[S]{kind: actDropOldest, n: int32(min(len(k.pods)+k.cfg.OwedMax, math.MaxInt32))})
+	k.out.do(action[S]{kind: actDropOldest, n: int32(k.cfg.OwedMax)})
 }

@@ -113,8 +113,9 @@ type Config[S any] struct {
 	// Capacity is the size of the Watch channel, whose memory is taken at once. At most 1<<24.
 	// Default 1000.
 	Capacity int
-	// OwedMax bounds the pods gone but still owed a PodSync because Watch is not read. Default
-	// 65536.
+	// OwedMax bounds the pods gone but still owed a PodSync because Watch is not read: of more, the
+	// oldest debts are dropped and counted, Grace after the last time at the earliest. Pods that
+	// live are owed theirs beside these. Default 65536.
 	OwedMax int
 	// MailboxMax bounds the IDs whose claims wait for the loop; beyond the bound claims are
 	// discarded and counted, and a list of everything, at least RelistBase after the last,

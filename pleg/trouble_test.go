@@ -286,6 +286,32 @@ func TestNobodyReadsWatch(t *testing.T) {
 	})
 }
 
+// TestTheLivingLeaveNoRoomForDebts: pods that live, and are owed nothing, do not raise the number of
+// gone pods that are owed a PodSync.
+func TestTheLivingLeaveNoRoomForDebts(t *testing.T) {
+	const owed = 3
+	configure := func(c *Config[status], r *toyRuntime) {
+		c.Capacity = 20
+		c.OwedMax = owed
+		twoPodsIn(r)
+	}
+	inBubble(t, configure, func(b *bed) {
+		time.Sleep(time.Minute)
+		b.events()
+		for i := range 30 {
+			uid := cache.UID(fmt.Sprint("gone-", i))
+			b.toy.set(uid, Sandbox, "s-"+string(uid), PhaseRunning)
+			time.Sleep(5 * time.Second)
+			b.toy.set(uid, Sandbox, "s-"+string(uid), PhaseRemoved)
+			time.Sleep(5 * time.Second)
+		}
+		time.Sleep(10 * time.Minute) // the last pod is forgotten, and a list has come since
+		if s := b.gen.Stats(); s.Pods != 2 || s.OwedPods != owed {
+			b.t.Errorf("%d pods live, and %d are owed a PodSync, want %d", s.Pods, s.OwedPods, owed)
+		}
+	})
+}
+
 // standingSteps has the generator stand still between two steps, once.
 type standingSteps struct {
 	invariantWatcher
