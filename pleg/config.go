@@ -90,13 +90,15 @@ type Config[S any] struct {
 	InspectWorkers int
 	// InspectTimeout bounds a per-pod read. Default 30s.
 	InspectTimeout time.Duration
-	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again,
-	// doubling with each failure. Defaults 1s, 32s.
+	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again, doubling
+	// with each failure of a read that took a second or longer. A read that fails sooner is tried
+	// again after RetryBase each time. Defaults 1s, 32s.
 	RetryBase time.Duration
 	RetryMax  time.Duration
-	// RereadBase is the first delay before the next read of a pod in teardown, or of a pod in
-	// disagreement with a claim, doubling up to RelistMax. Default 1ms: about as long as
-	// containerd still lists a sandbox after its DELETED.
+	// RereadBase is the first delay before the next read of a pod in disagreement with a claim,
+	// doubling up to RelistMax. Default 1ms: about as long as containerd still lists a sandbox
+	// after its DELETED. A pod in teardown whose removal nothing has announced is read after a
+	// tenth of RelistBase, 100ms at most, doubling likewise.
 	RereadBase time.Duration
 	// EndSettle is how long after the end of a container, or after a payload was stored, all
 	// statuses of the pod are read once more: runtimes learn the reason of an end late, or
