@@ -5,7 +5,6 @@ package pleg
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -66,7 +65,7 @@ func (k *book[S]) expect(p *pod, x *item, e expectation, now instant) (news bool
 	}
 	p.heard(now)
 	if p.calling() || p.held(now) {
-		p.holdFor(&k.cfg, p.ownBurst(&k.cfg, now), now)
+		p.holdFor(&k.cfg, p.ownBurst(&k.records, &k.cfg, now), now)
 	}
 	return true
 }
@@ -434,5 +433,5 @@ func (k *book[S]) prune(reads pruning, now instant) {
 	}
 	k.records.prune(now)
 	k.evidence.prune(reads)
-	k.out.do(action[S]{kind: actDropOldest, n: int32(min(len(k.pods)+k.cfg.OwedMax, math.MaxInt32))})
+	k.out.do(action[S]{kind: actDropOldest, n: int32(k.cfg.OwedMax)})
 }

@@ -70,7 +70,7 @@ type burst struct {
 const burstMost = 64
 
 // ownBurst returns the agent's own calls in the pod.
-func (p *pod) ownBurst(cfg *limits, now instant) burst {
+func (p *pod) ownBurst(r *records, cfg *limits, now instant) burst {
 	if p.expected.len() > burstMost {
 		e := &p.expected.all[0]
 		return burst{goesOn: p.calling(), others: cmp.Or(e.first, e.at)}
@@ -93,7 +93,7 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 			sandbox = sandbox ||
 				e.kind == Sandbox && e.phase == PhaseRunning &&
 					now < e.at.add(cfg.CallBurst)
-		case e.stored, p.origin(e.id, e.phase, cfg) < changedByOthers:
+		case e.stored, p.origin(r.find(p, 0, e.id), e.id, e.phase, cfg) < changedByOthers:
 		default:
 			b.others = min(b.others, e.first)
 		}
@@ -106,11 +106,11 @@ func (p *pod) ownBurst(cfg *limits, now instant) burst {
 
 // holdAnew bounds the delay for the agent's own calls if the status, which has just been stored,
 // shows that others have brought about what was taken for the result of a call under way.
-func (p *pod) holdAnew(cfg *limits, now instant) {
+func (p *pod) holdAnew(r *records, cfg *limits, now instant) {
 	if !p.held(now) {
 		return
 	}
-	if b := p.ownBurst(cfg, now); b.others != never {
+	if b := p.ownBurst(r, cfg, now); b.others != never {
 		p.holdAtMost(b.others.add(cfg.CallWait))
 	}
 }
@@ -193,7 +193,7 @@ func (k *calls) known(r *records, p *pod, cfg *limits, since heardSince, now ins
 	switch {
 	case p.creating > 0, k.untracked:
 		return left
-	case p.entry != statusEntry && p.entry != noEntry, !p.explains(cfg):
+	case p.entry != statusEntry && p.entry != noEntry, !p.explains(r, cfg):
 		return left
 	case since.listed <= max(since.all, p.unlisted):
 		return left
@@ -248,20 +248,19 @@ const (
 	madeByOthers
 )
 
-// origin returns who has brought an ID to a phase. Runtimes announce, and show, the effect of a
-// call before they answer the call. So, if nobody but the agent makes any calls, a call under way
-// may have brought an ID so far, but for an end, which comes by itself: a call about the ID, or a
-// call that makes an ID, if nobody has named this ID before, or for a sandbox, which lists show
-// before it is ready.
-func (p *pod) origin(id string, phase Phase, cfg *limits) origin {
-	i := slices.IndexFunc(p.items, func(x *item) bool { return x.id == id })
+// origin returns who has brought an ID to a phase. X is its item in the pod, nil if there is
+// none. Runtimes announce, and show, the effect of a call before they answer the call. So, if
+// nobody but the agent makes any calls, a call under way may have brought an ID so far, but for
+// an end, which comes by itself: a call about the ID, or a call that makes an ID, if nobody has
+// named this ID before, or for a sandbox, which lists show before it is ready.
+func (p *pod) origin(x *item, id string, phase Phase, cfg *limits) origin {
 	own := p.expected.get(id, CauseAck)
-	known := i >= 0 || own != nil
+	known := x != nil || own != nil
 	making := p.creating > 0 &&
-		(!known || i >= 0 && p.items[i].kind == Sandbox)
+		(!known || x != nil && x.kind == Sandbox)
 	begins := PhaseUnknown < phase && phase < PhaseExited
 	switch {
-	case i >= 0 && p.items[i].shown == phase:
+	case x != nil && x.shown == phase:
 		return asBefore
 	case own != nil && PhaseUnknown < phase && phase <= own.phase:
 		return ofCall
@@ -276,28 +275,30 @@ func (p *pod) origin(id string, phase Phase, cfg *limits) origin {
 // explains reports whether all IDs the last list has shown of the pod are in its status, or
 // were made by the agent, or are being made. What others have made, a read by the known IDs would
 // not show.
-func (p *pod) explains(cfg *limits) bool {
+func (p *pod) explains(r *records, cfg *limits) bool {
 	if !p.differs() {
 		return true
 	}
-	return !slices.ContainsFunc(p.diff.items, func(it Item) bool {
-		return it.valid() && p.origin(it.ID, it.Phase, cfg) == madeByOthers
-	})
+	for i, it := range p.diff.shows.items {
+		if it.valid() && p.origin(r.find(p, i, it.ID), it.ID, it.Phase, cfg) == madeByOthers {
+			return false
+		}
+	}
+	return true
 }
 
 // brings reports whether the agent's own calls have brought about all that the last list shows
 // otherwise than the cache does.
-func (p *pod) brings(cfg *limits) bool {
-	for _, it := range p.diff.items {
-		if p.origin(it.ID, it.Phase, cfg) >= changedByOthers {
+func (p *pod) brings(r *records, cfg *limits) bool {
+	for i, it := range p.diff.shows.items {
+		if p.origin(r.find(p, i, it.ID), it.ID, it.Phase, cfg) >= changedByOthers {
 			return false
 		}
 	}
 	return !slices.ContainsFunc(p.items, func(x *item) bool { // has gone without a call
 		own := p.expected.get(x.id, CauseAck)
 		removed := own != nil && own.phase == PhaseRemoved
-		return !removed &&
-			!slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == x.id })
+		return !removed && !p.diff.shows.has(x.id)
 	})
 }
 
@@ -421,7 +422,7 @@ func (c *core[S]) onAcks(acks []ack, lost lostCalls, now instant) {
 		} else if p != nil {
 			c.calls.begin(p, &a.call)
 			if p.held(now) { // one more of the burst
-				p.holdFor(&c.cfg, p.ownBurst(&c.cfg, now), now)
+				p.holdFor(&c.cfg, p.ownBurst(&c.records, &c.cfg, now), now)
 			}
 		}
 		if p != nil {
@@ -473,5 +474,5 @@ func (c *core[S]) onReturned(p *pod, a *ack, now instant) {
 			}
 		}
 	}
-	p.holdFor(&c.cfg, p.ownBurst(&c.cfg, now), now)
+	p.holdFor(&c.cfg, p.ownBurst(&c.records, &c.cfg, now), now)
 }

@@ -90,13 +90,15 @@ type Config[S any] struct {
 	InspectWorkers int
 	// InspectTimeout bounds a per-pod read. Default 30s.
 	InspectTimeout time.Duration
-	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again,
-	// doubling with each failure. Defaults 1s, 32s.
+	// RetryBase and RetryMax bound the delay before a failed per-pod read is tried again, doubling
+	// with each failure of a read that took a second or longer. A read that fails sooner is tried
+	// again after RetryBase each time. Defaults 1s, 32s.
 	RetryBase time.Duration
 	RetryMax  time.Duration
-	// RereadBase is the first delay before the next read of a pod in teardown, or of a pod in
-	// disagreement with a claim, doubling up to RelistMax. Default 1ms: about as long as
-	// containerd still lists a sandbox after its DELETED.
+	// RereadBase is the first delay before the next read of a pod in disagreement with a claim,
+	// doubling up to RelistMax. Default 1ms: about as long as containerd still lists a sandbox
+	// after its DELETED. A pod in teardown whose removal nothing has announced is read after a
+	// tenth of RelistBase, 100ms at most, doubling likewise.
 	RereadBase time.Duration
 	// EndSettle is how long after the end of a container, or after a payload was stored, all
 	// statuses of the pod are read once more: runtimes learn the reason of an end late, or
@@ -113,8 +115,9 @@ type Config[S any] struct {
 	// Capacity is the size of the Watch channel, whose memory is taken at once. At most 1<<24.
 	// Default 1000.
 	Capacity int
-	// OwedMax bounds the pods gone but still owed a PodSync because Watch is not read. Default
-	// 65536.
+	// OwedMax bounds the pods gone but still owed a PodSync because Watch is not read: of more, the
+	// oldest debts are dropped and counted, Grace after the last time at the earliest. Pods that
+	// live are owed theirs beside these. Default 65536.
 	OwedMax int
 	// MailboxMax bounds the IDs whose claims wait for the loop; beyond the bound claims are
 	// discarded and counted, and a list of everything, at least RelistBase after the last,
@@ -155,7 +158,7 @@ type limits struct {
 	RelistSlow time.Duration
 
 	// ListFirst is how long a pod that needs a read waits for a list of everything under way, which
-	// may make the read unnecessary.
+	// may make the read unnecessary: a tenth of RelistBase, soonMost at most.
 	ListFirst time.Duration
 
 	// SweepAgain is the least time from a list of everything to one that replaces the reads of many
@@ -166,7 +169,7 @@ type limits struct {
 	ForceAgain time.Duration
 
 	// TeardownAgain is the first delay of the reads of a pod in its teardown, whose removal may never
-	// be announced.
+	// be announced: a tenth of RelistBase, soonMost at most.
 	TeardownAgain time.Duration
 
 	// CallBurst is how long a burst of own calls may put off the reads of a pod: see
@@ -197,6 +200,10 @@ type limits struct {
 // (embed/ledger).
 const LateCall = 10 * time.Minute
 
+// soonMost bounds the delays that are a tenth of RelistBase: agents that poll rarely are promised a
+// read within a second likewise.
+const soonMost = defaultRelistBase / 10
+
 // limits returns the core's part.
 func (c *Config[S]) limits() limits {
 	return limits{
@@ -206,10 +213,10 @@ func (c *Config[S]) limits() limits {
 		RelistBase:     c.RelistBase,
 		RelistMax:      c.RelistMax,
 		RelistSlow:     c.RelistSlow,
-		ListFirst:      c.RelistBase / 10,
+		ListFirst:      min(c.RelistBase/10, soonMost),
 		SweepAgain:     c.RelistBase,
 		ForceAgain:     c.RelistBase,
-		TeardownAgain:  max(c.RelistBase/10, 1),
+		TeardownAgain:  max(min(c.RelistBase/10, soonMost), 1),
 		CallBurst:      min(c.RelistBase, math.MaxInt64/5) * 5,
 		CallWait:       max(c.RelistBase/4, c.CallSettle),
 		Grace:          c.Grace,

@@ -111,3 +111,38 @@ func TestConfigOfTheLongestDurations(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitsAreShort: a pod that needs a read waits for no list, and a pod in teardown for no look,
+// much longer than a tenth of a second, however rarely the agent polls.
+func TestWaitsAreShort(t *testing.T) {
+	for base, want := range map[time.Duration]time.Duration{
+		time.Millisecond: 100 * time.Microsecond,
+		time.Second:      100 * time.Millisecond,
+		5 * time.Minute:  100 * time.Millisecond,
+	} {
+		cfg := Config[status]{RelistBase: base}.withDefaults()
+		l := cfg.limits()
+		if l.ListFirst != want || l.TeardownAgain != want {
+			t.Errorf("RelistBase %v: a list is waited for for %v, and a removal for %v, want %v", base, l.ListFirst, l.TeardownAgain, want)
+		}
+	}
+}
+
+// TestAWaiterBesideAHungList: who waits for a status while a list hangs has a read within a second,
+// however rarely the agent polls.
+func TestAWaiterBesideAHungList(t *testing.T) {
+	cfg := Config[benchStatus]{
+		Cache:      cache.New[benchStatus](nil),
+		Source:     deadSource{},
+		RelistBase: time.Minute,
+	}
+	d := newDriver(cfg, clock{epoch: time.Now()})
+	now := firstInstant
+	d.start(now)
+	d.tick(now) // the list begins
+	d.core.want("p", wanted{phases: now.add(-1)}, now)
+	p := d.core.pods["p"]
+	if at := p.nextRead(&d.core.records, &d.core.cfg, &d.core.lists); !d.core.lists.inflight || at > now.add(time.Second) {
+		t.Errorf("the pod is read after %v, beside a list: %v", at.sub(now), d.core.lists.inflight)
+	}
+}

@@ -249,12 +249,13 @@ func (c *core[S]) review(p *pod, now instant) {
 	if p.late != 0 && p.late <= now && c.reads.crowded(c.cfg.InspectWorkers) {
 		p.late = c.rota.putOff(c.reads.first(), now) // other pods need their reads more
 	}
-	next := c.peeks.precede(p.uid, p.nextRead(&c.cfg, &c.lists))
+	next := c.peeks.precede(p.uid, p.nextRead(&c.records, &c.cfg, &c.lists))
 	forget := next == never && p.empty()
 	c.lists.done(p, forget)
 	c.out.advance(c.lists.advance())
 	if forget {
 		c.forget(p)
+		c.rota.forgotten(len(c.pods), c.known)
 	}
 	c.reads.place(p, next, now)
 	if x := c.peeks.of[p.uid]; x != nil {
@@ -275,12 +276,12 @@ func (c *core[S]) reviewAll(pods map[*pod]struct{}, now instant) {
 // dispatch starts the reads due. A list of everything replaces the reads of many pods.
 func (c *core[S]) dispatch(now instant) {
 	last := lastList{began: c.lists.began, ended: c.trust.sched.ended}
-	if c.lists.answers() && c.reads.sweeps(&c.cfg, last, now) {
+	if c.lists.answers() && c.reads.sweeps(&c.records, &c.cfg, last, now) {
 		c.out.add(countSweeps, 1)
 		c.list(now)
 	}
 	for p, lane := c.reads.take(now); p != nil; p, lane = c.reads.take(now) {
-		if c.known(p) && c.peeks.precede(p.uid, p.nextRead(&c.cfg, &c.lists)) <= now {
+		if c.known(p) && c.peeks.precede(p.uid, p.nextRead(&c.records, &c.cfg, &c.lists)) <= now {
 			c.inspect(p, lane, now)
 		} else {
 			c.review(p, now)
@@ -336,7 +337,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	due := func(p *pod) instant { return c.peeks.precede(p.uid, p.nextRead(&c.cfg, &c.lists)) }
+	due := func(p *pod) instant { return c.peeks.precede(p.uid, p.nextRead(&c.records, &c.cfg, &c.lists)) }
 	c.records.check(check, now)
 	c.evidence.check(check, c.pods)
 	c.calls.check(check, c.pods)
@@ -345,6 +346,7 @@ func (c *core[S]) checkInvariants(now instant) error {
 	c.peeks.check(check, over, now)
 	c.lists.check(check, c.pods, now)
 	c.reads.check(check, c.pods, due, now)
+	c.rota.check(check, len(c.pods))
 	period := c.trust.sched.period
 	check(c.stream.up() || period == c.trust.sched.base,
 		"the stream is down, and the period is %v", period)

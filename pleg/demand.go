@@ -154,8 +154,8 @@ func (d *demand) needsContent(now instant) bool {
 
 // nextRead returns when the next read of the pod is due; never if none is. A list under way that
 // may answer comes first.
-func (p *pod) nextRead(cfg *limits, l *lists) instant {
-	at := l.comesFirst(p.nextListed(cfg), cfg.ListFirst)
+func (p *pod) nextRead(r *records, cfg *limits, l *lists) instant {
+	at := l.comesFirst(p.nextListed(r, cfg), cfg.ListFirst)
 	if p.late != 0 && p.entry == statusEntry {
 		at = min(at, p.late)
 	}
@@ -172,9 +172,9 @@ func (p *pod) nextRead(cfg *limits, l *lists) instant {
 // nextListed returns when a read of the pod is due for which a list of everything may answer, or
 // stand in for the list of the pod; never if none is. What a list has shown, and no call explains,
 // waits for the agent's calls no longer than news of others does.
-func (p *pod) nextListed(cfg *limits) instant {
+func (p *pod) nextListed(r *records, cfg *limits) instant {
 	hold := p.hold
-	if p.differs() && p.diff.at > p.asOf && !p.brings(cfg) { // else the list is older than what the cache shows
+	if p.differs() && p.diff.at > p.asOf && !p.brings(r, cfg) { // else the list is older than what the cache shows
 		hold = min(hold, p.diff.at.add(cfg.CallWait))
 	}
 	at := never

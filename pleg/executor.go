@@ -27,7 +27,7 @@ const (
 	actAdvance                      // Advance the cache's global time
 	actPrune                        // Prune the cache's tombstones
 	actEmit                         // send Watch the next event of todo.events
-	actDropOldest                   // drop the oldest PodSyncs owed for gone pods, beyond n pods
+	actDropOldest                   // drop the oldest PodSyncs owed for gone pods, beyond n of them
 	actReport                       // log and record a report
 	actListLasted                   // time a list
 )
@@ -271,7 +271,7 @@ func (e *executor[S]) deliver(ev *Event) {
 	e.overflowed = e.overflowed || e.owed == 1 || len(e.out.owed) == 1
 }
 
-// dropOldest bounds the PodSyncs owed.
+// dropOldest bounds the PodSyncs owed for pods that the core does not know.
 func (e *executor[S]) dropOldest(limit int) {
 	if len(e.out.owed) <= limit {
 		return
@@ -391,18 +391,23 @@ func (o *outbox) delivered() {
 	delete(o.owed, o.order.pop())
 }
 
-// dropOldest drops the oldest PodSyncs owed until at most n are left, and returns the number
-// dropped. PodSyncs of pods for which keep is true move to the end instead.
+// dropOldest drops the oldest PodSyncs owed until at most n are left of pods for which keep is
+// false, and returns the number dropped.
 func (o *outbox) dropOldest(n int, keep func(cache.UID) bool) int {
+	excess := -n
+	for uid := range o.owed {
+		if !keep(uid) {
+			excess++
+		}
+	}
 	dropped := 0
-	for tries := len(o.owed); len(o.owed) > n && tries > 0; tries-- {
-		uid := o.order.pop()
-		if keep(uid) {
-			o.order.push(uid)
-			continue
+	o.order.keep(func(uid cache.UID) bool {
+		if dropped >= excess || keep(uid) {
+			return true
 		}
 		delete(o.owed, uid)
 		dropped++
-	}
+		return false
+	})
 	return dropped
 }

@@ -60,6 +60,7 @@ func TestInvariantsConvict(t *testing.T) {
 		{"schedule", func(c *core[benchStatus], p *pod, x *item) { c.trust.sched.period = c.trust.sched.longest + 1 }},
 		{"the stream is down", func(c *core[benchStatus], p *pod, x *item) { c.stream.state, c.stream.deadline = StreamBackoff, never }},
 		{"are not settled", func(c *core[benchStatus], p *pod, x *item) { c.trust.refuted.n = 1 }},
+		{"the rota has", func(c *core[benchStatus], p *pod, x *item) { c.rota.pods.items = make([]*pod, 9) }},
 		{"the loop would spin", func(c *core[benchStatus], p *pod, x *item) { c.trust.sched.ended = 1 }},
 	} {
 		d := newDeck(1)

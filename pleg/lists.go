@@ -58,9 +58,9 @@ type round struct {
 
 // difference is what the last list showed of a pod, otherwise than the cache does.
 type difference struct {
-	// items are the items in that list, at its begin. First is the begin of the first list in a row
+	// shows are the items in that list, at its begin. First is the begin of the first list in a row
 	// with these items.
-	items []Item
+	shows idSet
 	at    instant
 	first instant `prove:"-"`
 
@@ -156,12 +156,12 @@ func (l *lists) compare(p *pod, items []Item, began instant, same bool) {
 	first := began
 	if p.differs() {
 		agreed = p.diff.agreed
-		if sameItems(p.diff.items, items) {
+		if sameItems(p.diff.shows.items, items) {
 			first = p.diff.first
 		}
 	}
 	p.diff = &difference{
-		items:  items,
+		shows:  setOfItems(items),
 		at:     began,
 		first:  first,
 		agreed: agreed,
@@ -172,7 +172,7 @@ func (l *lists) compare(p *pod, items []Item, began instant, same bool) {
 // last returns the pod as shown by the last list, and the begin of the list; zero before the first.
 func (l *lists) last(p *pod) (items []Item, at instant) {
 	if p.differs() {
-		return p.diff.items, p.diff.at
+		return p.diff.shows.items, p.diff.at
 	}
 	return p.shownItems(), l.appliedBegan
 }
@@ -180,7 +180,7 @@ func (l *lists) last(p *pod) (items []Item, at instant) {
 // agrees returns the time of a look, begun at the given time, that shows the items of a pod: the
 // begin of a later list that has shown the same, though not the entry of the cache.
 func (l *lists) agrees(p *pod, items []Item, at instant) instant {
-	if diff := p.diff; diff != nil && diff.at > at && sameItems(diff.items, items) {
+	if diff := p.diff; diff != nil && diff.at > at && sameItems(diff.shows.items, items) {
 		return diff.at
 	}
 	return at
@@ -198,7 +198,7 @@ func (l *lists) standsIn(p *pod, full bool, floor instant) (items []Item, at ins
 	switch {
 	case p.differs():
 		at = p.diff.at
-		items = p.diff.items
+		items = p.diff.shows.items
 	case full && p.entry == statusEntry && p.visited == l.appliedBegan:
 		at = p.visited
 		items = p.shownItems()
@@ -500,7 +500,7 @@ func (c *core[S]) visit(p *pod, items []Item, list span) (quiet bool) {
 		p.lookFrom(list.ended) // a read begun now is later than the list
 	default: // if the pod is being read: core.onInspected compares
 		p.lookFrom(list.began)
-		if !p.differs() || !p.brings(&c.cfg) {
+		if !p.differs() || !p.brings(&c.records, &c.cfg) {
 			p.holdAtMost(list.ended.add(c.cfg.ListFirst))
 		}
 	}

@@ -473,7 +473,7 @@ func (x *peeking) passes(p *pod, began instant, l *lists) {
 	if !p.differs() || began <= l.appliedAt {
 		return
 	}
-	for _, it := range p.diff.items {
+	for _, it := range p.diff.shows.items {
 		if it.valid() && !x.asked.has(it.ID) {
 			return
 		}

@@ -66,8 +66,8 @@ type pod struct {
 	// without an error.
 	accused bool
 
-	// onRota reports whether the pod is on the rota, once. Only rota.join and rota.leave write onRota.
-	// A forgotten pod stays there until its turn.
+	// onRota reports whether the pod is on the rota, once. Only the rota writes onRota. A forgotten
+	// pod stays there until its turn, or until rota.forgotten removes all of them.
 	onRota bool `prove:"-"`
 
 	// expected are the phases reported of the pod and confirmed by no read yet. Only evidence adds and
@@ -127,7 +127,7 @@ func (p *pod) listedSince() []Item {
 	if !p.differs() || p.diff.at <= looked {
 		return nil
 	}
-	return p.diff.items
+	return p.diff.shows.items
 }
 
 // lane returns the lane of the pod's next read.

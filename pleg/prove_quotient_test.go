@@ -412,7 +412,7 @@ func (v *prover) normalizePod(p *pod, oldest instant) {
 		p.expected.all[i] = v.expected(p.expected.all[i], oldest)
 	}
 	if p.differs() {
-		p.diff.items = inIDs(p.diff.items)
+		p.diff.shows.items = inIDs(p.diff.shows.items)
 	}
 	slices.SortFunc(p.expected.all, func(a, b expectation) int { return cmp.Or(strings.Compare(a.id, b.id), cmp.Compare(a.cause, b.cause)) })
 	slices.SortFunc(p.items, func(a, b *item) int { return strings.Compare(a.id, b.id) })

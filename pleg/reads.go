@@ -260,7 +260,7 @@ func (r *reads) deadline(after instant) instant {
 // have come to need a read since the last list began: at once if waiters want so many, else a
 // base period after the last list, or a flood of claims would be a flood of lists. Reads that
 // wait for no list do not count: a list would be one call more.
-func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
+func (r *reads) sweeps(k *records, cfg *limits, last lastList, now instant) bool {
 	queue := r.lanes[laneFirst].waiting
 	if now <= last.ended || len(queue) < cfg.SweepAt ||
 		queue[len(queue)-cfg.SweepAt].since <= last.began {
@@ -276,7 +276,7 @@ func (r *reads) sweeps(cfg *limits, last lastList, now instant) bool {
 			return false
 		}
 		p := w.pod
-		if p.nextListed(cfg) > now {
+		if p.nextListed(k, cfg) > now {
 			continue
 		}
 		due++

@@ -112,7 +112,7 @@ func (r *records) awaited(uid cache.UID, id string, until, now instant) bool {
 	if p == nil {
 		return false
 	}
-	listed := p.differs() && slices.ContainsFunc(p.diff.items, func(it Item) bool { return it.ID == id })
+	listed := p.differs() && p.diff.shows.has(id)
 	down := p.failed() && now < until.add(returnsLater)
 	return listed || p.reading || down ||
 		p.calling() || p.expected.get(id, CauseAck) != nil

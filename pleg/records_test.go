@@ -4,6 +4,7 @@
 package pleg
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"unsafe"
@@ -44,5 +45,35 @@ func TestRecordsFillTheirClassOfMemory(t *testing.T) {
 	}
 	if size := unsafe.Sizeof(item{}); size > 80 {
 		t.Errorf("the record of an item has %d bytes, want 80 at most: put small fields together, or give up one", size)
+	}
+}
+
+// TestAListOfAHugePodIsSoughtInTheIndex: who has brought about what a list shows of a pod is asked of
+// each item, so no answer may search the pod. The items in its record are decoys here, which the
+// index does not have.
+func TestAListOfAHugePodIsSoughtInTheIndex(t *testing.T) {
+	r := newRecords()
+	l := newLists()
+	p := r.ensure("p")
+	var shown []Item
+	for i := range 4 * manyIDs {
+		shown = append(shown, Item{ID: fmt.Sprint("c-", i), Kind: Container, Phase: PhaseExited})
+	}
+	r.show(p, shown)
+	l.compare(p, shown, 1, false)
+	decoy := &item{id: "decoy", pod: p, kind: Container}
+	for i := range p.items {
+		p.items[i] = decoy
+	}
+	p.expected.add(expectation{reportKey: reportKey{"decoy", CauseAck}, phase: PhaseRemoved})
+	cfg := &limits{}
+	if !p.explains(&r, cfg) {
+		t.Error("what the status shows is taken for made by others")
+	}
+	if !p.brings(&r, cfg) {
+		t.Error("what the status shows is taken for changed by others")
+	}
+	if n := len(p.diff.shows.many); n != len(shown) {
+		t.Errorf("of %d IDs that the list shows %d are indexed", len(shown), n)
 	}
 }

@@ -8,7 +8,8 @@ import "time"
 // rota has the statuses of all pods read again, one pod after another: once in Config.Reread, and
 // soon after a reconnect. No event announces a changed limit or a lost address.
 type rota struct {
-	// pods are the pods with a status, the next one in front. A forgotten pod leaves at its turn.
+	// pods are the pods with a status, the next one in front; none if there are no turns. A forgotten
+	// pod leaves at its turn, or before: see forgotten.
 	pods fifo[*pod]
 	// next is when the pod in front has its turn.
 	next instant
@@ -33,9 +34,9 @@ const (
 )
 
 // join adds a pod, unless it is there. Its turn comes last, and within the time of a round: the
-// turns are as far apart as they are from now on.
+// turns are as far apart as they are from now on. Every is negative if there are no turns.
 func (r *rota) join(p *pod, every time.Duration, now instant) {
-	if p.onRota {
+	if p.onRota || every < 0 {
 		return
 	}
 	p.onRota = true
@@ -99,6 +100,34 @@ func (r *rota) leave(p *pod) {
 	last := len(r.pods.items) - 1
 	r.pods.items[last] = nil
 	r.pods.items = r.pods.items[:last]
+}
+
+// forgotten removes all forgotten pods if they are more than the others, now that a pod has been
+// forgotten: a round may be longer than any pod lives. Pods is the number of pods there are, and
+// known reports whether a pod is one of them.
+func (r *rota) forgotten(pods int, known func(*pod) bool) {
+	if r.pods.len() <= 2*pods {
+		return
+	}
+	soon := r.soon
+	turn := 0
+	r.pods.keep(func(p *pod) bool {
+		turn++
+		if known(p) {
+			return true
+		}
+		p.onRota = false
+		if turn <= soon {
+			r.soon--
+		}
+		return false
+	})
+}
+
+// check reports each violated invariant of the room: it has the memory of the pods there are. Those
+// forgotten since they were last removed are twice as many at most.
+func (r *rota) check(check checker, pods int) {
+	check(r.pods.len() <= 3*pods, "the rota has %d pods, and there are %d", r.pods.len(), pods)
 }
 
 // putOff returns until when a read nobody waits for is put off while the workers are busy: the

@@ -26,7 +26,7 @@ func (c *core[S]) store(p *pod, r reading[S], now instant) {
 	}
 	listed, listedAt := c.lists.last(p)
 	c.enter(p, &r, at, last, now)
-	p.holdAnew(&c.cfg, now)
+	p.holdAnew(&c.records, &c.cfg, now)
 	if listedAt != 0 {
 		c.lists.compare(p, listed, listedAt, c.matches(p, listed))
 	}

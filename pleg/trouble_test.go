@@ -276,12 +276,38 @@ func TestNobodyReadsWatch(t *testing.T) {
 			b.toy.set(uid, Sandbox, "s-"+string(uid), PhaseRemoved)
 			time.Sleep(5 * time.Second)
 		}
-		time.Sleep(time.Minute) // the last pod is forgotten
+		time.Sleep(10 * time.Minute) // the last pod is forgotten, and a list has come since
 		if s := b.gen.Stats(); s.OwedPods != owed || s.DiscardedEvents == 0 {
 			b.t.Errorf("%d pods are owed a PodSync, want %d, and %d events are discarded", s.OwedPods, owed, s.DiscardedEvents)
 		}
 		if got := b.events(); len(got) != owed+1 {
 			b.t.Errorf("Watch has told %q, want the first event and %d PodSyncs", got, owed)
+		}
+	})
+}
+
+// TestTheLivingLeaveNoRoomForDebts: pods that live, and are owed nothing, do not raise the number of
+// gone pods that are owed a PodSync.
+func TestTheLivingLeaveNoRoomForDebts(t *testing.T) {
+	const owed = 3
+	configure := func(c *Config[status], r *toyRuntime) {
+		c.Capacity = 20
+		c.OwedMax = owed
+		twoPodsIn(r)
+	}
+	inBubble(t, configure, func(b *bed) {
+		time.Sleep(time.Minute)
+		b.events()
+		for i := range 30 {
+			uid := cache.UID(fmt.Sprint("gone-", i))
+			b.toy.set(uid, Sandbox, "s-"+string(uid), PhaseRunning)
+			time.Sleep(5 * time.Second)
+			b.toy.set(uid, Sandbox, "s-"+string(uid), PhaseRemoved)
+			time.Sleep(5 * time.Second)
+		}
+		time.Sleep(10 * time.Minute) // the last pod is forgotten, and a list has come since
+		if s := b.gen.Stats(); s.Pods != 2 || s.OwedPods != owed {
+			b.t.Errorf("%d pods live, and %d are owed a PodSync, want %d", s.Pods, s.OwedPods, owed)
 		}
 	})
 }

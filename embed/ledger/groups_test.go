@@ -11,8 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkGroups returns an error unless each item is in the groups of its pod and its sandbox once,
-// and nothing else is.
+// checkGroups returns an error unless each item is in the groups of its pod and its sandbox, and
+// nothing else is.
 func checkGroups[E any](t *table[E]) error {
 	filed := 0
 	for _, group := range []struct {
@@ -23,13 +23,11 @@ func checkGroups[E any](t *table[E]) error {
 		{t.bySandbox, t.sandbox},
 	} {
 		for key, ids := range group.ids {
-			seen := make(map[string]bool)
-			for _, id := range ids {
+			for id := range ids {
 				x := t.items[id]
-				if x == nil || group.key(x.element) != key || seen[id] {
+				if x == nil || group.key(x.element) != key {
 					return fmt.Errorf("%s is in the group %q wrongly", id, key)
 				}
-				seen[id] = true
 				filed++
 			}
 			if len(ids) == 0 {
@@ -74,6 +72,31 @@ func podsNode(pods int) (*Ledger, []*runtimeapi.Container) {
 	l.Sandboxes(l.Begin(now), nil, sandboxes, now)
 	l.Containers(l.Begin(now), nil, containers, now)
 	return l, containers
+}
+
+// TestAPodsListIsInOrder: the list of a pod is served in the same order whatever has come and gone.
+func TestAPodsListIsInOrder(t *testing.T) {
+	l, _ := podsNode(0)
+	now := time.Unix(1000, 0)
+	labels := map[string]string{PodUIDLabel: "uid"}
+	var all []*runtimeapi.Container
+	for _, id := range []string{"d", "b", "e", "a", "c"} {
+		all = append(all, &runtimeapi.Container{
+			Id:     id,
+			State:  runtimeapi.ContainerState_CONTAINER_RUNNING,
+			Labels: labels,
+		})
+	}
+	l.Containers(l.Begin(now), nil, all, now)
+	l.Containers(l.Begin(now), nil, all[1:], now)
+	got, v := l.ServeContainers(&runtimeapi.ContainerFilter{LabelSelector: labels}, now)
+	ids := ""
+	for _, c := range got {
+		ids += c.GetId()
+	}
+	if ids != "abce" {
+		t.Errorf("served %q, %+v, want abce", ids, v)
+	}
 }
 
 // BenchmarkPodsList takes and serves the list of one pod on nodes of two sizes, and reports how

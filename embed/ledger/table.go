@@ -97,26 +97,33 @@ func newTable[E any](k kind[E], tick func() Seq, late func(Read, E) bool) *table
 }
 
 // groups are sets of IDs by a common key. An empty key has no group.
-type groups map[string][]string
+type groups map[string]map[string]struct{}
 
 func (g groups) add(key, id string) {
-	if key != "" {
-		g[key] = append(g[key], id)
+	if key == "" {
+		return
 	}
+	if g[key] == nil {
+		g[key] = make(map[string]struct{})
+	}
+	g[key][id] = struct{}{}
 }
 
 func (g groups) remove(key, id string) {
-	ids := g[key]
-	i := slices.Index(ids, id)
-	if i < 0 {
-		return
-	}
-	ids = slices.Delete(ids, i, i+1)
-	if len(ids) == 0 {
+	delete(g[key], id)
+	if len(g[key]) == 0 {
 		delete(g, key)
-	} else {
-		g[key] = ids
 	}
+}
+
+// inOrder returns the IDs of a group, sorted: the same list is served in the same order.
+func (g groups) inOrder(key string) []string {
+	ids := make([]string, 0, len(g[key]))
+	for id := range g[key] {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // file enters an item, which has no group yet, into its groups.
@@ -142,9 +149,9 @@ func (t *table[E]) covered(f filter) iter.Seq2[string, *item[E]] {
 		case f.id != "":
 			among = []string{f.id}
 		case f.sandbox != "":
-			among = slices.Clone(t.bySandbox[f.sandbox])
+			among = t.bySandbox.inOrder(f.sandbox)
 		case pod != "":
-			among = slices.Clone(t.byPod[pod])
+			among = t.byPod.inOrder(pod)
 		default:
 			for id, x := range t.items {
 				if t.covers(f, x.element) && !yield(id, x) {
@@ -430,7 +437,7 @@ func (t *table[E]) beingMade(d doubt) bool {
 // call under way may be making: runtimes list a sandbox while they make it.
 func (t *table[E]) unfinished(f filter) bool {
 	for pod, m := range t.making {
-		for _, id := range t.byPod[pod] {
+		for id := range t.byPod[pod] {
 			x := t.items[id]
 			if x.phase == Exited && x.born > m.began && t.covers(f, x.element) && t.sandbox(x.element) == id {
 				return true
