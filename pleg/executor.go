@@ -394,11 +394,17 @@ func (o *outbox) delivered() {
 // dropOldest drops the oldest PodSyncs owed until at most n are left of pods for which keep is
 // false, and returns the number dropped.
 func (o *outbox) dropOldest(n int, keep func(cache.UID) bool) int {
+	if len(o.owed) <= n {
+		return 0
+	}
 	excess := -n
 	for uid := range o.owed {
 		if !keep(uid) {
 			excess++
 		}
+	}
+	if excess <= 0 {
+		return 0
 	}
 	dropped := 0
 	o.order.keep(func(uid cache.UID) bool {

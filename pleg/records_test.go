@@ -48,8 +48,8 @@ func TestRecordsFillTheirClassOfMemory(t *testing.T) {
 	}
 }
 
-// TestAListOfAHugePodIsSoughtInTheIndex: who has brought about what a list shows of a pod is asked of
-// each item, so no answer may search the pod. The items in its record are decoys here, which the
+// TestAListOfAHugePodIsSoughtInTheIndex: who has brought about what a list shows of a pod is asked
+// of each item, so no answer may search the pod. The items in its record are decoys here, which the
 // index does not have.
 func TestAListOfAHugePodIsSoughtInTheIndex(t *testing.T) {
 	r := newRecords()

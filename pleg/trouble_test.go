@@ -286,8 +286,8 @@ func TestNobodyReadsWatch(t *testing.T) {
 	})
 }
 
-// TestTheLivingLeaveNoRoomForDebts: pods that live, and are owed nothing, do not raise the number of
-// gone pods that are owed a PodSync.
+// TestTheLivingLeaveNoRoomForDebts: pods that live, and are owed nothing, do not raise the number
+// of gone pods that are owed a PodSync.
 func TestTheLivingLeaveNoRoomForDebts(t *testing.T) {
 	const owed = 3
 	configure := func(c *Config[status], r *toyRuntime) {
