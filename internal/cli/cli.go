@@ -306,6 +306,24 @@ func (l *Line) Show(text string) {
 	}
 }
 
+// Above returns a writer to the line's own, for texts that take the line's place: the next one is
+// shown below.
+func (l *Line) Above() io.Writer {
+	if l.width == 0 {
+		return l.w
+	}
+	return cleared{l.w}
+}
+
+// cleared clears the line before each text.
+type cleared struct{ w io.Writer }
+
+func (a cleared) Write(text []byte) (int, error) {
+	const clear = "\r\x1b[K"
+	n, err := a.w.Write(slices.Concat([]byte(clear), text))
+	return max(n-len(clear), 0), err
+}
+
 // Columns returns the width of a text on a writer: the width of lines, and [bench.Columns] at most.
 func Columns(w io.Writer) bench.Width {
 	width := LineWidth(w)
