@@ -75,6 +75,10 @@ namespaces: in a pod with hostPID.`,
 			if err != nil {
 				return err
 			}
+			err = cli.CheckSocket(endpoint)
+			if err != nil {
+				return err
+			}
 			err = output.Check(doctor.Report{}, nil)
 			if err != nil {
 				return output.Failed(cmd, err, func(string) any {
