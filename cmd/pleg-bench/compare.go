@@ -60,16 +60,31 @@ Options in which A and B differ are named.`,
 				}
 				sides = append(sides, m)
 			}
+			compared := sides
 			if len(sides) == 1 {
-				sides = sides[0].byMode()
+				compared = sides[0].byMode()
 			}
-			d := compare(sides[0], sides[1])
+			d := compare(compared[0], compared[1])
 			if len(d.Tables) == 0 {
-				return fmt.Errorf("%s: no benchmark is in both; for the two PLEGs of one run, keep it with --compare", strings.Join(args, ", "))
+				return incomparable(args, sides)
 			}
 			return d.WriteText(s.out, cli.Columns(s.out))
 		},
 	}
+}
+
+// incomparable is the error of folders without a benchmark in common.
+func incomparable(paths []string, sides []*measured) error {
+	names := strings.Join(paths, ", ")
+	if len(sides) > 1 {
+		return fmt.Errorf("%s: no benchmark is in both: compare folders of one command with the same options", names)
+	}
+	for name := range sides[0].values {
+		if !strings.HasPrefix(name, "Run/") {
+			return fmt.Errorf("%s: only a run has two PLEGs to compare, and this is %s: name a second folder", names, name)
+		}
+	}
+	return fmt.Errorf("%s: no benchmark is in both; for the two PLEGs of one run, keep it with --compare", names)
 }
 
 // measured is the figures of a side of a comparison.

@@ -75,6 +75,10 @@ namespaces: in a pod with hostPID.`,
 			if err != nil {
 				return err
 			}
+			err = cli.CheckSocket(endpoint)
+			if err != nil {
+				return err
+			}
 			err = output.Check(doctor.Report{}, nil)
 			if err != nil {
 				return output.Failed(cmd, err, func(string) any {
@@ -153,12 +157,13 @@ func checkDoctorFlags(cmd *cobra.Command, check bool, healthz, metrics string) e
 			return cli.Usagef("--check prints one line: it does not go with --%s", name)
 		}
 	}
-	for _, asked := range []struct{ flag, address string }{
-		{"kubelet-healthz", healthz}, {"runtime-metrics", metrics},
+	for _, asked := range []struct{ flag, address, example string }{
+		{"kubelet-healthz", healthz, doctor.UsualHealthz},
+		{"runtime-metrics", metrics, doctor.UsualMetrics[0]},
 	} {
 		parsed, err := url.Parse(asked.address)
 		if asked.address != "" && (err != nil || parsed.Host == "" || !strings.HasPrefix(parsed.Scheme, "http")) {
-			return cli.Usagef("--%s %s: use a URL, such as %s", asked.flag, asked.address, doctor.UsualHealthz)
+			return cli.Usagef("--%s %s: use a URL, such as %s", asked.flag, asked.address, asked.example)
 		}
 	}
 	return nil

@@ -83,9 +83,9 @@ A container of another one is refused, as real runtimes do, until it was pulled
 			if err != nil {
 				return cli.Usagef("--profile: %w", err)
 			}
-			faults, err := fakeruntime.ParseFaults(fake.faults...)
+			faults, err := run.ParseFaults(fake.faults)
 			if err != nil {
-				return cli.Usagef("--fault: %w", err)
+				return cli.Usage(err)
 			}
 			if err := run.CheckSize(pods, containers); err != nil {
 				return cli.Usage(err)

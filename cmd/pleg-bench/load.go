@@ -76,12 +76,12 @@ func (l *loadCommand) begin(cmd *cobra.Command, s streams, o *run.Options, all i
 	if err := l.output.Check(result.blank, result.without); err != nil {
 		return err
 	}
-	o.Stderr = s.err
 	o.WantTimeline = l.output.Dir != ""
 	o.Logger = klog.FromContext(cmd.Context())
 	o.WorkerArgs = append([]string{workerCommand}, verboseArgs(cmd)...)
 	o.FakeArgs = l.fake.childArgs(cmd)
 	l.display = cli.NewLine(s.err)
+	o.Stderr = l.display.Above()
 	if l.output.Form == "text" {
 		o.OnStatus = func(status run.Status) { l.display.Show(progressLine(status)) }
 	}

@@ -75,7 +75,7 @@ runtime's usual socket.`,
 				return writeRules(s.out)
 			}
 			if !cmd.Flags().Changed("seed") {
-				o.seed = rand.Uint64()
+				o.seed = rand.Uint64N(seeds)
 			}
 			begun := false
 			plan, err := o.check(cmd)
@@ -102,6 +102,9 @@ runtime's usual socket.`,
 	flags.BoolVar(&listRules, "list-rules", false, "explain all rules and exit")
 	return cmd
 }
+
+// seeds bounds the seeds that are drawn: many a reader of JSON takes a number for a double.
+const seeds = 1 << 53
 
 // check completes the options, and returns the plan.
 func (o *proxyOptions) check(cmd *cobra.Command) (plan disturb.Plan, err error) {

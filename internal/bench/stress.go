@@ -230,6 +230,10 @@ func (r *StressResult) Document() Document {
 		Columns: []string{"achieved", "under way", "events", "late", "on Watch", "p50", "p99", "CPU"},
 	}
 	for _, s := range r.Steps {
+		cells := s.Latency.cells()
+		if s.Latency.Count == 0 {
+			cells = slices.Repeat([]string{"-"}, len(cells))
+		}
 		steps.Add(
 			fmt.Sprintf("%.3g/s", s.Rate),
 			"",
@@ -238,8 +242,8 @@ func (r *StressResult) Document() Document {
 			fmt.Sprint(s.Events),
 			fmt.Sprint(s.Late),
 			fmt.Sprint(s.LateOnWatch),
-			Seconds(s.Latency.P50),
-			Seconds(s.Latency.P99),
+			cells[0],
+			cells[2],
 			fmt.Sprintf("%.0f %%", 100*s.PLEGCPU),
 		)
 		d.Marks = append(d.Marks, Mark{At: s.AtSeconds, Text: fmt.Sprintf("%.3g/s", s.Rate)})

@@ -38,6 +38,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	"k8s.io/klog/v2"
 
@@ -92,10 +93,32 @@ func Prepare(root *cobra.Command, commit string) {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.Flags().Bool("version", false, "print the version") // cobra's takes -v, which is --verbose
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{plain(err)} })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", HelpWidth)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
+}
+
+// wanted says what the types of flags take.
+var wanted = map[string]string{
+	"int":      "a whole number",
+	"uint64":   "a whole number from 0 on",
+	"float64":  "a number",
+	"duration": "a duration, such as 30s or 5m",
+	"bool":     "true or false",
+}
+
+// plain is the error of a flag's value in the form of our own, without the words of a parser.
+func plain(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	use := wanted[invalid.GetFlag().Value.Type()]
+	if use == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %s: use %s", invalid.GetFlag().Name, invalid.GetValue(), use)
 }
 
 // Execute runs a command line and returns the exit status, with which the program is to end:
@@ -289,14 +312,19 @@ func SetLogger(w io.Writer, level slog.Level) logr.Logger {
 }
 
 // Line is a line of progress, each text in place of the text before. A Line shows nothing unless
-// its writer is a terminal.
+// its writer is a terminal that can clear a line.
 type Line struct {
 	w     io.Writer
 	width int
 }
 
 // NewLine returns a line on a writer.
-func NewLine(w io.Writer) *Line { return &Line{w, terminal(w)} }
+func NewLine(w io.Writer) *Line {
+	if os.Getenv("TERM") == "dumb" { // which cannot clear a line
+		return &Line{w, 0}
+	}
+	return &Line{w, terminal(w)}
+}
 
 // Show shows a text, cut to the terminal's width; an empty text clears the line.
 func (l *Line) Show(text string) {
@@ -304,6 +332,24 @@ func (l *Line) Show(text string) {
 		cut := []rune(printable.Text(text))
 		fmt.Fprint(l.w, "\r\x1b[K"+string(cut[:min(len(cut), l.width-1)]))
 	}
+}
+
+// Above returns a writer to the line's own, for texts that take the line's place: the next one is
+// shown below.
+func (l *Line) Above() io.Writer {
+	if l.width == 0 {
+		return l.w
+	}
+	return cleared{l.w}
+}
+
+// cleared clears the line before each text.
+type cleared struct{ w io.Writer }
+
+func (a cleared) Write(text []byte) (int, error) {
+	const clear = "\r\x1b[K"
+	n, err := a.w.Write(slices.Concat([]byte(clear), text))
+	return max(n-len(clear), 0), err
 }
 
 // Columns returns the width of a text on a writer: the width of lines, and [bench.Columns] at most.

@@ -126,6 +126,9 @@ func (o *Output) Write(cmd *cobra.Command, saved report.Saved, good bool, left e
 		if full(err) { // since the work began
 			err = fmt.Errorf("%w: %s", err, makeRoom)
 		}
+		if err == nil && saved.Replaced != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: replaced %s in %s\n", cmd.Root().CommandPath(), saved.Replaced, o.Dir)
+		}
 		left = errors.Join(left, err)
 	}
 	for _, failure := range saved.Failures {

@@ -62,6 +62,30 @@ func usualEndpoint(paths []string, stat func(string) (fs.FileInfo, error)) strin
 	return denied
 }
 
+// CheckSocket refuses an endpoint at whose path something else than a socket is. A path at which
+// nothing is, or nothing that can be looked at, may be that of a runtime which is not well.
+func CheckSocket(endpoint string) error {
+	path := strings.TrimPrefix(endpoint, "unix://")
+	info, _ := deadmount.Ask(path, func() fs.FileInfo {
+		is, err := os.Stat(path)
+		if err != nil {
+			return nil
+		}
+		return is
+	})
+	if info == nil || info.Mode().Type() == fs.ModeSocket {
+		return nil
+	}
+	kind := "a special file"
+	switch {
+	case info.IsDir():
+		kind = "a directory"
+	case info.Mode().IsRegular():
+		kind = "a regular file"
+	}
+	return Usagef("--endpoint: %s is %s, not a socket: name the runtime's socket", path, kind)
+}
+
 // CheckMount refuses an endpoint about whose path the kernel gives no answer. None is none.
 func CheckMount(endpoint string) error {
 	if endpoint == "" {

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -161,7 +162,7 @@ func (r Report) Line(columns int) string {
 	case r.Worth == Well && r.empty():
 		text = "the container runtime answers, and lists no pod and no container"
 	case r.Worth == Sick && len(r.Findings) > 0:
-		text = r.Findings[0].Sentence
+		text = r.Findings[0].Sentence + whyDead(r.Findings[0])
 		if more := r.count(Ill) - 1; more > 0 {
 			text = fmt.Sprintf("(1 of %d) %s", more+1, text)
 		}
@@ -178,6 +179,21 @@ func (r Report) Line(columns int) string {
 		runes = append(runes[:columns-1], '…')
 	}
 	return string(runes)
+}
+
+// whyDead is why nobody answers at a socket, in the words for which a line has room.
+func whyDead(f Finding) string {
+	if f.ID != "runtime-dead" {
+		return ""
+	}
+	evidence := strings.Join(f.Evidence, " ")
+	switch {
+	case strings.Contains(evidence, syscall.ENOENT.Error()):
+		return ": no such file"
+	case strings.Contains(evidence, syscall.ECONNREFUSED.Error()):
+		return ": refused"
+	}
+	return ""
 }
 
 // count counts the findings of a grade.

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
@@ -23,10 +25,61 @@ const removeTimeout = 90 * time.Second
 // settleFor is how long an abandoned call may still take effect.
 const settleFor = 500 * time.Millisecond
 
+// A removal gives up when the runtime has answered nothing for silentFor; it is asked every askEvery.
+const (
+	silentFor = 30 * time.Second
+	askEvery  = 5 * time.Second
+)
+
+// errSilent is why a removal has given up.
+var errSilent = fmt.Errorf("the runtime has answered nothing for %v", silentFor)
+
 // RemoveRun stops and removes every pod with the run's label and UID, and nothing else. It goes on
 // until the runtime shows none, also a moment later, because an abandoned call may still take
-// effect. After some failures it returns why the last pods could not be removed.
+// effect. After some failures it returns why the last pods could not be removed, and so it does when
+// the runtime does not answer.
 func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string) error {
+	ctx, stop := whileAnswered(ctx, conn)
+	defer stop()
+	err := removeAll(ctx, conn, runID)
+	if err != nil && context.Cause(ctx) == errSilent {
+		return errSilent
+	}
+	return err
+}
+
+// whileAnswered returns a context that ends with errSilent. A removal may take longer than silentFor,
+// and a busy runtime still says its version. Turns are counted: a stop of this process is one at most.
+func whileAnswered(ctx context.Context, conn grpc.ClientConnInterface) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	client := runtimeapi.NewRuntimeServiceClient(conn)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		silent := time.Duration(0)
+		for ctx.Err() == nil {
+			asked, done := context.WithTimeout(ctx, askEvery)
+			_, err := client.Version(asked, &runtimeapi.VersionRequest{})
+			done()
+			if status.Code(err) != codes.DeadlineExceeded { // a refusal fails the removal itself
+				silent = 0
+				_ = bench.Sleep(ctx, askEvery)
+				continue
+			}
+			silent += askEvery
+			if silent >= silentFor {
+				cancel(errSilent)
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
+// removeAll is RemoveRun of a runtime that answers.
+func removeAll(ctx context.Context, conn grpc.ClientConnInterface, runID string) error {
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	const tries = 5
 	for try, empty := 1, 0; ; {

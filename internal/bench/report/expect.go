@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -180,9 +182,10 @@ func (e *Expectation) value(result any) (any, error) {
 			return nil, e.noNumber()
 		default:
 			return nil, fmt.Errorf(
-				"--expect %q: with these options the result has no %s (docs/json.md lists its fields)",
+				"--expect %q: with these options the result has no %s%s (docs/json.md lists its fields)",
 				e.text,
 				e.path,
+				nearest(raw, e.path),
 			)
 		}
 	}
@@ -201,6 +204,56 @@ func (e *Expectation) value(result any) (any, error) {
 		return nil, errNull
 	}
 	return nil, e.noNumber()
+}
+
+// nearest suggests the path of a number or text that is spelt most like a path; empty if none is.
+func nearest(raw []byte, path string) string {
+	var root any
+	_ = json.Unmarshal(raw, &root) // has been read before
+	best := ""
+	least := len(path)/3 + 2
+	var visit func(at any, under string)
+	visit = func(at any, under string) {
+		fields, ok := at.(map[string]any)
+		if !ok {
+			named := strings.TrimPrefix(under, ".")
+			if steps := distance(path, named); steps < least {
+				least = steps
+				best = named
+			}
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			short := strings.TrimSuffix(strings.TrimSuffix(name, "_seconds"), "_bytes")
+			visit(fields[name], under+"."+short)
+		}
+	}
+	visit(root, "")
+	if best == "" {
+		return ""
+	}
+	return ": did you mean " + best + "?"
+}
+
+// distance is the number of letters to add, leave out or change between two words (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 func (e *Expectation) noNumber() error {

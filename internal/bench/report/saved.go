@@ -28,6 +28,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ const Schema = "pleg-bench/report/v2"
 
 // BenchmarksFile is the file of a folder for compare and benchstat.
 const BenchmarksFile = "benchstat.txt"
+
+// resultFile has the JSON.
+const resultFile = "result.json"
 
 // Saved is a stored finding.
 type Saved struct {
@@ -61,6 +65,9 @@ type Saved struct {
 	Timeline []bench.Series `json:"timeline"`
 	// Failures are the broken expectations.
 	Failures []string `json:"expectations_failed"`
+
+	// Replaced is what Write has found in the folder, in words; empty for nothing.
+	Replaced string `json:"-"`
 }
 
 // Expect holds the finding against bounds.
@@ -71,14 +78,44 @@ func (s *Saved) Expect(bounds []Expectation) { s.Failures = failures(bounds, s.R
 func (s *Saved) Write(dir string) error {
 	s.Schema = Schema
 	s.Began = s.Began.UTC()
+	s.Replaced, _ = deadmount.Ask(dir, func() string { return earlier(dir) })
 	return files{
-		"result.json": func(w io.Writer) error {
+		resultFile: func(w io.Writer) error {
 			return printable.WriteJSON(w, s, " ")
 		},
 		BenchmarksFile: s.writeBenchmarks,
 		pageFile:       s.page().Write,
 	}.write(dir)
 }
+
+// earlier says what an earlier command has kept in the folder; empty for nothing.
+func earlier(dir string) string {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	info, err := root.Lstat(resultFile)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	const unknown = "an earlier " + resultFile
+	file, err := root.Open(resultFile)
+	if err != nil {
+		return unknown
+	}
+	defer file.Close()
+	const head = 1 << 10
+	text, _ := io.ReadAll(io.LimitReader(file, head))
+	m := inHead.FindSubmatch(text)
+	if m == nil {
+		return unknown
+	}
+	return fmt.Sprintf("the result of %s of %s", m[1], m[2])
+}
+
+// inHead finds the kind and the begin of a result.
+var inHead = regexp.MustCompile(`"kind": "([a-z ]+)",\s+"began": "([0-9TZ:-]+)[.0-9]*Z"`)
 
 // writeBenchmarks writes the format of Go's benchmarks, the setup as its configuration.
 func (s *Saved) writeBenchmarks(w io.Writer) error {

@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -136,11 +139,35 @@ func (o Options) Validate() error {
 		if _, err := fakeruntime.ProfileByName(o.Profile); err != nil {
 			bad("--profile: %w", err)
 		}
-		if _, err := fakeruntime.ParseFaults(o.Faults...); err != nil {
-			bad("--fault: %w", err)
+		if _, err := ParseFaults(o.Faults); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ParseFaults reads the values of --fault, and names the flag and what to use in its errors.
+func ParseFaults(specs []string) (fakeruntime.Faults, error) {
+	var errs []error
+	for _, spec := range specs {
+		_, err := fakeruntime.ParseFaults(spec)
+		if err == nil {
+			continue
+		}
+		name, _, _ := strings.Cut(spec, "=")
+		of := func(f fakeruntime.Fault) bool { return f.Name == strings.TrimSpace(name) }
+		_, unread := errors.AsType[*strconv.NumError](err)
+		unread = unread || strings.Contains(err.Error(), ": time: ")
+		if i := slices.IndexFunc(fakeruntime.FaultList(), of); unread && i >= 0 {
+			f := fakeruntime.FaultList()[i]
+			err = fmt.Errorf("%s: use a value such as %s=%s", spec, f.Name, f.Example)
+		}
+		errs = append(errs, fmt.Errorf("--fault %w", err))
+	}
+	if len(errs) > 0 {
+		return fakeruntime.Faults{}, errors.Join(errs...)
+	}
+	return fakeruntime.ParseFaults(specs...)
 }
 
 // maxIDs bounds the sandboxes and containers of a load, which take some 10 KiB each.

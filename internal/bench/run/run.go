@@ -196,6 +196,7 @@ func (r *runner) perform(ctx context.Context, body func(context.Context) error) 
 		if err := r.survey(asked); err != nil {
 			return err
 		}
+		defer context.AfterFunc(ctx, r.warn)()
 		defer func() { err = errors.Join(err, r.cleanup(whole)) }()
 	}
 	r.enter("making pods")
@@ -307,6 +308,19 @@ func (r *runner) closeRuntime() error {
 	return errors.Join(errs...)
 }
 
+// warn says, once the user ends the run, what a second wish leaves behind.
+func (r *runner) warn() {
+	r.tell(
+		"ending the run, and removing what was made; Ctrl-C again ends at once, and leaves what \"%s\" removes",
+		r.removal(),
+	)
+}
+
+// removal is the command that removes what the run has left.
+func (r *runner) removal() string {
+	return fmt.Sprintf("pleg-bench cleanup --endpoint %s --run %s", r.options.Endpoint, r.runID)
+}
+
 // cleanup removes the load's pods from a real runtime, also when ctx has ended.
 func (r *runner) cleanup(ctx context.Context) error {
 	r.enter("removing what was made")
@@ -317,10 +331,10 @@ func (r *runner) cleanup(ctx context.Context) error {
 		err = errors.Join(err, r.logs.Abandon()) // the next run sees that this process has ended
 		r.logs = nil
 		return fmt.Errorf(
-			"pods of run %[2]s (label %[1]s) were left on the runtime; \"pleg-bench cleanup --endpoint %[3]s --run %[2]s\" removes them: %[4]w",
-			load.RunLabel,
+			"pods of run %s (label %s) were left on the runtime; \"%s\" removes them: %w",
 			r.runID,
-			r.options.Endpoint,
+			load.RunLabel,
+			r.removal(),
 			err,
 		)
 	}

@@ -330,8 +330,11 @@ func (j *Judge) flaw(e *Event, f Flaw, format string, args ...any) {
 	e.Flaws = append(e.Flaws, string(f)+": "+words)
 	j.r.Flaws[f]++
 	if _, ok := j.r.Examples[f]; !ok {
-		j.r.Examples[f] = fmt.Sprintf("%s of %s %s at %s: %s", e.Type, e.Kind, short(e.ID),
-			e.Received.UTC().Format("15:04:05.000"), words)
+		about := ""
+		if e.ID != "" { // else it names nothing
+			about = fmt.Sprintf("%s of %s %s ", e.Type, e.Kind, short(e.ID))
+		}
+		j.r.Examples[f] = fmt.Sprintf("%sat %s: %s", about, e.Received.UTC().Format("15:04:05.000"), words)
 	}
 }
 

@@ -225,6 +225,17 @@ func TestDelays(t *testing.T) {
 	}
 }
 
+// TestExampleWithoutID: the example of a message that names nothing has no gaps in its place.
+func TestExampleWithoutID(t *testing.T) {
+	j := stream.New(0)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	j.Event(at, []byte{0xff})
+	const want = "at 03:04:05.000: 1 bytes that are no event of a container"
+	if got := j.Report(at).Examples[stream.Malformed]; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestMemoryIsBounded forgets the oldest.
 func TestMemoryIsBounded(t *testing.T) {
 	s := newScript(3)

@@ -212,15 +212,26 @@ func (t *tap) facts(f *stream.Facts, closed time.Time, connected bool) {
 	}
 	f.InvalidText = e.invalid
 	f.Left = t.own
-	if connected || closed.IsZero() || e.listedSince(closed) {
-		return
-	}
 	switch {
+	case t.silent(closed):
+		f.Dead = "no list has been answered since " + t.owed.Format(time.TimeOnly)
+	case connected || closed.IsZero() || e.listedSince(closed):
 	case !e.failing.IsZero() && t.listErr != nil:
 		f.Dead = printable.Text(
 			fmt.Sprintf("no list has succeeded since %s: %v", e.failing.Format(time.TimeOnly), t.listErr),
 		)
-	case len(t.calls) > 0:
-		f.Dead = "no list has been answered since " + closed.Format(time.TimeOnly)
 	}
+}
+
+// silent reports whether a list was owed at the end, and nothing else has come from the runtime
+// since the last list was asked for, or without one for as long as a call takes that hangs. A stream
+// is no sign of life: that of a frozen runtime stays open. The caller holds the mutex.
+func (t *tap) silent(closed time.Time) bool {
+	if closed.IsZero() {
+		closed = t.closedAt.Add(-hangs)
+		if t.owed.After(closed) {
+			return false
+		}
+	}
+	return !t.owed.IsZero() && t.answered.Before(closed)
 }

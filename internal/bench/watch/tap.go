@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/evented-pleg/evented-pleg/cache"
@@ -60,8 +61,13 @@ type tap struct {
 	evidence evidence
 	// listed: a list has ended, failed or not.
 	listed bool
-	// closing: the watch ends; later ends are intended.
-	closing bool
+	// answered is when the runtime last answered a call or sent an event.
+	answered time.Time
+	// closing: the watch ends, at closedAt; later ends are intended.
+	closing  bool
+	closedAt time.Time
+	// owed is the begin of the list that had no answer then, zero without one.
+	owed time.Time
 	// own counts the ends of the stream by this watch, for the runtime's sake.
 	own int
 	// ownErrors counts failed reads while this watch did not run, by kind; doubtful are the failures
@@ -121,6 +127,7 @@ func (t *tap) message(raw []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.run(time.Now())
+	t.answered = time.Now()
 	e := t.judge.Event(at, event)
 	t.track.event(e)
 	if t.wantRaw {
@@ -185,7 +192,12 @@ func (t *tap) begin(kind, pod string) (end func(error, ...pleg.Pod)) {
 		defer t.mu.Unlock()
 		t.run(time.Now())
 		t.calls = slices.DeleteFunc(t.calls, func(of *call) bool { return of == c })
-		t.took[kind].Record(time.Since(c.begun))
+		if answer(err) {
+			t.answered = time.Now()
+		}
+		if err == nil || !t.closing { // else the watch has ended the call, and nothing is measured
+			t.took[kind].Record(time.Since(c.begun))
+		}
 		if kind == listCall {
 			t.listed = true
 		}
@@ -239,11 +251,29 @@ func (t *tap) hasListed() bool {
 	return t.listed
 }
 
-// close marks later ends as intended.
+// close marks later ends as intended, and notes the list that has no answer yet.
 func (t *tap) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closing = true
+	t.closedAt = time.Now()
+	t.run(t.closedAt) // a stop of this process is no time that a call has taken
+	for _, c := range t.calls {
+		if c.kind == listCall {
+			t.owed = c.begun
+		}
+	}
+}
+
+// answer reports whether the end of a call is a word of the runtime's, and not the end of a wait or
+// of a connection.
+func answer(err error) bool {
+	if err == nil {
+		return true
+	}
+	st, ok := status.FromError(err)
+	silent := []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable}
+	return ok && !slices.Contains(silent, st.Code())
 }
 
 func (t *tap) opened() {

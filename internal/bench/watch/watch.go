@@ -368,12 +368,15 @@ func (p *printer) close(ctx context.Context, long time.Duration) error {
 			return err
 		}
 	}
+	if !p.tap.listedSince(p.closed) {
+		return nil // events on their way have had their time
+	}
 	ctx, cancel := p.options.Meter.WithTimeout(ctx, long)
 	defer cancel()
 	return p.loop(ctx)
 }
 
-// listsWithin is how long the last list may take.
+// listsWithin is how long the last list may take. It is longer than an event needs.
 const listsWithin = 3 * time.Second
 
 // loop prints until ctx ends.
