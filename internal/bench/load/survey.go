@@ -14,7 +14,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/printable"
-
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
