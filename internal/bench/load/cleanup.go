@@ -11,11 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // removeTimeout bounds the removal of a pod. A runtime under stress takes its time to kill hundreds
@@ -25,7 +24,8 @@ const removeTimeout = 90 * time.Second
 // settleFor is how long an abandoned call may still take effect.
 const settleFor = 500 * time.Millisecond
 
-// A removal gives up when the runtime has answered nothing for silentFor; it is asked every askEvery.
+// A removal gives up when the runtime has answered nothing for silentFor; it is asked every
+// askEvery.
 const (
 	silentFor = 30 * time.Second
 	askEvery  = 5 * time.Second
@@ -36,10 +36,10 @@ var errSilent = fmt.Errorf("the runtime has answered nothing for %v", silentFor)
 
 // RemoveRun stops and removes every pod with the run's label and UID, and nothing else. It goes on
 // until the runtime shows none, also a moment later, because an abandoned call may still take
-// effect. After some failures it returns why the last pods could not be removed, and so it does when
-// the runtime does not answer.
-func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string) error {
-	ctx, stop := whileAnswered(ctx, conn)
+// effect. After some failures it returns why the last pods could not be removed, and so it does
+// when the runtime does not answer. The meter knows when this process does not run; nil: it runs.
+func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string, meter *standstill.Meter) error {
+	ctx, stop := whileAnswered(ctx, conn, meter)
 	defer stop()
 	err := removeAll(ctx, conn, runID)
 	if err != nil && context.Cause(ctx) == errSilent {
@@ -48,9 +48,13 @@ func RemoveRun(ctx context.Context, conn grpc.ClientConnInterface, runID string)
 	return err
 }
 
-// whileAnswered returns a context that ends with errSilent. A removal may take longer than silentFor,
-// and a busy runtime still says its version. Turns are counted: a stop of this process is one at most.
-func whileAnswered(ctx context.Context, conn grpc.ClientConnInterface) (_ context.Context, stop func()) {
+// whileAnswered returns a context that ends with errSilent. A removal may take longer than
+// silentFor, and a busy runtime still says its version.
+func whileAnswered(
+	ctx context.Context,
+	conn grpc.ClientConnInterface,
+	meter *standstill.Meter,
+) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	ended := make(chan struct{})
@@ -58,10 +62,11 @@ func whileAnswered(ctx context.Context, conn grpc.ClientConnInterface) (_ contex
 		defer close(ended)
 		silent := time.Duration(0)
 		for ctx.Err() == nil {
-			asked, done := context.WithTimeout(ctx, askEvery)
+			asked, done := meter.WithTimeout(ctx, askEvery)
 			_, err := client.Version(asked, &runtimeapi.VersionRequest{})
+			unanswered := err != nil && standstill.Expired(asked)
 			done()
-			if status.Code(err) != codes.DeadlineExceeded { // a refusal fails the removal itself
+			if !unanswered { // a refusal fails the removal itself
 				silent = 0
 				_ = bench.Sleep(ctx, askEvery)
 				continue

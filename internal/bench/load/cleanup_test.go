@@ -29,8 +29,8 @@ func (m mute) Invoke(ctx context.Context, method string, _, _ any, _ ...grpc.Cal
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// TestRemovalGivesUp: a removal does not wait for a runtime that is frozen, and waits for one that is
-// slow as long as its caller does.
+// TestRemovalGivesUp: a removal does not wait for a runtime that is frozen, and waits for one that
+// is slow as long as its caller does.
 func TestRemovalGivesUp(t *testing.T) {
 	const patience = 4 * time.Minute
 	for answers, want := range map[string]time.Duration{"": silentFor, "/Version": patience} {
@@ -38,7 +38,7 @@ func TestRemovalGivesUp(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			begun := time.Now()
-			err := RemoveRun(ctx, mute{answers: answers}, "run")
+			err := RemoveRun(ctx, mute{answers: answers}, "run", nil)
 			if took := time.Since(begun); took != want || err == nil || errors.Is(err, errSilent) != (answers == "") {
 				t.Errorf("answers to %q: %v after %v, want an end after %v", answers, err, took, want)
 			}

@@ -360,7 +360,7 @@ func (d *Driver) leave(p *pod, a action) {
 
 // Cleanup removes every pod with the run's label. It goes on after errors and returns them joined.
 func (d *Driver) Cleanup(ctx context.Context) error {
-	return RemoveRun(ctx, d.config.Conn, d.config.RunID)
+	return RemoveRun(ctx, d.config.Conn, d.config.RunID, d.config.Meter)
 }
 
 // action is a step of a load with a pod.

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/internal/printable"
+	"github.com/evented-pleg/evented-pleg/internal/standstill"
 )
 
 // Survey is the content of a runtime, for a load about to begin.
@@ -102,7 +103,9 @@ func Look(ctx context.Context, conn grpc.ClientConnInterface) (Survey, error) {
 // Remove removes the leftovers of the load: its sandboxes with their containers, then the folder
 // that the load itself has recorded, by which others know the owner.
 func (r Remains) Remove(ctx context.Context, conn grpc.ClientConnInterface) error {
-	if err := RemoveRun(ctx, conn, r.RunID); err != nil {
+	meter, stop := standstill.Start()
+	defer stop()
+	if err := RemoveRun(ctx, conn, r.RunID, meter); err != nil {
 		return err
 	}
 	return removeFolderOf(r.RunID)

@@ -224,8 +224,8 @@ func (t *tap) facts(f *stream.Facts, closed time.Time, connected bool) {
 }
 
 // silent reports whether a list was owed at the end, and nothing else has come from the runtime
-// since the last list was asked for, or without one for as long as a call takes that hangs. A stream
-// is no sign of life: that of a frozen runtime stays open. The caller holds the mutex.
+// since the last list was asked for, or without one for as long as a call takes that hangs. A
+// stream is no sign of life: that of a frozen runtime stays open. The caller holds the mutex.
 func (t *tap) silent(closed time.Time) bool {
 	if closed.IsZero() {
 		closed = t.closedAt.Add(-hangs)
