@@ -91,6 +91,8 @@ func (in *inspection) err() error {
 		return nil
 	case 1:
 		return in.failed[0].err
+	case 2:
+		return fmt.Errorf("%w; and 1 more call of the pod has failed", in.failed[0].err)
 	default:
 		return fmt.Errorf("%w; and %d more calls of the pod have failed", in.failed[0].err, n-1)
 	}
