@@ -126,17 +126,17 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// tooOld answers a waiter whose ctx has ended, and says what else it knows of why nobody has read.
 func (c *Cache[S]) tooOld(ctx context.Context, uid UID) (*S, error) {
-	status, err := c.get(uid)
-	if err != nil {
-		return status, fmt.Errorf(
-			"cache: no newer read of pod %q: %w (its last read failed: %w)",
-			uid,
-			context.Cause(ctx),
-			err,
-		)
+	status, failed := c.get(uid)
+	err := fmt.Errorf("cache: no newer read of pod %q: %w", uid, context.Cause(ctx))
+	if failed != nil {
+		err = fmt.Errorf("%w (its last read failed: %w)", err, failed)
 	}
-	return status, fmt.Errorf("cache: no newer read of pod %q: %w", uid, context.Cause(ctx))
+	if !c.owned {
+		err = fmt.Errorf("%w (no generator runs over this cache)", err)
+	}
+	return status, err
 }
 
 // takeOut removes the waiter from its pod's list.

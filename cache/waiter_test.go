@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,10 @@ import (
 // word is the status of these tests.
 type word struct{ n int }
 
-var errRead = errors.New("the read failed")
+var (
+	errRead  = errors.New("the read failed")
+	errEnded = errors.New("the agent ends")
+)
 
 // started is a time with a monotonic reading, long past also by the clock of a bubble, which begins
 // in the year 2000.
@@ -349,5 +353,31 @@ func TestOwn(t *testing.T) {
 	release()
 	if _, again := c.Own(); !ok || again {
 		t.Errorf("after a release: owned %v, and at the same time %v", ok, again)
+	}
+}
+
+// TestATimeOutSaysWhatIsKnown: that nothing reads, and that the last read failed.
+func TestATimeOutSaysWhatIsKnown(t *testing.T) {
+	c := New[word](nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errEnded)
+	said := func(want ...error) string {
+		_, err := c.GetNewerThan(ctx, "p", time.Now())
+		for _, w := range want {
+			if !errors.Is(err, w) {
+				t.Errorf("%v, which is no %v", err, w)
+			}
+		}
+		return err.Error()
+	}
+	const unread = "no generator runs"
+	if text := said(errEnded); !strings.Contains(text, unread) {
+		t.Errorf("of a cache without a generator it says %q", text)
+	}
+	release, _ := c.Own()
+	defer release()
+	c.Set("p", nil, errRead, moment(10))
+	if text := said(errEnded, errRead); strings.Contains(text, unread) {
+		t.Errorf("beside a generator it says %q", text)
 	}
 }

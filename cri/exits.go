@@ -88,28 +88,44 @@ func (e *exits) note(id string, item *containerItem, from origin) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known, isCurrent := e.current[id]
-	isKnown := isCurrent
-	if !isCurrent {
+	known, isYoung := e.current[id]
+	isKnown := isYoung
+	if !isYoung {
 		known, isKnown = e.previous[id]
 	}
 	if !isKnown || from.corrects(known, item.finishedAt) {
-		known.code = item.exitCode
-		if known.reason != string(item.reason) {
-			known.reason = reasonOf(item.reason)
-		}
-		known.read = from.read
-		known.at = from.stamp
-		if from.read {
-			known.at = item.finishedAt
-		}
-	} else if isCurrent {
+		known = known.replaced(item, from)
+	} else if isYoung {
 		return
 	}
-	if e.current == nil || !isCurrent && len(e.current) >= keptExits {
+	if !isYoung {
+		e.makeRoom()
+	}
+	e.current[id] = known // what is asked for again stays young
+}
+
+// replaced returns the end that a status shows, in place of one known before.
+func (x exit) replaced(item *containerItem, from origin) exit {
+	now := exit{
+		code:   item.exitCode,
+		reason: x.reason,
+		read:   from.read,
+		at:     from.stamp,
+	}
+	if now.reason != string(item.reason) {
+		now.reason = reasonOf(item.reason)
+	}
+	if from.read {
+		now.at = item.finishedAt
+	}
+	return now
+}
+
+// makeRoom has the young generation become the old one once it is full.
+func (e *exits) makeRoom() {
+	if e.current == nil || len(e.current) >= keptExits {
 		e.previous, e.current = e.current, emptied(e.previous)
 	}
-	e.current[id] = known
 }
 
 // reasonOf returns the runtime's reason, which nobody has checked, no longer than any other text.

@@ -364,8 +364,11 @@ func (c Config[S]) validateParts() (errs []error) {
 	if c.Source == nil {
 		errs = append(errs, bad("Source is nil: the generator needs something to read"))
 	}
-	if c.Cache == nil {
+	switch {
+	case c.Cache == nil:
 		errs = append(errs, bad("Cache is nil: the generator needs a cache to write"))
+	case c.Cache.Demand() == nil:
+		errs = append(errs, bad("Cache is a zero cache.Cache: make it with cache.New"))
 	}
 	return errs
 }

@@ -24,6 +24,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	}{
 		"no source":      {func(c *Config[status]) { c.Source = nil }, []string{"Source is nil"}},
 		"no cache":       {func(c *Config[status]) { c.Cache = nil }, []string{"Cache is nil"}},
+		"a zero cache":   {func(c *Config[status]) { c.Cache = new(cache.Cache[status]) }, []string{"make it with cache.New"}},
 		"negative":       {func(c *Config[status]) { c.Grace = -time.Second }, []string{"Grace is -1s"}},
 		"max below base": {func(c *Config[status]) { c.RelistBase, c.RelistMax = 10*time.Second, time.Second }, []string{"RelistMax is 1s", "RelistBase, 10s"}},
 		"two at once":    {func(c *Config[status]) { c.Capacity, c.SweepAt = -1, -2 }, []string{"Capacity is -1", "SweepAt is -2"}},

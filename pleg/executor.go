@@ -394,9 +394,6 @@ func (o *outbox) delivered() {
 // dropOldest drops the oldest PodSyncs owed until at most n are left of pods for which keep is
 // false, and returns the number dropped.
 func (o *outbox) dropOldest(n int, keep func(cache.UID) bool) int {
-	if len(o.owed) <= n {
-		return 0
-	}
 	excess := -n
 	for uid := range o.owed {
 		if !keep(uid) {

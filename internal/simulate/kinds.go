@@ -45,6 +45,9 @@ var kinds = []kind{
 	{name: "queues", on: true, share: 0.1, weave: (*weaver).queues},
 	{name: "reboots", on: true, share: 0.1, weave: (*weaver).reboots},
 	{name: "arrives", on: true, share: 0.002, weave: (*weaver).arrives},
+	{name: "patient", on: true, share: 0.1, weave: (*weaver).patient},
+	{name: "never", on: true, share: 0.1, weave: (*weaver).never},
+	{name: "giants", on: true, share: 0.002, weave: (*weaver).giants},
 }
 
 // KindNames returns the names of all kinds, and of the kinds in every search.
@@ -678,4 +681,52 @@ func (v *weaver) arrives(h History) History {
 	}
 	all := time.Duration(first+comers) * work * 12 / 10
 	return append(out, "served 1ms p", fmt.Sprintf("served %v", all), "unfailed", "settle")
+}
+
+// patient has an agent that polls rarely, or often.
+func (v *weaver) patient(h History) History {
+	v.harmless = true
+	base := v.word("100ms", "5s", "20s", "60s")
+	h = v.each(h, func(line string) []string {
+		if strings.HasPrefix(line, "config relist-max ") || strings.HasPrefix(line, "config relist-base ") {
+			return nil
+		}
+		return []string{line}
+	})
+	return slices.Insert(h, 0, "config relist-base "+base, "config relist-max "+v.word("60s", "300s"))
+}
+
+// never has statuses read again only when something tells of a change.
+func (v *weaver) never(h History) History {
+	h = slices.DeleteFunc(slices.Clone(h), func(line string) bool {
+		return line == "reread" || strings.HasPrefix(line, "config reread ")
+	})
+	return slices.Insert(h, 0, "config reread -1s")
+}
+
+// giants has pods of hundreds of containers, of which some end, go or change at once.
+func (v *weaver) giants(h History) History {
+	maker := "runtime "
+	if slices.Contains(h, "config tells-calls true") { // nobody else makes containers
+		maker = "agent "
+	}
+	most := []int{60, 120, 300}[v.rng.IntN(3)]
+	var made []string // loops over the containers of a pod, each with its IDs
+	return v.each(h, func(line string) []string {
+		words := strings.Fields(line)
+		lines := []string{line}
+		if len(words) >= 4 && words[1] == "sandbox" && len(made) < 2 && v.chance(0.5) {
+			id := "c" + words[3] + "g$"
+			all := fmt.Sprintf("each 1..%d ", most)
+			made = append(made, id)
+			lines = append(lines, all+maker+"container "+words[3]+" "+id, all+maker+"start "+id)
+		}
+		if len(made) == 0 || strings.HasPrefix(line, "within ") || !v.chance(0.3) {
+			return lines // a command within a turn may stand between calm and settle
+		}
+		id := made[v.rng.IntN(len(made))]
+		first := 1 + v.rng.IntN(most)
+		some := fmt.Sprintf("each %d..%d runtime ", first, min(most, first+v.rng.IntN(most)))
+		return append(lines, some+v.word("exit ", "exit ", "remove ", "update ")+id+v.word("", "", " drop"))
+	})
 }

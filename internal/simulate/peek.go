@@ -142,8 +142,10 @@ func (b *boundary) peekBegins(uid cache.UID, now time.Time) {
 	made = append(made, now)
 	p.made[uid] = made
 	// Some of the possible peeks take the IDs from a list, one for each list. Others take the IDs from
-	// the agent's calls, with delays that double.
-	if n := 40 + int(2*now.Sub(made[0])/b.pace.settings.base) + b.pace.lists - x.lists; len(made) > n {
+	// the agent's calls, with delays that double, and that begin anew when lists have answered and
+	// hang once more: they hang for two seconds before anybody is peeked at, however rare they are.
+	pace := min(b.pace.settings.base, time.Second)
+	if n := 40 + int(2*now.Sub(made[0])/pace) + b.pace.lists - x.lists; len(made) > n {
 		b.fail(
 			"greedy",
 			"pod %s is peeked at %d times in %v, and nothing of it is new",

@@ -199,7 +199,9 @@ func (o *oracle) rested() (uids, open []cache.UID) {
 		// so that with many of them a pod that is late by as much goes unseen.
 		reads += o.truth.bereft()
 	}
-	bound := o.settings.base + o.settings.callSettle + o.settings.load(reads)
+	const inTurn = 6 // a list under way, the next, a read under way, its retry, and two looks
+	base := max(o.settings.base, retryBase) // the next list, or the next try of a read that failed
+	bound := base + o.settings.callSettle + inTurn*o.settings.latency + o.settings.load(reads)
 	var calm []cache.UID
 	if b.listFirst.IsZero() || b.waitingFor() || b.callsGoOn(now) || now.Sub(b.listFirst) <= bound {
 		open = append(open, "")
@@ -207,7 +209,7 @@ func (o *oracle) rested() (uids, open []cache.UID) {
 		for _, uid := range uids {
 			first := b.podFirst(uid)
 			// A peek beside lists that failed may have hidden a read that waits for an item.
-			waits := max(bound, o.settings.base+2*b.cutOff(uid))
+			waits := max(bound, base+2*b.cutOff(uid))
 			if first.IsZero() || now.Sub(first) <= waits || b.mixesUp(uid, now) || b.heldUp(uid) {
 				open = append(open, uid)
 				continue
