@@ -199,7 +199,7 @@ func (o *oracle) rested() (uids, open []cache.UID) {
 		// so that with many of them a pod that is late by as much goes unseen.
 		reads += o.truth.bereft()
 	}
-	const inTurn = 6 // a list under way, the next, a read under way, its retry, and two looks
+	const inTurn = 6                        // a list under way, the next, a read under way, its retry, and two looks
 	base := max(o.settings.base, retryBase) // the next list, or the next try of a read that failed
 	bound := base + o.settings.callSettle + inTurn*o.settings.latency + o.settings.load(reads)
 	var calm []cache.UID
