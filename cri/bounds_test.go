@@ -14,9 +14,11 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
+	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -310,6 +312,17 @@ func TestSameStatusOfRepeatedFields(t *testing.T) {
 	if SameStatus(name("a", "b"), name("b", "a")) {
 		t.Error("another name in a part of the metadata makes no difference")
 	}
+	groups := func(groups ...uint64) *PodStatus {
+		var user []byte
+		for _, g := range groups {
+			user = protowire.AppendVarint(protowire.AppendTag(user, 3, protowire.VarintType), g)
+		}
+		raw := field(18, field(1, user))
+		return &PodStatus{uid: "u", encoded: &encodedStatus{statusMessages: statusMessages{containers: [][]byte{raw}}}}
+	}
+	if SameStatus(groups(0, 5), groups(5)) {
+		t.Error("the group of root makes no difference")
+	}
 	ips := func(ips ...string) []byte {
 		var network []byte
 		for _, ip := range ips {
@@ -433,6 +446,23 @@ func TestFilterOfAPodAlone(t *testing.T) {
 			if len(pod.Items) != want || pod.UID != cache.UID(uid) {
 				t.Errorf("after a list %v: pod %+v, want %d items", listed, pod, want)
 			}
+		}
+	}
+}
+
+// TestNameInParts: of a name that stands in several parts of the metadata the last counts, an empty
+// one too, as for the generated decoder.
+func TestNameInParts(t *testing.T) {
+	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", ""}, {"", "a"}} {
+		raw := field(1, []byte("c"))
+		for _, n := range names {
+			raw = append(raw, field(3, field(1, []byte(n)))...)
+		}
+		var want runtimeapi.Container
+		testkit.Check(t, proto.Unmarshal(raw, &want))
+		var c containerItem
+		if !c.readListed(raw) || string(c.name) != want.Metadata.Name {
+			t.Errorf("%q: the name %q, want %q", names, c.name, want.Metadata.Name)
 		}
 	}
 }

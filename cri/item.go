@@ -151,6 +151,7 @@ type containerItem struct {
 // readListed takes an encoded CRI Container, and reports false if any part is malformed.
 func (c *containerItem) readListed(b []byte) bool {
 	_, _, ok := shapeOfContainer().check(b)
+	var named metadata // a ContainerMetadata, which begins alike; of several, each replaces what it has
 	f := fields{rest: b}
 	for f.next() {
 		switch {
@@ -159,11 +160,8 @@ func (c *containerItem) readListed(b []byte) bool {
 		case f.isBytes(2):
 			c.sandbox = f.data
 		case f.isBytes(3):
-			var m metadata // a ContainerMetadata, which begins alike
-			ok = m.read(f.data) && ok
-			if len(m.name) > 0 {
-				c.name = m.name
-			}
+			ok = named.read(f.data) && ok
+			c.name = named.name
 		case f.isVarint(6):
 			c.state = runtimeapi.ContainerState(f.varint)
 		case f.isBytes(8):

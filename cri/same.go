@@ -16,9 +16,9 @@ import (
 // SameStatus reports whether two statuses of a pod hold the same sandboxes and containers with the
 // same fields, for the Same of a pleg.Config. Order says nothing, neither of messages nor of the
 // fields in a message: runtimes encode maps at random. Fields unknown to the CRI are ignored.
-// Nothing is decoded. Sameness is certain up to a collision of digests of 64 bits. A reported
-// difference is certain if the messages are encoded as serializers do: with no field twice that is
-// no list, and no number in more bytes than it needs.
+// Nothing is decoded. Sameness is certain up to a collision of digests of 64 bits, if no map has a
+// key twice. A reported difference is certain if the messages are encoded as serializers do: with
+// no field twice that is no list, no key twice, and no number in more bytes than it needs.
 func SameStatus(a, b *PodStatus) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -72,13 +72,24 @@ func (s *shape) digest(raw []byte) uint64 {
 		case !k.known:
 		case k.message != nil:
 			sum += scrambled(uint64(f.num) + scrambled(k.message.digest(f.data)))
-		case f.wire == protowire.VarintType && f.varint == 0, f.wire == protowire.BytesType && len(f.data) == 0:
-			// as if absent
+		case !k.several && f.isZero():
+			// as if absent; an empty element of a list counts
 		default:
 			sum += scrambled(maphash.Bytes(digestSeed, before[:len(before)-len(f.rest)]))
 		}
 	}
 	return sum
+}
+
+// isZero reports whether the field has the value of an absent one.
+func (f *fields) isZero() bool {
+	switch f.wire {
+	case protowire.VarintType:
+		return f.varint == 0
+	case protowire.BytesType:
+		return len(f.data) == 0
+	}
+	return false
 }
 
 // scrambled spreads the bits of a digest, so that sums of digests do not cancel.

@@ -199,8 +199,10 @@ func (o *oracle) rested() (uids, open []cache.UID) {
 		// so that with many of them a pod that is late by as much goes unseen.
 		reads += o.truth.bereft()
 	}
-	const inTurn = 6                        // a list under way, the next, a read under way, its retry, and two looks
-	base := max(o.settings.base, retryBase) // the next list, or the next try of a read that failed
+	// Calls in turn: a list under way, the next, a read under way, its retry, and two looks.
+	const inTurn = 6
+	// The next list comes after a base period, the next try of a read that failed after retryBase.
+	base := max(o.settings.base, retryBase)
 	bound := base + o.settings.callSettle + inTurn*o.settings.latency + o.settings.load(reads)
 	var calm []cache.UID
 	if b.listFirst.IsZero() || b.waitingFor() || b.callsGoOn(now) || now.Sub(b.listFirst) <= bound {
