@@ -93,7 +93,7 @@ test-node: ## disruption tests against a real runtime (RUNTIME=crio, a list, or 
 	$(GO) test -tags e2e -c -o $(BUILD)/node/node-e2e ./test/node/suite
 	mkdir -p $(BUILD)/node/results
 	$(GO) tool gotestsum --format testname --junitfile $(BUILD)/node/junit.xml --raw-command -- $(GO) tool test2json -t -p node-e2e \
-		$(BUILD)/node/node-e2e -test.v=test2json $(if $(RUN),-test.run '//$(RUN)') $(if $(RUNTIME),-runtime $(RUNTIME))
+		$(BUILD)/node/node-e2e -test.v=test2json $(if $(RUN),-test.run '//($(RUN))') $(if $(RUNTIME),-runtime $(RUNTIME))
 	cat $(BUILD)/node/results/figures.md
 	$(GO) test -count=1 -tags e2e ./test/node/unshare ./test/kubelet/machine
 

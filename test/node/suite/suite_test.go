@@ -27,6 +27,7 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
@@ -40,9 +41,11 @@ import (
 const envAgent = "NODE_E2E_AGENT"
 
 var (
+	isBounded, errBounded = cli.Switch("NODE_E2E_BOUNDED")
+
 	bounded = flag.Bool(
 		"bounded",
-		!slices.Contains([]string{"", "0"}, os.Getenv("NODE_E2E_BOUNDED")),
+		isBounded,
 		"run the short form, for CI",
 	)
 	onNames = flag.String(
@@ -72,9 +75,10 @@ var (
 	)
 
 	run struct { // set before the first scenario
-		ctx  context.Context // ends with the run
-		dir  string          // for the scenarios' own, with a short name
-		root string          // of the repository
+		names []string        // of the runtimes
+		ctx   context.Context // ends with the run
+		dir   string          // for the scenarios' own, with a short name
+		root  string          // of the repository
 		// abandoned are the directories of killed runs on a runtime in place, until their pods are gone
 		abandoned []string
 		results   string
@@ -88,6 +92,11 @@ func TestMain(m *testing.M) {
 		os.Exit(beAgent())
 	}
 	flag.Parse()
+	var err error
+	if run.names, err = chosen(*onNames, *endpoint); errors.Join(err, errBounded) != nil {
+		fmt.Fprintln(os.Stderr, errors.Join(err, errBounded))
+		os.Exit(unshare.ExitCannotRun)
+	}
 	all := func() int {
 		var stop context.CancelFunc
 		run.ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -106,7 +115,6 @@ func TestMain(m *testing.M) {
 		os.Exit(unshare.Main(all))
 	}
 	// The suite starts nothing but agents, which end with their input.
-	var err error
 	if run.dir, run.abandoned, err = unshare.Claim("pleg-in-place-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(unshare.ExitCannotRun)
@@ -114,6 +122,29 @@ func TestMain(m *testing.M) {
 	code := all()
 	os.RemoveAll(run.dir)
 	os.Exit(code)
+}
+
+// chosen returns the names of the runtimes of -runtime: known ones, each once, and the nearest one
+// alone to a runtime in place.
+func chosen(of, endpoint string) ([]string, error) {
+	names := strings.Split(cmp.Or(of, runtimes.Default().Name), ",")
+	switch {
+	case endpoint != "" && (of == "all" || len(names) > 1):
+		return nil, fmt.Errorf("-runtime %s (NODE_E2E_RUNTIME, RUNTIME): with -endpoint, name the one that is nearest to it", of)
+	case of == "all":
+		return runtimes.Names(), nil
+	}
+	for i, name := range names {
+		r, err := runtimes.ByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("-runtime %s (NODE_E2E_RUNTIME, RUNTIME): %w", of, err)
+		}
+		if slices.Contains(names[:i], r.Name) {
+			return nil, fmt.Errorf("-runtime %s (NODE_E2E_RUNTIME, RUNTIME): it names %s twice", of, r.Name)
+		}
+		names[i] = r.Name
+	}
+	return names, nil
 }
 
 // beAgent answers the calls of the suite until its input ends.
@@ -241,15 +272,11 @@ func TestNode(t *testing.T) {
 	}
 	run.results = cmp.Or(*results, filepath.Join(run.root, "build", "node", "results"))
 	testkit.Check(t, errors.Join(os.RemoveAll(run.results), os.MkdirAll(run.results, 0o755)))
-	names := strings.Split(cmp.Or(*onNames, runtimes.Default().Name), ",")
-	if names[0] == "all" {
-		names = runtimes.Names()
-	}
 	var rows struct {
 		sync.Mutex
 		all []string
 	}
-	for i, name := range names {
+	for i, name := range run.names {
 		t.Run(name, func(t *testing.T) {
 			e := prepare(t, name)
 			e.letter = string(rune('a' + i))
@@ -291,6 +318,7 @@ func prepare(t *testing.T, name string) *env {
 	t.Helper()
 	kind := testkit.Must(runtimes.ByName(name))(t)
 	if *endpoint != "" {
+		removeAbandoned(t)
 		name = ""
 	}
 	set := testkit.Must(components.Build(run.ctx, name, t.Output()))(t)
@@ -299,9 +327,6 @@ func prepare(t *testing.T, name string) *env {
 		testkit.Check(t, image.PackFile(archive, set.Workload(), image.DefaultRef))
 		t.Fatalf("load the workload image %s into the runtime with its own tool, then run again with NODE_E2E_IMAGE=%s",
 			archive, image.DefaultRef)
-	}
-	if *endpoint != "" {
-		removeAbandoned(t)
 	}
 	return &env{set: set, kind: kind, image: cmp.Or(*imageRef, image.DefaultRef)}
 }

@@ -10,11 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 )
 
@@ -24,9 +24,13 @@ func scenarios(ctx context.Context, args []string) error {
 	again := flags.Int("again", 50, "how often a static pod is put back under its UID")
 	only := flags.String("only", "", "play these scenarios only, separated by commas")
 	long := flags.Duration("for", 0, "play all again and again for that long")
+	isBounded, err := cli.Switch("KUBELET_E2E_BOUNDED")
+	if err != nil {
+		return err
+	}
 	bounded := flags.Bool(
 		"bounded",
-		os.Getenv("KUBELET_E2E_BOUNDED") != "",
+		isBounded,
 		"the short form, as in CI: 20 pods, a static pod put back 10 times, all kubelets at once (or set KUBELET_E2E_BOUNDED)",
 	)
 	_ = flags.Parse(args)
