@@ -272,6 +272,9 @@ func (o *options) run(ctx context.Context, out, errOut io.Writer) error {
 	err = a.run(ctx)
 	end()
 	server.Wait()
+	if o.lasting > 0 && errors.Join(err, served) == nil && !a.generator.HasSynced() {
+		err = fmt.Errorf("no list of the runtime at %s has succeeded in %v: what ended on it is not known", o.endpoint, o.lasting)
+	}
 	if a.printer == nil {
 		return errors.Join(err, served)
 	}
@@ -327,6 +330,15 @@ func (o *options) listen(a *agent, errOut io.Writer) (serve func(context.Context
 	}, nil
 }
 
+// since is from when on ends are told, in words: the file of --state remembers those that an agent
+// before this one has not told.
+func (o *options) since() string {
+	if o.state == "" {
+		return "now"
+	}
+	return "the last one told in " + o.state
+}
+
 // connect returns the parts for the flags, and finish for the end.
 func (o *options) connect(ctx context.Context, out, errOut io.Writer) (with parts, finish func(), err error) {
 	finish = func() {}
@@ -340,7 +352,7 @@ func (o *options) connect(ctx context.Context, out, errOut io.Writer) (with part
 		fmt.Fprintln(errOut, "A fake runtime, whose containers end in many ways. Ctrl-C ends it.")
 		return with, finish, err
 	case o.print:
-		fmt.Fprintf(errOut, "Ends of containers on %s, from now on. Ctrl-C ends it.\n", o.endpoint)
+		fmt.Fprintf(errOut, "Ends of containers on %s, from %s on. Ctrl-C ends it.\n", o.endpoint, o.since())
 		return with, finish, nil
 	}
 	client, err := o.apiServer()

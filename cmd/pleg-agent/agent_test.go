@@ -103,9 +103,10 @@ func TestConfig(t *testing.T) {
 		"kinds: [[a]]":      "kinds: the value is a list in a list",
 		"kinds: &k [*k]":    "kinds: the value is a list in a list",
 		"kinds: ~":          "kinds: the value is nothing",
+		"kinds: []":         "--kinds names no kind",
 		"node-events: off":  `"off" for "--node-events"`,
 		"qps: many":         "qps: ",
-		"qps: 1\nqps: 2":    "already defined",
+		"qps: 1\nqps: 2":    "unmarshal errors: line 2:",
 		"- a":               "cannot unmarshal",
 		"config: other":     `the key "config" is no flag`,
 		"selector: '=('":    "--selector: ",
@@ -290,9 +291,11 @@ func TestTheNodeHasTheNameThatAKubeletGivesIt(t *testing.T) {
 // TestVerboseIsAnyNumber: a count may be given as a number, also a negative one.
 func TestVerboseIsAnyNumber(t *testing.T) {
 	for _, verbose := range []string{"-1", "0", "7"} {
-		root := newRoot(io.Discard, io.Discard)
-		root.SetArgs([]string{"--fake", "--node", "n1", "--verbose=" + verbose, "--duration", "1ms"})
-		testkit.Check(t, root.ExecuteContext(t.Context()))
+		synctest.Test(t, func(t *testing.T) {
+			root := newRoot(io.Discard, io.Discard)
+			root.SetArgs([]string{"--fake", "--node", "n1", "--verbose=" + verbose, "--duration", "1m"})
+			testkit.Check(t, root.ExecuteContext(t.Context()))
+		})
 	}
 }
 

@@ -50,7 +50,8 @@ func readFile(path string) ([]byte, error) {
 func (o *options) setFlags(flags *pflag.FlagSet, data []byte) error {
 	var values map[string]yaml.Node
 	if err := yaml.Unmarshal(data, &values); err != nil {
-		return fmt.Errorf("--config %s: %w", o.config, err)
+		inLine := strings.Join(strings.Fields(err.Error()), " ") // the library writes a line for each fault
+		return fmt.Errorf("--config %s: %s", o.config, inLine)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		flag := flags.Lookup(name)

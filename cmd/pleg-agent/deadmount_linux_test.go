@@ -45,7 +45,7 @@ func TestDeadMount(t *testing.T) {
 		{"its default", "KUBECONFIG=" + alive + ":" + kept, onAlive, 1, "--kubeconfig: " + dead + kept},
 		{"certificate", "", append(onAlive, "--kubeconfig", certificate), 1, "--kubeconfig: " + dead + kept},
 		{"state", "", append(onAlive, "--print", "--state", kept), 2, "its disk hangs"},
-		{"a socket", deadSockets + "=" + kept + "," + alive, []string{"--print", "--duration", "1ms"}, 0, "unix://" + alive},
+		{"a socket", deadSockets + "=" + kept + "," + alive, []string{"--print", "--duration", "1ms"}, 1, "no list of the runtime at unix://" + alive},
 		{"all sockets", deadSockets + "=" + kept, []string{"--print"}, 2, "none of the usual sockets exists"},
 	}
 	var programs []*exec.Cmd

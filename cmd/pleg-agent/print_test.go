@@ -266,3 +266,18 @@ func TestStatusOfALockedState(t *testing.T) {
 		t.Errorf("the state is %s, was %s", after, before)
 	}
 }
+
+// TestPrintSaysSinceWhen: with a file of --state, reports of before come first.
+func TestPrintSaysSinceWhen(t *testing.T) {
+	for state, want := range map[string]string{
+		"":          ", from now on.",
+		"kept.json": ", from the last one told in kept.json on.",
+	} {
+		var notes bytes.Buffer
+		o := options{endpoint: "unix:///cri.sock", print: true, state: state}
+		_, finish, err := o.connect(t.Context(), io.Discard, &notes)
+		testkit.Check(t, err)
+		finish()
+		testkit.Says(t, "the first line", notes.String(), want)
+	}
+}

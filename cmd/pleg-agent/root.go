@@ -179,6 +179,9 @@ func (o *options) validate(flags *pflag.FlagSet) error {
 			return cli.Usagef("--%s-rate %v, --%s-burst %d: use a finite rate of at least 0 and a burst above 0", rate.name, rate.rate, rate.name, rate.burst)
 		}
 	}
+	if flags.Changed("kinds") && len(o.kinds) == 0 {
+		return cli.Usagef("--kinds names no kind: name some, or leave it out for the usual ones")
+	}
 	if _, err := o.choice(); err != nil {
 		return err
 	}

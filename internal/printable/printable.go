@@ -67,8 +67,12 @@ func Texts(list []string) []string {
 	return out
 }
 
-// Lines returns the texts of an error: one for each part of a joined error, else a single text.
+// Lines returns the texts of an error: one for each part of a joined error, else a single text. An
+// error that wraps another without a word of its own, to mark it, has those of the other.
 func Lines(err error) []string {
+	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
+		return Lines(inner)
+	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	_, wraps := err.(interface{ Unwrap() error })
 	if !ok || wraps || !isJoin(err, joined.Unwrap()) {
@@ -233,7 +237,7 @@ func LogAttr(_ []string, a slog.Attr) slog.Attr {
 	case string:
 		a.Value = slog.StringValue(Text(value))
 	case error:
-		a.Value = slog.StringValue(Text(value.Error()))
+		a.Value = slog.StringValue(Cut(strings.Join(Lines(value), "; "), Most))
 	case fmt.Stringer:
 		if a.Value.Kind() == slog.KindAny {
 			a.Value = slog.StringValue(Text(value.String()))

@@ -45,6 +45,7 @@ func TestLines(t *testing.T) {
 		{errors.Join(forged, errors.Join(errors.New("b"))), []string{`no\nE1125 forged`, "b"}},
 		{fmt.Errorf("while x: %w", errors.Join(forged, errors.New("b"))), []string{`while x: no\nE1125 forged\nb`}},
 		{fmt.Errorf("%w and %w", errors.New("a"), errors.New("b")), []string{"a and b"}},
+		{fmt.Errorf("%w", errors.Join(forged, errors.New("b"))), []string{`no\nE1125 forged`, "b"}},
 	} {
 		if got := Lines(test.err); fmt.Sprint(got) != fmt.Sprint(test.want) {
 			t.Errorf("%q: %q, want %q", test.err, got, test.want)
@@ -68,6 +69,15 @@ func TestLog(t *testing.T) {
 	)
 	if strings.Count(b.String(), "\n") != 1 || Count(b.String()) > 0 || b.Len() > 5*Most {
 		t.Errorf("%d characters, %d bytes: %.300q", Count(b.String()), b.Len(), b.String())
+	}
+}
+
+// TestLogOfJoinedErrors: the parts stand beside each other, each escaped once.
+func TestLogOfJoinedErrors(t *testing.T) {
+	err := errors.Join(errors.New("a"), errors.New("b\nforged"))
+	attr := LogAttr(nil, slog.Any("err", fmt.Errorf("%w", err)))
+	if got := attr.Value.String(); got != `a; b\nforged` {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evented-pleg/evented-pleg/cri"
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/stream"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
@@ -21,6 +22,8 @@ import (
 
 // Summary is the result of a watch. docs/json.md documents its JSON.
 type Summary struct {
+	// Schema is pleg-bench/watch/v1, for all lines of the watch.
+	Schema string `json:"schema"`
 	// Time is the end of the watch.
 	Time time.Time `json:"time"`
 	// Type is Summary.
@@ -72,6 +75,7 @@ func (p *printer) sum(watched time.Duration, last pleg.StreamState) (*Summary, e
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &Summary{
+		Schema:  Schema,
 		Time:    now,
 		Type:    "Summary",
 		Runtime: printable.Text(p.version.String()),
@@ -157,12 +161,24 @@ func BlankSummary() *Summary {
 	return &Summary{Stream: new(stream.Report), Verdict: new(stream.Verdict)}
 }
 
+// Schema names the form of the lines of a watch, of which the last, its summary, has it. It changes
+// when a field of any changes its meaning or goes.
+const Schema = "pleg-bench/watch/v1"
+
 // Unfinished is the summary of a watch that could not begin.
 func Unfinished(o Options, why string) *Summary {
+	endpoint := o.Endpoint
+	client, err := cri.New(cri.Config{Endpoint: endpoint, Dialer: o.Dialer})
+	if err == nil { // else it stays as it was given
+		endpoint = client.Endpoint()
+		_ = client.Close() // it has no connection
+	}
 	return &Summary{
+		Schema:     Schema,
 		Time:       time.Now(),
 		Type:       "Summary",
-		Endpoint:   o.Endpoint,
+		Endpoint:   printable.Text(endpoint),
+		Node:       bench.Node(),
 		Unfinished: why,
 		Calls:      map[string]uint64{},
 		Reports:    map[pleg.Reason]int{},
