@@ -10,12 +10,12 @@
 // message, without decoding any: future methods and fields pass too. A call has one request, as all
 // of the CRI do. A Fault picks calls or replies, by method, bytes and count, and applies a single
 // action. Faults come and go while calls run; several act in the order of Inject: what a Delay or
-// Stall holds is dropped, failed or cut behind it, and behind the end of a call no fault acts, nor is
-// it counted. An observer learns the fate of each call and reply ([Proxy.Observe]).
+// Stall holds is dropped, failed or cut behind it, and behind the end of a call no fault acts, nor
+// is it counted. An observer learns the fate of each call and reply ([Proxy.Observe]).
 //
 // Without a fault the proxy is transparent with an exception: grpc buffers on both sides, so the
-// runtime notices an idle client some 64 KiB later. No fault acts on the header of a call: it passes
-// as it comes, ahead of replies that are held.
+// runtime notices an idle client some 64 KiB later. No fault acts on the header of a call: it
+// passes as it comes, ahead of replies that are held.
 //
 // # Concurrency
 //

@@ -443,7 +443,7 @@ func TestHoldsNoMoreThanItMay(t *testing.T) {
 	})
 }
 
-// TestHoldsNoMoreEmptyRepliesThanItMay: a reply that is held costs memory without a byte of its own.
+// TestHoldsNoMoreEmptyRepliesThanItMay: a held reply costs memory without a byte of its own.
 func TestHoldsNoMoreEmptyRepliesThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -316,8 +316,8 @@ func (c *EventCount) add(o criproxy.Outcome) {
 	}
 }
 
-// lost reports whether no client got a reply: one that is dropped, or in whose place the call fails,
-// does not come later.
+// lost reports whether no client got a reply: one that is dropped, or in whose place the call
+// fails, does not come later.
 func lost(o criproxy.Outcome) bool {
 	return slices.ContainsFunc(o.Acted, func(a criproxy.Action) bool {
 		switch a.(type) {
