@@ -9,11 +9,13 @@
 // The proxy listens on a unix socket and forwards every call of every method to another, message by
 // message, without decoding any: future methods and fields pass too. A call has one request, as all
 // of the CRI do. A Fault picks calls or replies, by method, bytes and count, and applies a single
-// action. Faults come and go while calls run; several act in the order of Inject. An observer
-// learns the fate of each call and reply ([Proxy.Observe]).
+// action. Faults come and go while calls run; several act in the order of Inject: what a Delay or
+// Stall holds is dropped, failed or cut behind it, and behind the end of a call no fault acts, nor
+// is it counted. An observer learns the fate of each call and reply ([Proxy.Observe]).
 //
 // Without a fault the proxy is transparent with an exception: grpc buffers on both sides, so the
-// runtime notices an idle client some 64 KiB later.
+// runtime notices an idle client some 64 KiB later. No fault acts on the header of a call: it
+// passes as it comes, ahead of replies that are held.
 //
 // # Concurrency
 //
@@ -64,8 +66,8 @@ type Fault struct {
 	Method string
 	// Request picks calls by the bytes of their request, one at a time. Nil: all.
 	Request func(request []byte) bool
-	// Match picks replies by their bytes, one at a time. Nil: all. Hold and Refuse act on calls, and
-	// ignore Match.
+	// Match picks replies by their bytes, as the faults before have left them, one at a time. Nil:
+	// all. Hold and Refuse act on calls, and ignore Match.
 	Match func(reply []byte) bool
 	// Times is how often the fault acts. 0: until Remove.
 	Times int
@@ -88,10 +90,12 @@ type (
 	Delay struct{ For time.Duration }
 	// Drop swallows the message of a stream.
 	Drop struct{}
-	// Truncate drops the last byte of the reply. The frame stays whole, so the decoding fails.
+	// Truncate drops the last byte of the reply, and does not act on an empty one. The frame stays
+	// whole, so the decoding fails.
 	Truncate struct{}
 	// Stall keeps the reply, and everything behind it on the same stream, until the fault is
-	// removed. The runtime goes on undisturbed, up to 64 MiB of replies held of one call.
+	// removed. The runtime goes on undisturbed, up to 64 MiB of replies held of one call, of which
+	// each counts some bytes more than it has.
 	Stall struct{}
 	// Fail ends the call with the status. The runtime has done its work.
 	Fail struct {
@@ -131,7 +135,8 @@ func (i *Injected) Remove() {
 type Proxy struct {
 	listen string
 	target *grpc.ClientConn
-	server *grpc.Server   // nil: down
+	server *grpc.Server
+	served chan struct{}  // closed when the server has left the socket
 	work   sync.WaitGroup // serves and forwards
 
 	mu      sync.Mutex // owns the fields below
@@ -148,9 +153,13 @@ type Outcome struct {
 	Request []byte
 	// Reply is the runtime's reply, nil if the outcome is the call's own or its end.
 	Reply []byte
-	// Ended reports the end of the call, as the runtime or a fault ended it; Err is the status.
+	// Ended reports the end of the call, as the runtime, its absence, the client or a fault ended it;
+	// Err is the status. A call whose request has come has one end.
 	Ended bool
 	Err   error
+	// GivenUp: the call was over for its client before the end, since the client canceled it, let its
+	// deadline pass or lost the connection. Such an end says nothing of the runtime.
+	GivenUp bool
 	// Acted are the actions of the faults that acted, in order. None: the message passed unchanged.
 	Acted []Action
 }
@@ -196,13 +205,21 @@ func (p *Proxy) Up() error {
 	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(p.handle),
 		grpc.MaxRecvMsgSize(rawgrpc.MaxMessage), grpc.WaitForHandlers(true))
+	served := make(chan struct{})
 	p.server = server
-	p.work.Go(func() { _ = server.Serve(&listener{Listener: bound, proxy: p}) }) // ends with Down
+	p.served = served
+	p.work.Go(func() {
+		defer close(served)
+		_ = server.Serve(&listener{Listener: bound, proxy: p}) // ends with Down
+	})
 	return nil
 }
 
 // Down closes the socket and every connection: to the client the runtime is away until Up.
-func (p *Proxy) Down() { p.server.Stop() }
+func (p *Proxy) Down() {
+	p.server.Stop()
+	<-p.served // a server that is stopped before it has begun to serve closes the socket then
+}
 
 // Close ends the proxy.
 func (p *Proxy) Close() {
@@ -235,6 +252,23 @@ func (p *Proxy) note(o Outcome) {
 	if observe != nil {
 		observe(o)
 	}
+}
+
+// noteEnd tells the observer of the end of a call that no fault has ended.
+func (p *Proxy) noteEnd(ctx context.Context, c call, err error) {
+	p.note(Outcome{
+		Method:  c.method,
+		Request: c.request,
+		Ended:   true,
+		Err:     err,
+		GivenUp: over(ctx),
+	})
+}
+
+// over reports whether a call is over for its client. The runtime may notice a deadline first.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // Clients is how many clients are connected.
@@ -280,24 +314,34 @@ type call struct {
 	request []byte
 }
 
-// matching returns the faults for a reply, or for a call itself, in order, and counts their hits.
-func (p *Proxy) matching(c call, onCall bool, reply []byte) (found []*Injected) {
+// inForce returns the faults in force, in order.
+func (p *Proxy) inForce() []*Injected {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, i := range p.faults {
-		f := i.fault
-		switch {
-		case actsOnCall(f.Do) != onCall:
-		case f.Method != "" && f.Method != c.method:
-		case f.Times > 0 && i.hits >= f.Times:
-		case f.Request != nil && !f.Request(c.request):
-		case !onCall && f.Match != nil && !f.Match(reply):
-		default:
-			i.hits++
-			found = append(found, i)
-		}
+	return slices.Clone(p.faults)
+}
+
+// acts reports whether the fault acts on a call itself, or on a reply of it as the faults before
+// have left that, and counts it. It is asked where the fault would act: a fault behind the end of a
+// call is not used up, and one that was removed during a Hold acts no more.
+func (i *Injected) acts(c call, onCall bool, reply []byte) bool {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	f := i.fault
+	_, truncates := f.Do.(Truncate)
+	switch {
+	case actsOnCall(f.Do) != onCall:
+	case f.Method != "" && f.Method != c.method:
+	case f.Times > 0 && i.hits >= f.Times:
+	case !slices.Contains(i.proxy.faults, i):
+	case truncates && len(reply) == 0:
+	case f.Request != nil && !f.Request(c.request):
+	case !onCall && f.Match != nil && !f.Match(reply):
+	default:
+		i.hits++
+		return true
 	}
-	return found
+	return false
 }
 
 // actsOnCall reports whether an action is applied to a call, before the runtime sees it.
@@ -313,10 +357,13 @@ func actsOnCall(a Action) bool {
 type reply struct {
 	rawgrpc.Frame
 	gates []<-chan struct{} // not before their closes
-	last  bool              // not a reply, but the end of the call with err
-	err   error
+	// dropped: nothing is sent, but what is behind waits for the gates.
+	dropped bool
+	last    bool // not a reply, but the end of the call with err
+	err     error
 
-	header, trailer metadata.MD // of the runtime, with a reply and with the end
+	header  metadata.MD // of the runtime; not nil: not a reply, but what precedes all
+	trailer metadata.MD // of the runtime, with the end
 }
 
 // handle forwards a call.
@@ -336,38 +383,66 @@ func (p *Proxy) handle(_ any, down grpc.ServerStream) error {
 	if err := p.admit(ctx, c); err != nil {
 		return err
 	}
-	up, err := p.target.NewStream(forwarded(ctx), &grpc.StreamDesc{ServerStreams: true}, full)
+	up, err := p.begin(ctx, full, &request)
 	if err != nil {
-		return err
-	}
-	if err := errors.Join(up.SendMsg(&request), up.CloseSend()); err != nil && !errors.Is(err, io.EOF) { // the replies' end says why
+		p.noteEnd(ctx, c, err)
 		return err
 	}
 	from, _ := peer.FromContext(ctx) // set by a server
 	client := from.Addr.(*conn)
 	replies := make(chan reply)
-	p.work.Go(func() {
-		for more := true; more; {
-			r, dropped := p.receive(up, c, client)
-			if dropped {
-				continue
-			}
-			more = !r.last
-			select {
-			case replies <- r:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	p.work.Go(func() { p.forward(ctx, up, c, client, replies) })
 	return deliver(ctx, replies, func(r reply) error {
-		if r.last {
+		switch {
+		case r.header != nil:
+			_ = down.SendHeader(r.header) // fails if the client has gone, as the next message does
+			return nil
+		case r.last:
 			down.SetTrailer(r.trailer)
 			return r.err
+		case r.dropped:
+			return nil
 		}
-		_ = down.SetHeader(r.header) // fails behind the first reply, which took the header along
 		return down.SendMsg(&r.Frame)
 	})
+}
+
+// begin makes the call to the runtime, up to its replies.
+func (p *Proxy) begin(ctx context.Context, full string, request *rawgrpc.Frame) (grpc.ClientStream, error) {
+	up, err := p.target.NewStream(forwarded(ctx), &grpc.StreamDesc{ServerStreams: true}, full)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(up.SendMsg(request), up.CloseSend())
+	if err != nil && !errors.Is(err, io.EOF) { // the replies' end says why
+		return nil, err
+	}
+	return up, nil
+}
+
+// forward passes on the runtime's header as it comes, its replies through the faults, and the end.
+func (p *Proxy) forward(ctx context.Context, up grpc.ClientStream, c call, client io.Closer, to chan<- reply) {
+	send := func(r reply) bool {
+		select {
+		case to <- r:
+			return !r.last
+		case <-ctx.Done():
+			return false
+		}
+	}
+	header, _ := up.Header() // nil if the call has ended without one; its end says why
+	if header != nil && !send(reply{header: header}) {
+		return
+	}
+	for {
+		r := p.receive(ctx, up, c, client)
+		if r.dropped && len(r.gates) == 0 {
+			continue
+		}
+		if !send(r) {
+			return
+		}
+	}
 }
 
 // forwarded returns the context of a call to the runtime, with the metadata of its client. gRPC
@@ -380,7 +455,10 @@ func forwarded(ctx context.Context) context.Context {
 
 // admit applies the faults on a call itself.
 func (p *Proxy) admit(ctx context.Context, c call) error {
-	for _, injected := range p.matching(c, true, nil) {
+	for _, injected := range p.inForce() {
+		if !injected.acts(c, true, nil) {
+			continue
+		}
 		outcome := Outcome{Method: c.method, Request: c.request, Acted: []Action{injected.fault.Do}}
 		if do, refused := injected.fault.Do.(Refuse); refused {
 			outcome.Ended = true
@@ -393,14 +471,16 @@ func (p *Proxy) admit(ctx context.Context, c call) error {
 		select {
 		case <-injected.gone:
 		case <-ctx.Done():
-			return ctx.Err()
+			err := status.FromContextError(ctx.Err()).Err()
+			p.noteEnd(ctx, c, err)
+			return err
 		}
 	}
 	return nil
 }
 
 // receive takes the runtime's next reply, and puts it through the faults.
-func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply, dropped bool) {
+func (p *Proxy) receive(ctx context.Context, up grpc.ClientStream, c call, client io.Closer) (r reply) {
 	err := up.RecvMsg(&r.Frame)
 	if err != nil {
 		r.last = true
@@ -408,21 +488,18 @@ func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply
 		if !errors.Is(err, io.EOF) {
 			r.err = err
 		}
-		p.note(Outcome{
-			Method:  c.method,
-			Request: c.request,
-			Ended:   true,
-			Err:     r.err,
-		})
-		return r, false
+		p.noteEnd(ctx, c, r.err)
+		return r
 	}
-	r.header, _ = up.Header() // there before a reply
 	outcome := Outcome{Method: c.method, Request: c.request, Reply: r.Data}
-	for _, injected := range p.matching(c, false, r.Data) {
+	for _, injected := range p.inForce() {
+		if !injected.acts(c, false, r.Data) {
+			continue
+		}
 		outcome.Acted = append(outcome.Acted, injected.fault.Do)
 		switch do := injected.fault.Do.(type) {
 		case Drop:
-			dropped = true
+			r = reply{dropped: true, gates: r.gates}
 		case Delay:
 			due := make(chan struct{})
 			time.AfterFunc(do.For, func() { close(due) })
@@ -432,29 +509,48 @@ func (p *Proxy) receive(up grpc.ClientStream, c call, client io.Closer) (r reply
 		case Stall:
 			r.gates = append(r.gates, injected.gone)
 		case Fail:
-			r = reply{last: true, err: status.Error(do.Code, do.Message)}
+			r = reply{last: true, err: status.Error(do.Code, do.Message), gates: r.gates}
 		case Cut:
+			pass(ctx, r.gates)
 			_ = client.Close()
 			r = reply{last: true, err: status.Error(codes.Unavailable, "criproxy: cut")}
 		}
-		if dropped || r.last {
+		if r.dropped || r.last {
 			break
 		}
 	}
 	outcome.Ended = r.last
 	outcome.Err = r.err
 	p.note(outcome)
-	return r, dropped
+	return r
 }
 
-// mostHeld is how many bytes of replies a call may hold before the runtime has to wait.
+// pass returns when all gates are open, or ctx has ended.
+func pass(ctx context.Context, gates []<-chan struct{}) {
+	for _, gate := range gates {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// mostHeld is how many bytes of replies a call may hold, with the overhead of each, before the
+// runtime has to wait.
 const mostHeld = 64 << 20
+
+// overhead is what a held reply counts beside its own bytes, some more than it costs.
+const overhead = 512
+
+// cost is what a held reply counts.
+func (r reply) cost() int { return len(r.Data) + overhead }
 
 // deliver sends replies in their order, and the end of the call behind them. It owns those that
 // are held; a client that reads slowly holds none: the runtime notices.
 func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error {
 	var waiting []reply
-	held := 0 // bytes in waiting
+	held := 0 // cost of waiting
 	for {
 		var gate <-chan struct{}
 		if len(waiting) > 0 {
@@ -467,7 +563,7 @@ func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error
 				if err := send(r); err != nil {
 					return err
 				}
-				held -= len(r.Data)
+				held -= r.cost()
 				waiting[0] = reply{}
 				waiting = waiting[1:]
 				continue
@@ -479,7 +575,7 @@ func deliver(ctx context.Context, in <-chan reply, send func(reply) error) error
 		}
 		select {
 		case r := <-next:
-			held += len(r.Data)
+			held += r.cost()
 			waiting = append(waiting, r)
 		case <-gate:
 			waiting[0].gates = waiting[0].gates[1:]

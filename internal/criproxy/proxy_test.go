@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -39,7 +40,9 @@ const patience = 30 * time.Second
 type rig struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	events chan string // their IDs; closed: the stream ends
+	greets bool        // streams begin with a header, before any event
 	asked  atomic.Int64
+	server *grpc.Server
 	proxy  *Proxy
 	client runtimeapi.RuntimeServiceClient
 }
@@ -54,10 +57,21 @@ func (r *rig) ListContainers(
 	}, nil
 }
 
+// ContainerStatus knows no container, and sends metadata beside its error.
 func (r *rig) ContainerStatus(
-	context.Context,
-	*runtimeapi.ContainerStatusRequest,
+	ctx context.Context,
+	request *runtimeapi.ContainerStatusRequest,
 ) (*runtimeapi.ContainerStatusResponse, error) {
+	err := errors.Join(
+		grpc.SetHeader(ctx, metadata.Pairs("head", "of an error")),
+		grpc.SetTrailer(ctx, metadata.Pairs("tail", "of an error")),
+	)
+	if err != nil {
+		return nil, err
+	}
+	if request.ContainerId == "canceled" {
+		return nil, status.Error(codes.Canceled, "by the runtime itself")
+	}
 	return nil, status.Error(codes.NotFound, "no such container")
 }
 
@@ -65,6 +79,11 @@ func (r *rig) GetContainerEvents(
 	_ *runtimeapi.GetEventsRequest,
 	stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
 ) error {
+	if r.greets {
+		if err := stream.SendHeader(metadata.Pairs("head", "of a stream")); err != nil {
+			return err
+		}
+	}
 	for {
 		select {
 		case id, ok := <-r.events:
@@ -99,11 +118,11 @@ func newRig(t *testing.T) *rig {
 	r := &rig{events: make(chan string)}
 	runtime, listen := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "proxy.sock")
 	listener := testkit.Must(net.Listen("unix", runtime))(t)
-	server := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(server, r)
+	r.server = grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(r.server, r)
 	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-served })
+	go func() { defer close(served); _ = r.server.Serve(listener) }()
+	t.Cleanup(func() { r.server.Stop(); <-served })
 	r.proxy = testkit.Must(Start(listen, runtime))(t)
 	t.Cleanup(r.proxy.Close)
 	conn := testkit.Must(grpc.NewClient("unix:"+listen, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnectAtOnce)))(t)
@@ -240,6 +259,126 @@ func TestStreamFaults(t *testing.T) {
 	}
 }
 
+// TestFaultsBehindAnEnd: a fault behind one that ends a call, or swallows a reply, has not acted on
+// it: it is neither counted nor used up, and acts on the next.
+func TestFaultsBehindAnEnd(t *testing.T) {
+	t.Run("refusals", func(t *testing.T) {
+		r := newRig(t)
+		var faults []*Injected
+		for _, code := range []codes.Code{codes.Aborted, codes.DataLoss} {
+			faults = append(faults, r.proxy.Inject(Fault{Method: "ListContainers", Do: Refuse{Code: code}, Times: 1}))
+		}
+		for i, want := range []codes.Code{codes.Aborted, codes.DataLoss, codes.OK} {
+			if err := r.list(t, patience); status.Code(err) != want {
+				t.Errorf("call %d: error %v, want %v", i, err, want)
+			}
+			if got, want := faults[0].Hits()+faults[1].Hits(), min(i+1, 2); got != want {
+				t.Errorf("call %d: %d hits, want %d", i, got, want)
+			}
+		}
+	})
+	t.Run("a drop, then a failure", func(t *testing.T) {
+		r := newRig(t)
+		drop := r.proxy.Inject(Fault{Method: "GetContainerEvents", Do: Drop{}, Times: 2})
+		r.proxy.Inject(Fault{Method: "GetContainerEvents", Do: Fail{Code: codes.DataLoss}, Times: 1})
+		read := r.subscribe(t)
+		r.emit(t, ids(3))
+		if got, code := read(1); code != codes.DataLoss {
+			t.Errorf("the stream ended with %v after %v, want DataLoss", code, got)
+		}
+		if n := drop.Hits(); n != 2 {
+			t.Errorf("the stream ended behind %d drops, want 2", n)
+		}
+	})
+}
+
+// TestNothingToTruncate: an empty reply has no last byte, and the fault waits for another.
+func TestNothingToTruncate(t *testing.T) {
+	r := newRig(t)
+	injected := r.proxy.Inject(Fault{Do: Truncate{}, Times: 1})
+	_, err := r.client.Version(t.Context(), &runtimeapi.VersionRequest{})
+	testkit.Check(t, err)
+	if n := injected.Hits(); n != 0 {
+		t.Errorf("%d hits on an empty reply", n)
+	}
+	if err := r.list(t, patience); status.Code(err) != codes.Internal {
+		t.Errorf("a list: error %v, want Internal", err)
+	}
+}
+
+// TestFaultsBehindAStall: a reply that is held is held also if it is dropped or replaced behind.
+func TestFaultsBehindAStall(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		do   Action
+		want []string
+		end  codes.Code
+	}{
+		{"drop", Drop{}, []string{"c1", "c2"}, codes.ResourceExhausted},
+		{"fail", Fail{Code: codes.DataLoss}, nil, codes.DataLoss},
+		{"cut", Cut{}, nil, codes.Unavailable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			stall := r.proxy.Inject(Fault{Method: "GetContainerEvents", Do: Stall{}, Times: 1})
+			behind := r.proxy.Inject(Fault{Method: "GetContainerEvents", Do: tt.do, Times: 1})
+			read := r.subscribe(t)
+			r.events <- "c0"
+			for behind.Hits() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if tt.end == codes.ResourceExhausted {
+				<-r.emit(t, []string{"c1", "c2"})
+				close(r.events)
+			}
+			type end struct {
+				got  []string
+				code codes.Code
+			}
+			ended := make(chan end, 1)
+			go func() {
+				got, code := read(4)
+				ended <- end{got, code}
+			}()
+			testkit.Check(t, r.list(t, patience)) // behind all that the proxy has sent on the stream
+			select {
+			case e := <-ended:
+				t.Fatalf("ended with %v after %v while it was stalled", e.code, e.got)
+			default:
+			}
+			stall.Remove()
+			if e := <-ended; !slices.Equal(e.got, tt.want) || e.code != tt.end {
+				t.Errorf("ended with %v after %v, want %v after %v", e.code, e.got, tt.end, tt.want)
+			}
+		})
+	}
+}
+
+// TestRemovedWhileHeld: the faults behind a Hold act on a held call only if they are in force at
+// its end.
+func TestRemovedWhileHeld(t *testing.T) {
+	r := newRig(t)
+	for _, clear := range []bool{false, true} {
+		hold := r.proxy.Inject(Fault{Method: "ListContainers", Do: Hold{}})
+		refuse := r.proxy.Inject(Fault{Method: "ListContainers", Do: Refuse{Code: codes.Aborted}})
+		answered := make(chan error)
+		go func() { answered <- r.list(t, patience) }()
+		for hold.Hits() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		want := codes.Aborted
+		if clear {
+			refuse.Remove()
+			want = codes.OK
+		}
+		hold.Remove()
+		if err := <-answered; status.Code(err) != want {
+			t.Errorf("refusal removed %v: error %v, want %v", clear, err, want)
+		}
+		r.proxy.Clear()
+	}
+}
+
 // TestStall: the runtime can go on while the client is told nothing, and all is
 // told in order once the fault is removed.
 func TestStall(t *testing.T) {
@@ -260,8 +399,6 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// TestCallHangs checks that a held call and a held answer last until their deadline, and go on
-// after the fault.
 // TestHoldsNoMoreThanItMay: a stalled call holds so many replies only, and delivers all in order
 // once the gate opens.
 func TestHoldsNoMoreThanItMay(t *testing.T) {
@@ -306,6 +443,36 @@ func TestHoldsNoMoreThanItMay(t *testing.T) {
 	})
 }
 
+// TestHoldsNoMoreEmptyRepliesThanItMay: a held reply costs memory without a byte of its own.
+func TestHoldsNoMoreEmptyRepliesThanItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		in := make(chan reply)
+		taken := 0 // owned by the runtime's goroutine, and read while it is blocked
+		go func() {
+			for {
+				select {
+				case in <- reply{gates: []<-chan struct{}{ctx.Done()}}:
+					taken++
+				case <-ctx.Done():
+					return
+				}
+				if taken > mostHeld/overhead {
+					return
+				}
+			}
+		}()
+		go func() { _ = deliver(ctx, in, func(reply) error { return nil }) }()
+		synctest.Wait()
+		if want := mostHeld / overhead; taken != want {
+			t.Errorf("%d empty replies are held, want %d", taken, want)
+		}
+		cancel()
+	})
+}
+
+// TestCallHangs checks that a held call and a held answer last until their deadline, and go on
+// after the fault.
 func TestCallHangs(t *testing.T) {
 	r := newRig(t)
 	for _, do := range []Action{Hold{}, Stall{}} {
@@ -331,6 +498,104 @@ func TestCallHangs(t *testing.T) {
 	}
 }
 
+// outcomes collects what an observer learns.
+type outcomes struct {
+	mu  sync.Mutex // owns the list
+	all []Outcome
+}
+
+func (o *outcomes) add(one Outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, one)
+}
+
+// ends are the outcomes that are ends of calls.
+func (o *outcomes) ends() (ends []Outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, one := range o.all {
+		if one.Ended {
+			ends = append(ends, one)
+		}
+	}
+	return ends
+}
+
+// TestObservesTheRuntimesAbsence: the observer learns of a call that finds no runtime.
+func TestObservesTheRuntimesAbsence(t *testing.T) {
+	r := newRig(t)
+	r.server.Stop()
+	var heard outcomes
+	r.proxy.Observe(heard.add)
+	if err := r.list(t, patience); status.Code(err) != codes.Unavailable {
+		t.Fatalf("error %v, want Unavailable", err)
+	}
+	ends := heard.ends()
+	if len(ends) != 1 || status.Code(ends[0].Err) != codes.Unavailable || ends[0].GivenUp {
+		t.Errorf("the observer has heard %+v, want an end with Unavailable", ends)
+	}
+}
+
+// TestObservesWhoGaveUp: the end of a call that its client has given up is told apart from one that
+// the runtime has failed with the same status.
+func TestObservesWhoGaveUp(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		do      Action // nil: the runtime hangs
+		givesUp bool
+		want    codes.Code
+	}{
+		{"a deadline in the runtime", nil, false, codes.DeadlineExceeded},
+		{"a deadline in a hold", Hold{}, false, codes.DeadlineExceeded},
+		{"canceled in the runtime", nil, true, codes.Canceled},
+		{"canceled in a hold", Hold{}, true, codes.Canceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			if tt.do != nil {
+				r.proxy.Inject(Fault{Do: tt.do})
+			}
+			var heard outcomes
+			r.proxy.Observe(heard.add)
+			for end := time.Now().Add(patience); len(heard.ends()) == 0; {
+				if time.Now().After(end) {
+					t.Fatal("the observer hears of no end")
+				}
+				// On a busy machine the call may be given up before it is at the proxy.
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				if tt.givesUp {
+					cancel()
+					ctx, cancel = context.WithCancel(t.Context())
+					time.AfterFunc(50*time.Millisecond, cancel)
+				}
+				stream, err := r.client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+				if err == nil {
+					_, err = stream.Recv()
+				}
+				cancel()
+				if err == nil {
+					t.Fatal("the call does not hang")
+				}
+			}
+			for _, end := range heard.ends() {
+				if !end.GivenUp || status.Code(end.Err) != tt.want && status.Code(end.Err) != codes.Canceled {
+					t.Errorf("the end %v, given up %v; want %v, given up", end.Err, end.GivenUp, tt.want)
+				}
+			}
+		})
+	}
+	t.Run("by the runtime", func(t *testing.T) {
+		r := newRig(t)
+		var heard outcomes
+		r.proxy.Observe(heard.add)
+		_, err := r.client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "canceled"})
+		if ends := heard.ends(); status.Code(err) != codes.Canceled || len(ends) != 1 || ends[0].GivenUp {
+			t.Errorf("error %v, ends %+v: want the runtime's Canceled", err, ends)
+		}
+	})
+}
+
 func TestDownAndUp(t *testing.T) {
 	r := newRig(t)
 	read := r.subscribe(t)
@@ -344,6 +609,16 @@ func TestDownAndUp(t *testing.T) {
 		t.Errorf("while down: error %v, want Unavailable", err)
 	}
 	testkit.Check(t, r.proxy.Up())
+	r.reconnects(t)
+}
+
+// TestDownAtOnce: a proxy that goes down before it has begun to serve leaves its socket as well.
+func TestDownAtOnce(t *testing.T) {
+	r := newRig(t)
+	for range 20 {
+		r.proxy.Down()
+		testkit.Check(t, r.proxy.Up())
+	}
 	r.reconnects(t)
 }
 
@@ -393,5 +668,37 @@ func TestMetadataPasses(t *testing.T) {
 		if diff := cmp.Diff([]string{"00-1-2-01", "\x00\xff"}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestMetadataOfAnErrorPasses: a call that ends without a reply has the runtime's header as well.
+func TestMetadataOfAnErrorPasses(t *testing.T) {
+	r := newRig(t)
+	var header, trailer metadata.MD
+	_, err := r.client.ContainerStatus(
+		t.Context(),
+		&runtimeapi.ContainerStatusRequest{},
+		grpc.Header(&header),
+		grpc.Trailer(&trailer),
+	)
+	if status.Code(err) != codes.NotFound {
+		t.Errorf("error %v, want NotFound", err)
+	}
+	want := []string{"of an error"}
+	if head, tail := header.Get("head"), trailer.Get("tail"); !slices.Equal(head, want) || !slices.Equal(tail, want) {
+		t.Errorf("header %v, trailer %v, want %v in both", head, tail, want)
+	}
+}
+
+// TestHeaderComesBeforeTheFirstReply: a runtime that greets a stream is heard at once.
+func TestHeaderComesBeforeTheFirstReply(t *testing.T) {
+	r := newRig(t)
+	r.greets = true
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stream := testkit.Must(r.client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
+	header, err := stream.Header()
+	if got := header.Get("head"); err != nil || !slices.Equal(got, []string{"of a stream"}) {
+		t.Errorf("header %v, error %v", got, err)
 	}
 }

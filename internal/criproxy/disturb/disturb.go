@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -101,14 +99,24 @@ func (d *Disturber) play(ctx context.Context, place int, r Rule) {
 		ctx, cancel = context.WithDeadline(ctx, begun.Add(r.To))
 		defer cancel()
 	}
-	for r.Kind == Cut && wait(ctx, r.For) {
-		cut := d.proxy.CutAll()
-		d.mu.Lock()
-		d.tally.Cuts += cut
-		d.mu.Unlock()
+	for r.Kind == Cut && wait(ctx, r.For) && d.cut() {
 	}
 	<-ctx.Done()
 	d.end(place)
+}
+
+// cut closes all connections, unless nothing is in force any more.
+func (d *Disturber) cut() bool {
+	d.ruling.Lock()
+	defer d.ruling.Unlock()
+	if d.ended {
+		return false
+	}
+	cut := d.proxy.CutAll()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tally.Cuts += cut
+	return true
 }
 
 // wait waits, and reports false if ctx ended before.
@@ -294,10 +302,12 @@ type EventCount struct {
 
 func (c *EventCount) add(o criproxy.Outcome) {
 	c.Received++
+	if lost(o) {
+		c.Dropped++
+		return
+	}
 	for _, a := range o.Acted {
 		switch a.(type) {
-		case criproxy.Drop:
-			c.Dropped++
 		case criproxy.Delay:
 			c.Delayed++
 		case criproxy.Stall:
@@ -306,11 +316,24 @@ func (c *EventCount) add(o criproxy.Outcome) {
 	}
 }
 
+// lost reports whether no client got a reply: one that is dropped, or in whose place the call
+// fails, does not come later.
+func lost(o criproxy.Outcome) bool {
+	return slices.ContainsFunc(o.Acted, func(a criproxy.Action) bool {
+		switch a.(type) {
+		case criproxy.Drop, criproxy.Fail, criproxy.Cut:
+			return true
+		}
+		return false
+	})
+}
+
 // CallCount is the fate of calls of a method.
 type CallCount struct {
 	// Begun counts the calls of clients.
 	Begun int `json:"begun"`
-	// Failed counts those that the runtime answered with an error.
+	// Failed counts those that the runtime answered with an error, or that found no runtime. What the
+	// client itself gave up is none.
 	Failed int `json:"failed"`
 	// Refused counts those refused in place of the runtime.
 	Refused int `json:"refused"`
@@ -323,8 +346,11 @@ type CallCount struct {
 }
 
 func (c *CallCount) add(o criproxy.Outcome) {
-	if o.Ended && o.Err != nil && len(o.Acted) == 0 && status.Code(o.Err) != codes.Canceled { // by its client
+	if o.Ended && o.Err != nil && len(o.Acted) == 0 && !o.GivenUp {
 		c.Failed++
+	}
+	if lost(o) {
+		return
 	}
 	for _, a := range o.Acted {
 		switch a.(type) {

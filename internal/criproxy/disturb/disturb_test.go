@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -236,5 +237,53 @@ func TestRefusesAndHangsAndLifts(t *testing.T) {
 	if got["ListContainers"].Refused != 1 || got["ListContainers"].Begun != 2 ||
 		got["ContainerStatus"].Hung != 1 {
 		t.Errorf("tally %+v", got)
+	}
+}
+
+// TestLiftEndsCuts: once all rules are lifted, no connection is closed any more.
+func TestLiftEndsCuts(t *testing.T) {
+	r := newRig(t) // outside of the bubble, in which the proxy's connections would stop time
+	testkit.Must(r.client.Version(t.Context(), &runtimeapi.VersionRequest{}))(t)
+	synctest.Test(t, func(t *testing.T) {
+		d := r.disturb(t, "cut=1s")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d.Lift()
+		d.Run(ctx)
+		if n := d.Tally().Cuts; n != 0 {
+			t.Errorf("%d connections cut", n)
+		}
+	})
+	if n := r.proxy.Clients(); n != 1 {
+		t.Errorf("%d clients, want 1", n)
+	}
+}
+
+// TestCounts: a reply that no client got has not come later, and what the client itself gave up is
+// no failure of the runtime.
+func TestCounts(t *testing.T) {
+	late := []criproxy.Action{criproxy.Delay{}, criproxy.Stall{}}
+	for _, tt := range []struct {
+		name  string
+		of    criproxy.Outcome
+		event EventCount
+		call  CallCount
+	}{
+		{"late", criproxy.Outcome{Acted: late}, EventCount{Received: 1, Delayed: 1, Stalled: 1}, CallCount{Delayed: 1, Stalled: 1}},
+		{"dropped", criproxy.Outcome{Acted: append(late, criproxy.Drop{})}, EventCount{Received: 1, Dropped: 1}, CallCount{}},
+		{"replaced", criproxy.Outcome{Acted: append(late, criproxy.Fail{})}, EventCount{Received: 1, Dropped: 1}, CallCount{}},
+		{"cut", criproxy.Outcome{Acted: append(late, criproxy.Cut{})}, EventCount{Received: 1, Dropped: 1}, CallCount{}},
+		{"failed", criproxy.Outcome{Ended: true, Err: context.Canceled}, EventCount{Received: 1}, CallCount{Failed: 1}},
+		{"given up", criproxy.Outcome{Ended: true, Err: context.DeadlineExceeded, GivenUp: true}, EventCount{Received: 1}, CallCount{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var event EventCount
+			event.add(tt.of)
+			var call CallCount
+			call.add(tt.of)
+			if event != tt.event || call != tt.call {
+				t.Errorf("%+v and %+v, want %+v and %+v", event, call, tt.event, tt.call)
+			}
+		})
 	}
 }
