@@ -422,13 +422,16 @@ func (p *Proxy) begin(ctx context.Context, full string, request *rawgrpc.Frame) 
 
 // forward passes on the runtime's header as it comes, its replies through the faults, and the end.
 func (p *Proxy) forward(ctx context.Context, up grpc.ClientStream, c call, client io.Closer, to chan<- reply) {
-	send := func(r reply) bool {
+	send := func(r reply) (more bool) {
 		select {
 		case to <- r:
 			return !r.last
 		case <-ctx.Done():
-			return false
 		}
+		if !r.last { // else its end is told already
+			p.noteEnd(ctx, c, status.FromContextError(ctx.Err()).Err())
+		}
+		return false
 	}
 	header, _ := up.Header() // nil if the call has ended without one; its end says why
 	if header != nil && !send(reply{header: header}) {
