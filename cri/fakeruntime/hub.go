@@ -37,9 +37,9 @@ type subscriber struct {
 	fresh   uint64 // number of the first event that is no replay
 }
 
-// replays reports whether an event comes to the subscriber again, or too late. Such an event has had
-// its turn of ending or stalling a stream: it would do the same to each stream that has it, and what
-// is new would be lost behind it.
+// replays reports whether an event comes to the subscriber again, or too late. Such an event has
+// had its turn of ending or stalling a stream: it would do the same to each stream that has it, and
+// what is new would be lost behind it.
 func (s *subscriber) replays(ev *event) bool { return ev.seq < s.fresh }
 
 // replay puts the last n of some old events into the subscriber's queue, but for those at which

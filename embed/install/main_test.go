@@ -343,8 +343,8 @@ func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoRefusalAccusesNoTree: without git, and when the user gives up, nothing is known of the
-// patched lines, so nobody is told to take them back by hand.
+// TestWhatIsNoRefusalAccusesNoTree: without git, and when the user gives up, nothing is known of
+// the patched lines, so nobody is told to take them back by hand.
 func TestWhatIsNoRefusalAccusesNoTree(t *testing.T) {
 	pristine := newTree(t, methods137)
 	installed := newTree(t, methods137)

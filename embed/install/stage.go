@@ -71,8 +71,8 @@ func changedBy(line []byte) (file string, ok bool) {
 	return string(bytes.TrimSpace(name)), ok
 }
 
-// misfit is an error that tells something of the tree: git refuses a patch because of the lines that
-// it finds, or the patch changes a file that is not there.
+// misfit is an error that tells something of the tree: git refuses a patch because of the lines
+// that it finds, or the patch changes a file that is not there.
 type misfit struct{ error }
 
 func (m misfit) Unwrap() error { return m.error }
@@ -86,8 +86,8 @@ func accuse(err error, words string) error {
 	return err
 }
 
-// apply applies a patch to the stage, or takes the patch back. It returns a misfit if the patch does
-// not fit.
+// apply applies a patch to the stage, or takes the patch back. It returns a misfit if the patch
+// does not fit.
 func (s *stage) apply(ctx context.Context, patch []byte, flags ...string) error {
 	for _, file := range patched(patch) {
 		if _, ok := s.was[file]; ok {
