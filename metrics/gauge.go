@@ -4,6 +4,8 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -30,9 +32,9 @@ func (d definition) series(yielded map[string]float64, yield func(labelValue str
 	case ok:
 		yield("", v)
 	case d.label != "":
-		for name, v := range yielded {
+		for _, name := range slices.Sorted(maps.Keys(yielded)) {
 			if value, ok := strings.CutPrefix(name, d.source); ok {
-				yield(value, v)
+				yield(value, yielded[name])
 			}
 		}
 	}
@@ -206,7 +208,8 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	}
 }
 
-// CollectWithStability sends the values that the sources yield now.
+// CollectWithStability sends the values that the sources yield now. Of series whose names differ in
+// nothing that labels can hold, it sends the first by name: two equal ones fail a scrape.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	sources := c.from.sources.Load()
 	if sources == nil {
@@ -228,12 +231,14 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 		if g.kind == counter {
 			valueType = metrics.CounterValue
 		}
+		sent := make(map[string]bool)
 		g.series(yielded, func(labelValue string, v float64) {
-			if g.label == "" {
-				ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v)
-				return
+			values := g.values(labelValue)
+			key := strings.Join(values, "/") // a slash stands in the last value only
+			if !sent[key] {
+				sent[key] = true
+				ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v, values...)
 			}
-			ch <- metrics.NewLazyConstMetric(c.descs[i], valueType, v, g.values(labelValue)...)
 		})
 	}
 }

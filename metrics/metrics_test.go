@@ -206,6 +206,33 @@ func TestNamesFromOutside(t *testing.T) {
 	}
 }
 
+// TestNamesFromOutsideThatBecomeOne: of names that differ in nothing that labels can hold, one is
+// served, always the same, and the scrape does not fail.
+func TestNamesFromOutsideThatBecomeOne(t *testing.T) {
+	for _, yielded := range [][]string{
+		{"runtime/a/v1\xfe", "runtime/a/v1\xff"},
+		{"runtime/a", "runtime/a/"},
+	} {
+		for range 10 { // in the order of a map
+			m, reg := newMetrics(t, metrics.Options{})
+			m.SetGauges(func(yield func(string, float64)) {
+				for i, name := range yielded {
+					yield(name, float64(i+1))
+				}
+			})
+			served := 0.0
+			for name, v := range gather(t, reg) {
+				if strings.HasPrefix(name, "evented_pleg_runtime_info") {
+					served += v
+				}
+			}
+			if served != 1 {
+				t.Fatalf("of %q the sum %v is served, want the first alone", yielded, served)
+			}
+		}
+	}
+}
+
 func TestConcurrentUse(t *testing.T) {
 	m, reg := newMetrics(t, metrics.Options{})
 	var wg sync.WaitGroup

@@ -48,7 +48,7 @@ type container struct {
 	user                []byte            // field 18 of the status, encoded; nil: the profile's runtime does not tell
 	createdAt           int64
 	life                Life
-	end                 *task // of its life by itself
+	tasks               []*task // of its life by itself: what it prints, and its end
 	program             *program
 	logPath             string
 
@@ -336,10 +336,10 @@ func (rt *Runtime) failure(c *container) error {
 // limitLife arranges the end of a container just started.
 func (rt *Runtime) limitLife(c *container) {
 	if c.life.Ends {
-		c.end = rt.sched.after(
+		c.tasks = append(c.tasks, rt.sched.after(
 			c.life.For+rt.cfg.Profile.ExitLag,
 			func() { rt.exit(c, c.life.ExitCode, "", "") },
-		)
+		))
 	}
 }
 
@@ -374,7 +374,8 @@ func (rt *Runtime) exit(c *container, code int32, reason, message string) {
 			reason = "Error"
 		}
 	}
-	c.end.cancel()
+	rt.sched.cancel(c.tasks...)
+	c.tasks = nil
 	old := c.state
 	v := view{
 		state:     StateExited,

@@ -231,8 +231,11 @@ func (s *service) StopContainer(
 	return &runtimeapi.StopContainerResponse{}, nil
 }
 
-// seconds is a call's timeout as a duration; one of many years is cut short.
-func seconds(timeout int64) time.Duration { return time.Duration(min(timeout, 1<<30)) * time.Second }
+// seconds is a call's timeout as a duration; one of many years is cut short, and one below zero is
+// none.
+func seconds(timeout int64) time.Duration {
+	return time.Duration(min(max(timeout, 0), 1<<30)) * time.Second
+}
 
 // RemoveContainer stops a running container and removes it; an absent container is removed already.
 func (s *service) RemoveContainer(

@@ -5,6 +5,7 @@ package fakeruntime
 
 import (
 	"context"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -190,6 +191,47 @@ func TestUnreadableItems(t *testing.T) {
 	}
 }
 
+// The form of an ID does not decide whether a container can be read.
+func TestUnreadableContainersByShortID(t *testing.T) {
+	for name, faults := range map[string]Faults{"fail": {FailItem: 0.5}, "hang": {HangItem: 0.5}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{Faults: faults, Seed: 3}, func(t *testing.T, w *world) {
+				sb := must(w.rt.AddPod(PodSpec{}))(t)
+				for range 20 {
+					must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+				}
+				for _, c := range w.rt.Truth().Pods[0].Sandboxes[0].Containers {
+					for _, id := range []string{c.ID, c.ID[:20]} {
+						req := &runtimeapi.ContainerStatusRequest{ContainerId: id}
+						_, err := w.cri.ContainerStatus(timeout(t, time.Minute), req)
+						if (err != nil) != c.Unreadable {
+							t.Errorf("container %s, unreadable: %v, by %s: %v", c.ID, c.Unreadable, id, err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A reply without fields keeps the states.
+func TestNilFieldsKeepTheState(t *testing.T) {
+	inBubble(t, Config{Faults: Faults{NilFields: 1}}, func(t *testing.T, w *world) {
+		sb, c := oneLife(t, w, time.Second)
+		if got := w.status(c); got.Metadata != nil || got.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+			t.Errorf("the dead container's status is %v", got)
+		}
+		check(t, w.rt.StopSandbox(sb))
+		const dead = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		if got := w.sandboxes()[0]; got.Metadata != nil || got.State != dead {
+			t.Errorf("the dead sandbox is listed as %v", got)
+		}
+		if got := w.sandboxStatus(sb); got.Metadata != nil || got.State != dead || got.Id != sb {
+			t.Errorf("the dead sandbox's status is %v", got)
+		}
+	})
+}
+
 // Items without a creation time, and dead sandboxes without metadata.
 func TestBareItems(t *testing.T) {
 	inBubble(t, Config{Faults: Faults{NoCreationTime: 1, BareSandbox: 1}}, func(t *testing.T, w *world) {
@@ -230,6 +272,41 @@ func TestEmptyLists(t *testing.T) {
 				w.rt.Restart(time.Second, 0)
 				time.Sleep(10 * time.Second)
 			}
+		}
+	})
+}
+
+// An empty list counts if it leaves something out.
+func TestEmptyListsThatLeaveSomethingOut(t *testing.T) {
+	profile := Profiles()[0]
+	profile.StreamBatch = 10
+	inBubble(t, Config{Profile: profile, Faults: Faults{EmptyList: 1}}, func(t *testing.T, w *world) {
+		lists := func(want uint64) {
+			t.Helper()
+			before := w.rt.Stats().EmptyLists
+			if n := len(w.containers()) + len(w.sandboxes()); n != 0 {
+				t.Errorf("%d items are listed", n)
+			}
+			for _, method := range []string{"StreamContainers", "StreamPodSandboxes"} {
+				stream := must(streamList[runtimeapi.ListContainersResponse](t.Context(), w.conn, method))(t)
+				if _, err := stream.Recv(); err != io.EOF {
+					t.Errorf("%s: %v", method, err)
+				}
+			}
+			if got := w.rt.Stats().EmptyLists - before; got != want {
+				t.Errorf("%d lists leave something out, want %d", got, want)
+			}
+		}
+		lists(0)
+		sb := must(w.rt.AddPod(PodSpec{}))(t)
+		lists(2)
+		must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+		lists(4)
+		before := w.rt.Stats().EmptyLists
+		other := &runtimeapi.ContainerFilter{PodSandboxId: "other"}
+		must(w.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: other}))(t)
+		if got := w.rt.Stats().EmptyLists - before; got != 0 {
+			t.Error("a list of nothing counts")
 		}
 	})
 }

@@ -166,6 +166,8 @@ func TestExecSync(t *testing.T) {
 			{cmd: []string{"sh", "-c", "echo a; echo b; exit 3"}, exit: 3, stdout: "a\nb\n"},
 			{timeout: 1, cmd: []string{"sleep", "2"}, code: codes.DeadlineExceeded, took: time.Second},
 			{timeout: 18446744074, cmd: []string{"sleep", "2"}, took: 2 * time.Second}, // more than 2^64 ns
+			{timeout: -1, cmd: []string{"sleep", "2"}, took: 2 * time.Second},
+			{timeout: -18446744073, cmd: []string{"sleep", "2"}, took: 2 * time.Second}, // 0.7 s less than -2^64 ns
 			{cmd: []string{"cat", "/etc/passwd"}, code: codes.Unimplemented},
 			{cmd: []string{"sleep", "soon"}, code: codes.InvalidArgument},
 		} {

@@ -26,14 +26,16 @@ const zeroStamp = -6795364578871345152
 // event is a message for the subscribers. The runtime's mutex guards all but wire, which does not
 // change.
 type event struct {
-	seq      uint64 // number among the emitted events
-	wire     []byte // runtime.v1.ContainerEventResponse
-	pad      int    // padding of an oversized event
-	at       time.Time
-	written  int64 // bytes of this event and of all emitted before it
-	how      Emission
-	change   uint64 // Seq of the reported change, if recorded
-	recorded bool
+	seq  uint64 // number among the emitted events
+	wire []byte // runtime.v1.ContainerEventResponse
+	pad  int    // padding of an oversized event
+	// unreadable is whether clients may end their stream because of it: it is too large, or invalid.
+	unreadable bool
+	at         time.Time
+	written    int64 // bytes of this event and of all emitted before it
+	how        Emission
+	change     uint64 // Seq of the reported change, if recorded
+	recorded   bool
 
 	stuck     bool          // has no room in a subscriber's channel
 	room      chan struct{} // closed when there is room; nil: nobody waits
@@ -156,11 +158,12 @@ func (rt *Runtime) emit(p payload, ev *event) {
 	if rt.roll(rollOversize, f.Oversize, id, k) {
 		ev.pad = cmp.Or(f.OversizeBytes, 17<<20)
 	}
+	ev.unreadable = broken.invalid || ev.pad > 0
 	again := rt.roll(rollDuplicate, f.Duplicate, id, k)
 	publish := func() {
 		rt.settle(ev, rt.publish(ev))
 		if again {
-			rt.publish(&event{wire: ev.wire, pad: ev.pad})
+			rt.publish(&event{wire: ev.wire, pad: ev.pad, unreadable: ev.unreadable})
 		}
 	}
 	if !rt.roll(rollDelay, f.Delay, id, k) {

@@ -53,7 +53,7 @@ type Faults struct {
 	Cut           float64 `fault:"cut" help:"after an event the stream breaks with Unavailable" example:"0.01"`
 	EOF           float64 `fault:"eof" help:"after an event the stream ends without an error" example:"0.01"`
 	Stall         float64 `fault:"stall" help:"after an event the stream hangs open and carries nothing" example:"0.002"`
-	Replay        float64 `fault:"replay" help:"a new stream starts with old events again" example:"1"`
+	Replay        float64 `fault:"replay" help:"a new stream starts with old events again, which end and stall no stream" example:"1"`
 	ReplayEvents  int     `fault:"replay-events" help:"how many old events are replayed (default 100)"`
 	EOFAtOnce     float64 `fault:"eof-at-once" help:"a new stream ends at once" example:"0.5"`
 	Unimplemented float64 `fault:"unimplemented" help:"a new stream fails with Unimplemented" example:"0.5"`

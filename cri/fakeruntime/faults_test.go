@@ -6,6 +6,7 @@ package fakeruntime
 import (
 	"cmp"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -370,6 +371,68 @@ func TestAbsentMethodsHaveNoFaults(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A replay ends no stream and stalls none: its events had their turn, and the new ones behind it
+// would be lost with each stream.
+func TestReplaysEndNoStream(t *testing.T) {
+	for name, faults := range map[string]Faults{
+		"cut":   {Replay: 1, Cut: 1},
+		"eof":   {Replay: 1, EOF: 1},
+		"stall": {Replay: 1, Stall: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{Faults: faults}, func(t *testing.T, w *world) {
+				first := w.listen(w.conn)
+				sb := must(w.rt.AddPod(PodSpec{}))(t)
+				if got := kinds(first.stop()); !slices.Equal(got, []string{"pod created"}) {
+					t.Fatalf("the first stream has %v", got)
+				}
+				must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+				must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+				second := w.listen(w.conn)
+				ended := second.error() != nil
+				want := []string{"pod created", "pod started", "created"}
+				if got := kinds(second.stop()); !slices.Equal(got, want) {
+					t.Errorf("the second stream has %v, want %v, a replay and what is new", got, want)
+				}
+				if ended == (faults.Stall > 0) {
+					t.Errorf("the second stream has ended: %v", ended)
+				}
+			})
+		})
+	}
+}
+
+// What no client can read is not replayed: each stream would end at the same place.
+func TestReplaysCanBeRead(t *testing.T) {
+	for name, faults := range map[string]Faults{
+		"too large": {Oversize: 1, Duplicate: 1},
+		"invalid":   {InvalidEvent: 1, Duplicate: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{Faults: faults}, func(t *testing.T, w *world) {
+				conn := w.dial(t, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<20)))
+				first := w.listen(conn)
+				var sb string
+				for first.error() == nil { // of the invalid events only some cannot be read
+					sb = must(w.rt.AddPod(PodSpec{}))(t)
+				}
+				first.stop()
+				check(t, w.rt.SetFaults(Faults{Replay: 1}))
+				w.flood(sb, 1) // notices the client's end
+				synctest.Wait()
+				must(w.rt.AddContainer(sb, ContainerSpec{}))(t)
+				second := w.listen(conn)
+				if err := second.error(); err != nil {
+					t.Errorf("the second stream: %v", err)
+				}
+				if got := kinds(second.stop()); !slices.Equal(got, []string{"created", "created"}) {
+					t.Errorf("the second stream has %v, want a replay and what is new", got)
+				}
+			})
+		})
+	}
 }
 
 // A replay sends old events again, before the new ones.

@@ -30,10 +30,27 @@ type hub struct {
 type subscriber struct {
 	wake    chan struct{}
 	queue   []*event
-	sending bool  // an event was taken, and its send has not ended
-	stalled bool  // takes nothing, and blocks nobody
-	ended   bool  // by the driver, with end
-	end     error // nil: without an error
+	sending bool   // an event was taken, and its send has not ended
+	stalled bool   // takes nothing, and blocks nobody
+	ended   bool   // by the driver, with end
+	end     error  // nil: without an error
+	fresh   uint64 // number of the first event that is no replay
+}
+
+// replays reports whether an event comes to the subscriber again, or too late. Such an event has
+// had its turn of ending or stalling a stream: it would do the same to each stream that has it, and
+// what is new would be lost behind it.
+func (s *subscriber) replays(ev *event) bool { return ev.seq < s.fresh }
+
+// replay puts the last n of some old events into the subscriber's queue, but for those at which
+// clients end their stream.
+func (s *subscriber) replay(old []*event, n int) {
+	old = slices.DeleteFunc(slices.Clone(old), func(ev *event) bool { return ev.unreadable })
+	if len(old) == 0 {
+		return
+	}
+	s.fresh = old[len(old)-1].seq + 1
+	s.add(old[max(0, len(old)-n):]...)
 }
 
 func (s *subscriber) poke() {
@@ -173,8 +190,7 @@ func (rt *Runtime) subscribe() *subscriber {
 		rt.expire()
 	}
 	if rt.roll(rollReplay, f.Replay, "replay", h.subSeq) {
-		old := h.recent[:max(0, len(h.recent)-len(h.waiting))]
-		s.add(old[max(0, len(old)-cmp.Or(f.ReplayEvents, 100)):]...)
+		s.replay(h.recent[:max(0, len(h.recent)-len(h.waiting))], cmp.Or(f.ReplayEvents, 100))
 	}
 	if !live && rt.cfg.Profile.Delivery == DeliverBroadcast {
 		s.add(h.waiting...)

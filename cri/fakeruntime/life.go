@@ -232,11 +232,11 @@ func (rt *Runtime) startLog(c *container) error {
 		return err
 	}
 	for _, l := range c.program.lines {
-		rt.sched.after(l.at, func() {
+		c.tasks = append(c.tasks, rt.sched.after(l.at, func() {
 			if c.state == StateRunning {
 				_ = rt.writeLog(c, l.text) // a failed write loses the line, as with a real runtime
 			}
-		})
+		}))
 	}
 	return nil
 }

@@ -68,12 +68,12 @@ func (rt *Runtime) unreadable(id string) bool {
 }
 
 // suffer lets the status of an unreadable container fail or hang. A container that is gone is not
-// found.
+// found. An ID in any form that the profile knows is of the same container.
 func (rt *Runtime) suffer(ctx context.Context, id string) error {
 	rt.lock()
-	_, gone := rt.containerByID(id)
-	fails := gone == nil && rt.roll(rollFailItem, rt.faults.FailItem, id)
-	hangs := gone == nil && rt.roll(rollHangItem, rt.faults.HangItem, id)
+	c, gone := rt.containerByID(id)
+	fails := gone == nil && rt.roll(rollFailItem, rt.faults.FailItem, c.id)
+	hangs := gone == nil && rt.roll(rollHangItem, rt.faults.HangItem, c.id)
 	code := cmp.Or(codes.Code(rt.faults.FailCode), codes.Unknown)
 	life := rt.incarnation
 	rt.mu.Unlock()
@@ -86,8 +86,9 @@ func (rt *Runtime) suffer(ctx context.Context, id string) error {
 	return nil
 }
 
-// showsNothing reports whether a list is empty although there are items.
-func (rt *Runtime) showsNothing(method string, call uint64) bool {
+// showsNothing reports whether a list is empty whatever its items are, and counts the list if that
+// leaves any of them out.
+func (rt *Runtime) showsNothing(method string, call uint64, items int) bool {
 	rt.lock()
 	defer rt.mu.Unlock()
 	first := rt.fresh != nil && !rt.fresh[method]
@@ -96,7 +97,7 @@ func (rt *Runtime) showsNothing(method string, call uint64) bool {
 	}
 	empty := rt.roll(rollEmptyList, rt.faults.EmptyList, method, call) ||
 		first && rt.roll(rollEmptyStart, rt.faults.EmptyStart, method, uint64(rt.restarts))
-	if empty {
+	if empty && items > 0 {
 		rt.emptyLists++
 	}
 	return empty

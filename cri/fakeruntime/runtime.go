@@ -100,7 +100,7 @@ type Runtime struct {
 
 	restarts int
 
-	emptyLists uint64 // lists that a fault had show nothing
+	emptyLists uint64 // lists that a fault had show nothing, although there was something
 
 	// leftovers are removed containers that lists still show, oldest first.
 	leftovers []*container

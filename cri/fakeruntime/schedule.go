@@ -13,23 +13,32 @@ import (
 // scheduling, so that a history does not depend on the order of timers. A single timer serves all.
 // The runtime's mutex guards it, and is held while a function runs.
 type scheduler struct {
-	rt      *Runtime
-	tasks   []*task // in their order
-	timer   *time.Timer
-	stopped bool
+	rt        *Runtime
+	tasks     []*task // in their order
+	cancelled int     // of the tasks
+	timer     *time.Timer
+	stopped   bool
 }
 
-// task is a function to run; nil if it was cancelled.
+// task is a function to run; nil if it has run or was cancelled.
 type task struct {
 	at time.Time
 	do func()
 }
 
-// cancel forgets the function, and what it holds; the empty task stays until its time. A nil task
-// is none.
-func (t *task) cancel() {
-	if t != nil {
-		t.do = nil
+// cancel forgets the functions of some tasks, and what they hold. The empty tasks stay until their
+// time, or until they are more than half of all: the cost of a cancellation does not grow with the
+// number of tasks, nor their number with that of cancellations. A nil task is none.
+func (s *scheduler) cancel(tasks ...*task) {
+	for _, t := range tasks {
+		if t != nil && t.do != nil {
+			t.do = nil
+			s.cancelled++
+		}
+	}
+	if s.cancelled > len(s.tasks)/2 {
+		s.tasks = slices.DeleteFunc(s.tasks, func(t *task) bool { return t.do == nil })
+		s.cancelled = 0
 	}
 }
 
@@ -68,12 +77,16 @@ func (s *scheduler) fire() {
 // runDue runs due tasks. Their timer finds nothing left.
 func (s *scheduler) runDue() {
 	for len(s.tasks) > 0 && !s.tasks[0].at.After(time.Now()) {
-		do := s.tasks[0].do
+		t := s.tasks[0]
 		s.tasks[0] = nil // for the garbage collector
 		s.tasks = s.tasks[1:]
-		if do != nil {
-			do()
+		do := t.do
+		if do == nil {
+			s.cancelled--
+			continue
 		}
+		t.do = nil
+		do()
 	}
 }
 
@@ -87,6 +100,7 @@ func (rt *Runtime) lock() {
 func (s *scheduler) stop() {
 	s.stopped = true
 	s.tasks = nil
+	s.cancelled = 0
 	if s.timer != nil {
 		s.timer.Stop()
 	}

@@ -6,6 +6,8 @@ package fakeruntime
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -336,25 +338,47 @@ func TestServeEndsLateChanges(t *testing.T) {
 	})
 }
 
-// The end of a container that has ended or gone by other means is not remembered until its time.
+// The end of a container that has ended or gone by other means, and what it would have printed, is
+// not remembered until its time, while those of others come at theirs.
 func TestForgottenLives(t *testing.T) {
-	rt := must(New(Config{HistoryLimit: 1}))(t)
-	defer rt.Close()
-	sb := must(rt.AddPod(PodSpec{}))(t)
-	for range 100 {
-		c := must(rt.AddContainer(sb, ContainerSpec{Life: After(24*time.Hour, 0)}))(t)
-		check(t, rt.Start(c))
-		check(t, rt.Remove(c))
-	}
-	left := 0
-	rt.lock()
-	for _, task := range rt.sched.tasks {
-		if task.do != nil {
-			left++
+	inBubble(t, Config{HistoryLimit: 1}, func(t *testing.T, w *world) {
+		sb := w.runPod(podConfig("a", 0))
+		begun := time.Now()
+		var stay []string
+		for i := range 100 {
+			cfg := containerConfig(fmt.Sprint(i), "sh", "-c", "sleep 24h; echo a; sleep 1h; echo b; sleep 1h")
+			c := w.create(sb, cfg)
+			check(t, w.rt.Start(c))
+			if i%10 > 0 {
+				check(t, w.rt.Remove(c))
+				continue
+			}
+			stay = append(stay, c)
 		}
-	}
-	rt.mu.Unlock()
-	if left > 0 {
-		t.Errorf("%d ends of removed containers are remembered", left)
-	}
+		w.rt.lock()
+		left := slices.Clone(w.rt.sched.tasks)
+		w.rt.mu.Unlock()
+		forgotten := 0
+		for _, task := range left {
+			if task.do == nil {
+				forgotten++
+			}
+		}
+		const each = 3 // two lines and the end
+		if n := len(left) - forgotten; n != each*len(stay) || forgotten > len(left)/2 {
+			t.Errorf("of %d tasks %d are of nothing, and %d containers run", len(left), forgotten, len(stay))
+		}
+		time.Sleep(27 * time.Hour)
+		for _, c := range stay {
+			end := time.Unix(0, w.status(c).FinishedAt)
+			if after := end.Sub(begun).Round(time.Minute); after != 26*time.Hour {
+				t.Errorf("container %s has ended after %v", c, after)
+			}
+		}
+		w.rt.lock()
+		defer w.rt.mu.Unlock()
+		if n := len(w.rt.sched.tasks); n > 0 {
+			t.Errorf("%d tasks are left in the end", n)
+		}
+	})
 }

@@ -144,15 +144,17 @@ func (s *service) unary(
 	}
 	switch req := req.(type) {
 	case *runtimeapi.ListContainersRequest:
-		if s.rt.showsNothing(method, n) {
+		rows := s.rt.findContainers(req.GetFilter())
+		if s.rt.showsNothing(method, n, len(rows)) {
 			return &reply{}, nil
 		}
-		return &reply{s.rt.containerPage(s.rt.findContainers(req.GetFilter()), s.rt.corruption(method, n))}, nil
+		return &reply{s.rt.containerPage(rows, s.rt.corruption(method, n))}, nil
 	case *runtimeapi.ListPodSandboxRequest:
-		if s.rt.showsNothing(method, n) {
+		rows := s.rt.findSandboxes(req.GetFilter())
+		if s.rt.showsNothing(method, n, len(rows)) {
 			return &reply{}, nil
 		}
-		return &reply{s.rt.sandboxPage(s.rt.findSandboxes(req.GetFilter()), s.rt.corruption(method, n))}, nil
+		return &reply{s.rt.sandboxPage(rows, s.rt.corruption(method, n))}, nil
 	case *runtimeapi.ContainerStatusRequest:
 		if err := s.rt.suffer(ctx, req.GetContainerId()); err != nil {
 			return nil, err

@@ -87,9 +87,7 @@ func (s *service) podSandboxStatus(
 		stamp = rt.stamp()
 	}
 	st := make([]byte, 0, 2048)
-	if bad.nilFields {
-		st = appendString(st, 1, sb.id)
-	} else if sb.bare {
+	if bad.nilFields || sb.bare {
 		st = sb.appendBareStatus(st)
 	} else {
 		st = bad.spoil(sb.appendStatus(st, sb.state, sb.createdAt), 3, 9)

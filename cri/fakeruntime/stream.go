@@ -103,6 +103,8 @@ func (rt *Runtime) finishSend(sub *subscriber, ev *event, err error) (over bool,
 		return true, err
 	case sub.ended:
 		return true, sub.end
+	case sub.replays(ev):
+		return false, nil
 	}
 	f := &rt.faults
 	seq := ev.seq

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -208,6 +209,9 @@ func TestRefusesWithoutChangingTheTree(t *testing.T) {
 		"other lines": {methods137, "does not fit", func(tree string) {
 			os.WriteFile(filepath.Join(tree, "pkg/kubelet/kubelet.go"), []byte("package kubelet\n"), 0o644)
 		}},
+		"a file is gone": {methods137, "does not fit", func(tree string) {
+			os.Remove(filepath.Join(tree, "pkg/kubelet/kubelet.go"))
+		}},
 		"no tree":        {methods137, "no source tree", func(tree string) { os.Remove(filepath.Join(tree, "pkg/kubelet/pleg/pleg.go")) }},
 		"somebody's own": {methods137, "not from here", func(tree string) { os.MkdirAll(filepath.Join(tree, into), 0o755) }},
 	} {
@@ -295,11 +299,14 @@ func TestWhatGitIsToldElsewhere(t *testing.T) {
 // TestAFailedUpgradeLeavesTheOldOne upgrades a tree whose patched lines have changed since, and a
 // tree that the new patch no longer fits: both keep what they have.
 func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
-	for name, change := range map[string]func(text string) string{
-		"the patched lines have changed": func(text string) string {
+	for name, test := range map[string]struct {
+		want   string
+		change func(text string) string
+	}{
+		"the patched lines have changed": {"by hand", func(text string) string {
 			return strings.Replace(text, "evented.Wrap(podCache, ", "evented.Wrap(myCache, ", 1)
-		},
-		"an older patch fits, today's does not": func(text string) string { return text },
+		}},
+		"an older patch fits, today's does not": {"does not fit", func(text string) string { return text }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := newTree(t, methods137)
@@ -307,8 +314,8 @@ func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
 			file := filepath.Join(tree, kubeletFile)
 			text, err := os.ReadFile(file)
 			check(t, err)
-			check(t, os.WriteFile(file, []byte(change(string(text))), 0o644))
-			if change(string(text)) == string(text) { // of another version, which changed less
+			check(t, os.WriteFile(file, []byte(test.change(string(text))), 0o644))
+			if test.change(string(text)) == string(text) { // of another version, which changed less
 				check(t, uninstall(t.Context(), tree))
 				older := []byte(
 					"--- a/go.mod\n+++ b/go.mod\n@@ -1,1 +1,2 @@\n module k8s.io/kubernetes\n+// patched\n",
@@ -326,11 +333,60 @@ func TestAFailedUpgradeLeavesTheOldOne(t *testing.T) {
 				check(t, os.WriteFile(file, []byte("package kubelet\n"), 0o644))
 			}
 			before := contents(t, tree)
-			if err := install(t.Context(), tree, true); err == nil {
-				t.Error("upgraded")
+			if err := install(t.Context(), tree, true); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want an error that says %q", err, test.want)
 			}
 			if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
 				t.Errorf("changed: %s", diff)
+			}
+		})
+	}
+}
+
+// TestWhatIsNoRefusalAccusesNoTree: without git, and when the user gives up, nothing is known of
+// the patched lines, so nobody is told to take them back by hand.
+func TestWhatIsNoRefusalAccusesNoTree(t *testing.T) {
+	pristine := newTree(t, methods137)
+	installed := newTree(t, methods137)
+	check(t, install(t.Context(), installed, true))
+	for name, test := range map[string]struct {
+		script string // in place of git; empty: there is none
+		cancel bool
+		want   string
+	}{
+		"no git":            {"", false, "git is needed"},
+		"given up":          {"exit 0", true, context.Canceled.Error()},
+		"git is killed":     {"kill -INT $$", false, "signal: interrupt"},
+		"git has no memory": {"echo fatal: Out of memory >&2; exit 128", false, "Out of memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.cancel {
+				cancel()
+			}
+			programs := t.TempDir()
+			if test.script != "" {
+				script := []byte("#!/bin/sh\n" + test.script + "\n")
+				check(t, os.WriteFile(filepath.Join(programs, "git"), script, 0o755))
+			}
+			t.Setenv("PATH", programs)
+			for what, tree := range map[string]string{"install": pristine, "upgrade": installed, "remove": installed} {
+				before := contents(t, tree)
+				do := func() error { return install(ctx, tree, true) }
+				if what == "remove" {
+					do = func() error { return uninstall(ctx, tree) }
+				}
+				err := do()
+				switch {
+				case err == nil || !strings.Contains(err.Error(), test.want):
+					t.Errorf("%s: %v, want an error that says %q", what, err, test.want)
+				case strings.Contains(err.Error(), "by hand"), strings.Contains(err.Error(), "does not fit"):
+					t.Errorf("%s accuses the tree: %v", what, err)
+				}
+				if diff := cmp.Diff(before, contents(t, tree)); diff != "" {
+					t.Errorf("%s changed: %s", what, diff)
+				}
 			}
 		})
 	}

@@ -71,13 +71,32 @@ func changedBy(line []byte) (file string, ok bool) {
 	return string(bytes.TrimSpace(name)), ok
 }
 
-// apply applies a patch to the stage, or takes the patch back.
+// misfit is an error that tells something of the tree: git refuses a patch because of the lines
+// that it finds, or the patch changes a file that is not there.
+type misfit struct{ error }
+
+func (m misfit) Unwrap() error { return m.error }
+
+// accuse returns the error of a patch with words about the tree, if it tells something of the tree.
+// Any other error stays as it is: a user who takes lines back by hand in a sound tree damages it.
+func accuse(err error, words string) error {
+	if bad := (misfit{}); errors.As(err, &bad) {
+		return fmt.Errorf("%s: %w", words, err)
+	}
+	return err
+}
+
+// apply applies a patch to the stage, or takes the patch back. It returns a misfit if the patch
+// does not fit.
 func (s *stage) apply(ctx context.Context, patch []byte, flags ...string) error {
 	for _, file := range patched(patch) {
 		if _, ok := s.was[file]; ok {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(s.tree, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			return misfit{err}
+		}
 		if err != nil {
 			return err
 		}
@@ -97,7 +116,7 @@ func (s *stage) applyAll(ctx context.Context, files map[string]source) error {
 			continue
 		}
 		if err := s.apply(ctx, files[name].text); err != nil {
-			return fmt.Errorf("%s does not fit the tree, which stays as it is: %w", name, err)
+			return accuse(err, name+" does not fit the tree, which stays as it is")
 		}
 	}
 	return nil
@@ -114,12 +133,11 @@ func (s *stage) takeBack(ctx context.Context) error {
 			return err
 		}
 		if err := s.apply(ctx, patch, "-R"); err != nil {
-			return fmt.Errorf(
-				"the patched lines have been changed since; take back %s by hand and remove %s: %w",
+			return accuse(err, fmt.Sprintf(
+				"the patched lines have been changed since; take back %s by hand and remove %s",
 				path.Join(into, name),
 				into,
-				err,
-			)
+			))
 		}
 	}
 	return nil
@@ -244,7 +262,12 @@ var alone = []string{
 	"GIT_ATTR_NOSYSTEM=1",
 }
 
-// gitApply applies a patch without tolerance for other lines, which GNU patch has.
+// refused is git's exit status for a patch that does not fit. It has others for a patch that it
+// cannot read and for what the machine lacks, and none if a signal ends it, as Ctrl-C does.
+const refused = 1
+
+// gitApply applies a patch without tolerance for other lines, which GNU patch has. It returns a
+// misfit if the patch does not fit.
 func gitApply(ctx context.Context, dir string, patch []byte, flags ...string) error {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -255,8 +278,19 @@ func gitApply(ctx context.Context, dir string, patch []byte, flags ...string) er
 	cmd.Stdin = bytes.NewReader(patch)
 	cmd.Env = append(os.Environ(), alone...)
 	cmd.Env = append(cmd.Env, "HOME="+abs, "XDG_CONFIG_HOME="+abs)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("git apply: %w\n%s", err, strings.TrimSpace(string(out)))
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("git apply was stopped, and the tree stays as it is: %w", ctx.Err())
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("git is needed, and the tree stays as it is: install git: %w", err)
 	}
-	return nil
+	err = fmt.Errorf("git apply: %w\n%s", err, strings.TrimSpace(string(out)))
+	if errors.As(err, &exit) && exit.ExitCode() == refused {
+		return misfit{err}
+	}
+	return err
 }

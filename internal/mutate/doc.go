@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Evented PLEG Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate checks the checks: it breaks packages pleg, cache, cri, embed, embed/ledger,
-// events, exits and internal/criproxy on purpose, a single way at a time, and reports whether the
-// simulation and the packages' own tests notice.
+// Command mutate checks the checks: it breaks packages pleg, cache, cri, cri/fakeruntime, embed,
+// embed/ledger, events, exits, metrics and internal/criproxy on purpose, a single way at a time,
+// and reports whether the simulation and the packages' own tests notice.
 //
 //	go run ./internal/mutate [-seeds N] [-run NAME]
 //	go run ./internal/mutate -scripts [-run NAME]

@@ -120,8 +120,8 @@ const firstSeeds = 500
 
 // stages are the tests that may notice a mutation, the simulation first, and then the cheapest.
 // The mutations of the ledger answer to its own search and then to the rules that it sees broken
-// too rarely, those of a client, service, proxy, recorder or reporter to the tests of their
-// packages.
+// too rarely, those of a client, fake, service, proxy, recorder, reporter or metric to the tests of
+// their packages.
 func (m mutation) stages(seeds int) []stage {
 	if strings.HasPrefix(m.file, ledgerDir) {
 		return []stage{
@@ -136,6 +136,11 @@ func (m mutation) stages(seeds int) []stage {
 		return []stage{{"the package tests", "events", args}}
 	case strings.HasPrefix(m.file, "exits/"):
 		return []stage{{"the package tests", "exits", []string{skip}}}
+	}
+	for _, pkg := range []string{"cri/fakeruntime", "metrics"} {
+		if strings.HasPrefix(m.file, pkg+"/") {
+			return []stage{{"the package tests", pkg, nil}}
+		}
 	}
 	// In these a mutation may wait for ever.
 	for _, pkg := range []string{"cri", "embed", "internal/criproxy/disturb", "internal/criproxy"} {
