@@ -18,7 +18,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evented-pleg/evented-pleg/cache"
-	"github.com/evented-pleg/evented-pleg/internal/testkit"
 	"github.com/evented-pleg/evented-pleg/pleg"
 )
 
@@ -459,7 +458,9 @@ func TestNameInParts(t *testing.T) {
 			raw = append(raw, field(3, field(1, []byte(n)))...)
 		}
 		var want runtimeapi.Container
-		testkit.Check(t, proto.Unmarshal(raw, &want))
+		if err := proto.Unmarshal(raw, &want); err != nil {
+			t.Fatal(err)
+		}
 		var c containerItem
 		if !c.readListed(raw) || string(c.name) != want.Metadata.Name {
 			t.Errorf("%q: the name %q, want %q", names, c.name, want.Metadata.Name)
