@@ -302,20 +302,6 @@ func refuse(root *cobra.Command) {
 	}
 }
 
-// Switch reports whether a variable of the environment switches something on: 1, true and the like
-// do, and 0, false, an empty and a missing one do not. All else is an error that names it.
-func Switch(variable string) (bool, error) {
-	value := os.Getenv(variable)
-	if value == "" {
-		return false, nil
-	}
-	on, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, Usagef("%s=%s: write 1 or 0", variable, value)
-	}
-	return on, nil
-}
-
 // SetLogger sends all logs of klog from the level on to a writer, printable and in one form, and
 // returns the logger.
 func SetLogger(w io.Writer, level slog.Level) logr.Logger {

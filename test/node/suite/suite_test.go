@@ -27,9 +27,9 @@ import (
 
 	"github.com/evented-pleg/evented-pleg/internal/bench"
 	"github.com/evented-pleg/evented-pleg/internal/bench/worker"
-	"github.com/evented-pleg/evented-pleg/internal/cli"
 	"github.com/evented-pleg/evented-pleg/internal/standstill"
 	"github.com/evented-pleg/evented-pleg/internal/testkit"
+	"github.com/evented-pleg/evented-pleg/test/environ"
 	"github.com/evented-pleg/evented-pleg/test/node/components"
 	"github.com/evented-pleg/evented-pleg/test/node/crikit"
 	"github.com/evented-pleg/evented-pleg/test/node/image"
@@ -41,7 +41,7 @@ import (
 const envAgent = "NODE_E2E_AGENT"
 
 var (
-	isBounded, errBounded = cli.Switch("NODE_E2E_BOUNDED")
+	isBounded, errBounded = environ.Switch("NODE_E2E_BOUNDED")
 
 	bounded = flag.Bool(
 		"bounded",

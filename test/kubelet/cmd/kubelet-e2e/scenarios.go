@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evented-pleg/evented-pleg/internal/cli"
+	"github.com/evented-pleg/evented-pleg/test/environ"
 	"github.com/evented-pleg/evented-pleg/test/kubelet/scene"
 )
 
@@ -24,7 +24,7 @@ func scenarios(ctx context.Context, args []string) error {
 	again := flags.Int("again", 50, "how often a static pod is put back under its UID")
 	only := flags.String("only", "", "play these scenarios only, separated by commas")
 	long := flags.Duration("for", 0, "play all again and again for that long")
-	isBounded, err := cli.Switch("KUBELET_E2E_BOUNDED")
+	isBounded, err := environ.Switch("KUBELET_E2E_BOUNDED")
 	if err != nil {
 		return err
 	}
