@@ -74,7 +74,7 @@ prove: ## drive the core through every state of the scopes that close (minutes; 
 	$(GO) test ./pleg -count=1 -timeout=0 -v -run '^TestProve' -args -prove -scopes=$(SCOPES)
 
 .PHONY: mutate
-mutate: ## apply deliberate faults to pleg, cache, embed/ledger, events, exits and criproxy one by one; each must be caught
+mutate: ## apply deliberate faults to the packages that internal/mutate names one by one; each must be caught
 	$(GO) run ./internal/mutate
 
 .PHONY: mutate-scripts

@@ -139,6 +139,18 @@ func (r *rig) list(t *testing.T, within time.Duration) error {
 	return err
 }
 
+// awaits returns once done reports true, within patience.
+func awaits(t *testing.T, done func() bool) {
+	t.Helper()
+	end := time.Now().Add(patience)
+	for !done() {
+		if time.Now().After(end) {
+			t.Fatal("what the test waits for does not come")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // reconnects waits until the client has found the proxy again by its own means.
 func (r *rig) reconnects(t *testing.T) {
 	t.Helper()
@@ -324,9 +336,7 @@ func TestFaultsBehindAStall(t *testing.T) {
 			behind := r.proxy.Inject(Fault{Method: "GetContainerEvents", Do: tt.do, Times: 1})
 			read := r.subscribe(t)
 			r.events <- "c0"
-			for behind.Hits() == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			awaits(t, func() bool { return behind.Hits() > 0 })
 			if tt.end == codes.ResourceExhausted {
 				<-r.emit(t, []string{"c1", "c2"})
 				close(r.events)
@@ -363,9 +373,7 @@ func TestRemovedWhileHeld(t *testing.T) {
 		refuse := r.proxy.Inject(Fault{Method: "ListContainers", Do: Refuse{Code: codes.Aborted}})
 		answered := make(chan error)
 		go func() { answered <- r.list(t, patience) }()
-		for hold.Hits() == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		awaits(t, func() bool { return hold.Hits() > 0 })
 		want := codes.Aborted
 		if clear {
 			refuse.Remove()
@@ -485,9 +493,7 @@ func TestCallHangs(t *testing.T) {
 		ended := injected.Hits()
 		answered := make(chan error)
 		go func() { answered <- r.list(t, patience) }()
-		for injected.Hits() == ended {
-			time.Sleep(time.Millisecond)
-		}
+		awaits(t, func() bool { return injected.Hits() > ended })
 		if _, hold := do.(Hold); hold != (r.asked.Load() == before) {
 			t.Errorf("%T: the runtime was asked %d times", do, r.asked.Load()-before)
 		}
@@ -612,6 +618,26 @@ func TestDownAndUp(t *testing.T) {
 	r.reconnects(t)
 }
 
+// greeting is a call of which the runtime has sent the header.
+type greeting struct{ grpc.ClientStream }
+
+func (greeting) Header() (metadata.MD, error) { return metadata.Pairs("head", "of a call"), nil }
+
+// TestObservesWhoTakesNothing: a call whose client has gone before it took what there is has an
+// end, too.
+func TestObservesWhoTakesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var p Proxy
+	var heard outcomes
+	p.Observe(heard.add)
+	p.forward(ctx, greeting{}, call{method: "Version"}, nil, make(chan reply))
+	ends := heard.ends()
+	if len(ends) != 1 || status.Code(ends[0].Err) != codes.Canceled || !ends[0].GivenUp {
+		t.Errorf("the observer has heard %+v, want an end that was given up", ends)
+	}
+}
+
 // TestDownAtOnce: a proxy that goes down before it has begun to serve leaves its socket as well.
 func TestDownAtOnce(t *testing.T) {
 	r := newRig(t)
@@ -627,9 +653,7 @@ func TestSilentClient(t *testing.T) {
 	r := newRig(t)
 	silent := testkit.Must(net.Dial("unix", r.proxy.listen))(t)
 	defer silent.Close()
-	for r.proxy.Clients() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	awaits(t, func() bool { return r.proxy.Clients() > 0 })
 	down := make(chan struct{})
 	go func() {
 		defer close(down)

@@ -99,10 +99,20 @@ func (d *Disturber) play(ctx context.Context, place int, r Rule) {
 		ctx, cancel = context.WithDeadline(ctx, begun.Add(r.To))
 		defer cancel()
 	}
-	for r.Kind == Cut && wait(ctx, r.For) && d.cut() {
+	if r.Kind == Cut {
+		d.cutEach(ctx, r.For)
 	}
 	<-ctx.Done()
 	d.end(place)
+}
+
+// cutEach closes all connections at the end of each pause, until ctx ends or all rules do.
+func (d *Disturber) cutEach(ctx context.Context, pause time.Duration) {
+	for wait(ctx, pause) {
+		if !d.cut() {
+			return
+		}
+	}
 }
 
 // cut closes all connections, unless nothing is in force any more.

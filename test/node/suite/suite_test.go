@@ -93,8 +93,10 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	var err error
-	if run.names, err = chosen(*onNames, *endpoint); errors.Join(err, errBounded) != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, errBounded))
+	run.names, err = chosen(*onNames, *endpoint)
+	err = errors.Join(err, errBounded)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(unshare.ExitCannotRun)
 	}
 	all := func() int {
